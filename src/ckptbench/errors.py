@@ -1,0 +1,25 @@
+"""The one family of exceptions: each message names what was wrong, where, and what to do."""
+
+
+class CkptbenchError(Exception):
+    """Base of every error that a user of the study is expected to read."""
+
+
+class ConfigError(CkptbenchError):
+    """A value in the config file is not allowed."""
+
+
+class DataError(CkptbenchError):
+    """A dataset is missing, incomplete or not what it claims to be."""
+
+
+class CheckpointError(CkptbenchError):
+    """A checkpoint cannot be written, or none can be read."""
+
+
+class LaunchError(CkptbenchError):
+    """A run cannot be started, or one of its ranks died."""
+
+
+class RunFolderError(CkptbenchError):
+    """A run folder is half-written, corrupt, or not a result."""

@@ -1,0 +1,80 @@
+"""The trace of one rank: events with a monotonic clock, one JSON object a line.
+
+Every time is an integer of nanoseconds of CLOCK_MONOTONIC (one clock for all ranks of a host); `start`
+ties it to the wall clock. The events, in the order in which an attempt writes them:
+
+| event | fields beside `event` |
+| --- | --- |
+| `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
+| `phase` | `name` (`launch`, `import`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
+| `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage, checksums known), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |
+| `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |
+| `evaluation` | `epoch`, `start_ns`, `end_ns`, `samples`, `loss_sum`, `correct` (this rank's shard of the test set) |
+| `digest` | `step`, `tensors` (digest by name: see `digest.py`) |
+| `end` | `monotonic_ns` |
+
+`step` counts completed steps of the whole run, so `first_step` 0 is the run's first step; a resumed attempt
+appends to the same file, and where two attempts hold the same step the later one is what the run kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+clock = time.monotonic_ns
+
+
+class Recorder:
+    """Collects steps in memory and writes them in blocks, so that a step costs three appends."""
+
+    def __init__(self, path: Path) -> None:
+        _drop_torn_line(path)
+        self._file = path.open("a", encoding="utf-8")
+        self._first_step = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._losses: list[float] = []
+
+    def step(self, index: int, start_ns: int, end_ns: int, loss: float) -> None:
+        """Note the step whose index in the whole run is `index`; indices of a block are consecutive."""
+        if not self._starts:
+            self._first_step = index
+        self._starts.append(start_ns)
+        self._ends.append(end_ns)
+        self._losses.append(loss)
+
+    def write_steps(self, epoch: int) -> None:
+        """Write the block of steps noted since the last call; call it outside every timed window."""
+        if self._starts:
+            self.event(
+                "steps",
+                epoch=epoch,
+                first_step=self._first_step,
+                start_ns=self._starts,
+                end_ns=self._ends,
+                loss=self._losses,
+            )
+        self._starts, self._ends, self._losses = [], [], []
+
+    def event(self, event: str, **fields: Any) -> None:
+        self._file.write(json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+    def phase(self, name: str, start_ns: int, end_ns: int) -> None:
+        self.event("phase", name=name, start_ns=start_ns, end_ns=end_ns)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut what a killed attempt left of its last line, so that what follows starts a line of its own."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
