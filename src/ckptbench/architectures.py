@@ -142,6 +142,10 @@ class Network:
     def buffer_count(self) -> int:
         return sum(prod(shape) for shape in self.buffers().values())
 
+    def activation_count(self, image: tuple[int, int, int]) -> int:
+        """Elements that the layers put out for one image (height, width, channels): what backward keeps."""
+        return sum(prod(shape) for shape in _output_shapes(self.layers, (image[2], *image[:2])))
+
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """He-normal kernels (He et al. 2015, eq. 10), zero biases, batch norm at the identity."""
         random = np.random.default_rng(seed)
@@ -163,6 +167,35 @@ def _flat(layers: tuple[Layer, ...]) -> Iterator[Layer]:
             yield from _flat(layer.shortcut)
         else:
             yield layer
+
+
+def _output_shapes(
+    layers: tuple[Layer, ...], shape: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    """The shape that each layer puts out, as (channels, height, width) or (features,)."""
+    shapes = []
+    for layer in layers:
+        match layer:
+            case Conv():
+                shape = (layer.outputs, *(_windows(layer, size) for size in shape[1:]))
+            case MaxPool():
+                shape = (shape[0], *(_windows(layer, size) for size in shape[1:]))
+            case AveragePoolTo():
+                shape = (shape[0], layer.size, layer.size)
+            case Flatten():
+                shape = (prod(shape),)
+            case Dense():
+                shape = (layer.outputs,)
+            case Residual():
+                inside = _output_shapes(layer.body, shape)
+                shapes += [*inside, *_output_shapes(layer.shortcut, shape)]
+                shape = inside[-1]
+        shapes.append(shape)
+    return shapes
+
+
+def _windows(layer: Conv | MaxPool, size: int) -> int:
+    return (size + 2 * layer.pad - layer.kernel) // layer.stride + 1
 
 
 def resnet50(image: tuple[int, int, int], classes: int) -> Network:

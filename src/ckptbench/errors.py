@@ -23,3 +23,7 @@ class LaunchError(CkptbenchError):
 
 class RunFolderError(CkptbenchError):
     """A run folder is half-written, corrupt, or not a result."""
+
+
+class EnvironmentSetupError(CkptbenchError):
+    """A framework's environment cannot be made."""

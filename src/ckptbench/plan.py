@@ -41,8 +41,8 @@ class Plan:
     run_folder: Path
     checkpoint_folder: Path
     attempt: int = 1
-    resume: bool = False
-    """Go on from the newest complete version, where there is one."""
+    resume_from: Path | None = None
+    """The checkpoint version to go on from; the launcher has checked every byte of it."""
 
     @property
     def seed(self) -> int:
@@ -62,7 +62,8 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Self:
         content = read_json(path)
-        folders = {name: Path(content[name]) for name in content if name.endswith("_folder")}
+        paths = ("dataset_folder", "run_folder", "checkpoint_folder", "resume_from")
+        folders = {name: Path(content[name]) for name in paths if content[name] is not None}
         return cls(
             **{
                 **content,

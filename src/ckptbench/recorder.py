@@ -6,7 +6,8 @@ ties it to the wall clock. The events, in the order in which an attempt writes t
 | event | fields beside `event` |
 | --- | --- |
 | `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
-| `phase` | `name` (`launch`, `import`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `phase` | `name` (`launch`, `import`, `join`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
 | `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage, checksums known), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |
 | `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |

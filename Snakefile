@@ -1,0 +1,38 @@
+# The study on one page: config -> cells -> (environment, dataset) -> runs -> tables -> figures.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/environments.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+#include: "workflow/rules/tables.smk"
+#include: "workflow/rules/figures.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        get_all_seals(),
+
+
+rule environments:
+    input:
+        get_all_environments(),
+
+
+rule runs:
+    input:
+        get_all_seals(),
+
+
+onstart:
+    write_study()

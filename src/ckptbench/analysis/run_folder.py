@@ -1,0 +1,117 @@
+"""One run folder, read and checked: a result is complete, or it is refused with what is wrong and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ckptbench.analysis.trace import Steps, Trace, read_trace
+from ckptbench.cells import Cell
+from ckptbench.errors import ConfigError, RunFolderError
+from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, verify_seal
+
+MANIFEST_FIELDS = frozenset(
+    "schema_version cell_id cell training seed status attempts started ended duration_s measured_on device"
+    " host versions lock_sha256 source state_bytes".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRun:
+    """What one rank of a run did."""
+
+    trace: Trace
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A complete run; `ranks[i]` is rank i."""
+
+    folder: Path
+    cell: Cell
+    manifest: dict[str, Any]
+    ranks: list[RankRun]
+
+    @property
+    def resumed(self) -> bool:
+        """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
+        return bool(self.manifest["attempts"] > 1 or len(self.ranks[0].trace.starts) > 1)
+
+    @property
+    def warmup_steps(self) -> int:
+        return int(self.manifest["training"]["warmup_steps"])
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Raises RunFolderError where the folder is not a complete, unchanged result."""
+        sealed = set(verify_seal(folder))
+        manifest = _read_manifest(folder / MANIFEST)
+        cell = _cell(folder, manifest)
+        paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
+        for path in (folder / MANIFEST, *paths):
+            if path not in sealed:
+                raise _refused(path, "is not in the seal")
+        traces = [read_trace(path) for path in paths]
+        run = cls(folder, cell, manifest, [RankRun(trace, trace.steps()) for trace in traces])
+        _check(run)
+        return run
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = read_json(path)
+    if missing := sorted(MANIFEST_FIELDS - manifest.keys()):
+        raise _refused(path, f"lacks {', '.join(missing)}")
+    if manifest["schema_version"] != SCHEMA_VERSION:
+        raise _refused(path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}")
+    if manifest["status"] != "complete":
+        raise _refused(path, f'status is "{manifest["status"]}", not "complete"')
+    return manifest
+
+
+def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
+    path = folder / MANIFEST
+    try:
+        cell = Cell.from_json(manifest["cell"])
+    except (ConfigError, KeyError, TypeError) as error:
+        raise _refused(path, f"cell is none of this version: {error}") from error
+    if cell.id != manifest["cell_id"]:
+        raise _refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")
+    return cell
+
+
+def _check(run: Run) -> None:
+    """Every rank did every step, epoch and checkpoint of the cell, and ended."""
+    steps = len(run.ranks[0].steps.index)
+    per_epoch = int((run.ranks[0].steps.epoch == 0).sum())
+    due = [
+        step
+        for step in range(1, steps + 1)
+        if run.cell.interval.due(steps_done=step, steps_per_epoch=per_epoch)
+    ]
+    for rank, part in enumerate(run.ranks):
+        trace = part.trace
+        if trace.starts[0]["rank"] != rank:
+            raise _refused(trace.path, f"is the trace of rank {trace.starts[0]['rank']}")
+        if not trace.ended:
+            raise _refused(trace.path, 'does not close with an "end" event')
+        _check_all(trace.path, "step", range(steps), part.steps.index.tolist())
+        _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
+        _check_all(trace.path, "checkpoint", due, trace.checkpoints)
+    for step in due:
+        if not any("durable_ns" in part.trace.checkpoints[step] for part in run.ranks):
+            raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
+
+
+def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[int]) -> None:
+    expected_set, found_set = set(expected), set(found)
+    if missing := sorted(expected_set - found_set):
+        raise _refused(path, f'has no "{what}" event for {what} {missing[0]}')
+    if extra := sorted(found_set - expected_set):
+        raise _refused(path, f"holds {what} {extra[0]}, which is none of this cell")
+
+
+def _refused(path: Path, what: str) -> RunFolderError:
+    return RunFolderError(f"{path}: {what}; remove {path.parent} to run the cell again")

@@ -1,0 +1,108 @@
+"""What a table is: its columns with type, unit and meaning, and the order of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+Kind = Literal["text", "integer", "count", "number", "flag", "verdict", "time"]
+DTYPES: Mapping[Kind, str] = {
+    "text": "object",
+    "integer": "int64",
+    "count": "Int64",
+    "number": "float64",
+    "flag": "bool",
+    "verdict": "boolean",
+    "time": "datetime64[ns, UTC]",
+}
+"""`count` and `verdict` are the integers and flags that may be missing; a missing `number` is NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `unit` is "" for text and flags, "1" for ratios and counts."""
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+
+    @property
+    def type_name(self) -> str:
+        return "text" if self.kind == "text" else DTYPES[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: `row` says what one row is, `key` names the columns that identify and sort the rows."""
+
+    name: str
+    row: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
+        """`content` with exactly these columns, their types, and rows sorted by the key."""
+        frame = pd.DataFrame({name: content[name] for name in self.names})
+        typed = frame.astype({column.name: DTYPES[column.kind] for column in self.columns})
+        return typed.sort_values(list(self.key), kind="stable", ignore_index=True)
+
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """The frame of these rows; of none, an empty frame with all columns."""
+        return self.frame(pd.DataFrame(list(rows), columns=self.names))
+
+    def document(self) -> str:
+        """This table as a section of docs/tables.md."""
+        lines = [
+            f"## {self.name}",
+            "",
+            f"{self.row} Sorted by {', '.join(f'`{name}`' for name in self.key)}.",
+            "",
+            "| column | type | unit | meaning |",
+            "| --- | --- | --- | --- |",
+            *(
+                f"| `{column.name}` | {column.type_name} | {column.unit} | {column.meaning} |"
+                for column in self.columns
+            ),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+RUN = Column("run", "text", "", "id of the cell: the name of its run folder")
+RANK = Column("rank", "integer", "1", "the training process, from 0")
+EPOCH = Column("epoch", "integer", "1", "from 0")
+REPEAT = Column("repeat", "integer", "1", "which repeat of the cell, from 0")
+
+SYSTEM_COLUMNS = (
+    Column("framework", "text", "", "chainer, pytorch, tensorflow"),
+    Column("model", "text", "", "the network"),
+    Column("dataset", "text", "", "the training data"),
+    Column("ranks", "integer", "1", "training processes"),
+    Column("batch_size", "integer", "samples", "per rank and step"),
+    Column("epochs", "integer", "1", "of the whole run"),
+    Column("deterministic", "flag", "", "whether the framework's deterministic mode was on"),
+    Column("accelerator", "text", "", "what the cell asks for: cpu or cuda"),
+    Column("measured_on", "text", "", "what computed in fact: cpu or gpu"),
+)
+"""What a cell shares with its baseline."""
+
+CHECKPOINT_COLUMNS = (
+    Column("strategy", "text", "", "who writes what and when: native"),
+    Column("format", "text", "", "how the bytes lie in files; `none` for a baseline"),
+    Column(
+        "interval", "text", "", "`e5`: every 5 epochs, `s50`: every 50 steps, `never`: baseline"
+    ),
+)
+
+SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)
+"""Everything that makes a cell but its repeat."""
+
+SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)
+SETUP = tuple(column.name for column in SETUP_COLUMNS)

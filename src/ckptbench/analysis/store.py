@@ -1,0 +1,37 @@
+"""Tables on disk: parquet to read on, CSV to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ckptbench.analysis.schema import Table
+from ckptbench.errors import RunFolderError
+
+
+def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
+    """Write `<name>.parquet` and `<name>.csv` of each frame into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+        pyarrow.csv.write_csv(table, folder / f"{name}.csv")
+
+
+def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame]:
+    """The tables by name, with the types of their schema."""
+    return {table.name: _read(folder / f"{table.name}.parquet", table) for table in tables}
+
+
+def _read(path: Path, table: Table) -> pd.DataFrame:
+    try:
+        return table.frame(pd.read_parquet(path))
+    except (OSError, KeyError, pa.ArrowInvalid) as error:
+        raise RunFolderError(
+            f"{path}: not the table of this version: {error}; collect the runs again"
+        ) from error

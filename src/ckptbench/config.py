@@ -1,0 +1,266 @@
+"""The models of the config file: types, bounds, defaults, and the words of each error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ckptbench.architectures import ARCHITECTURES
+from ckptbench.errors import ConfigError
+from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.plan import Training
+
+FrameworkName = Literal[tuple(FRAMEWORKS)]  # type: ignore[valid-type]
+ModelName = Literal[tuple(ARCHITECTURES)]  # type: ignore[valid-type]
+DatasetName = Literal["digits", "cifar10", "synthetic"]
+FormatName = Literal[  # type: ignore[valid-type]
+    ("default", *dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats))
+]
+Count = Annotated[int, Field(strict=True, ge=1)]
+CountFromZero = Annotated[int, Field(strict=True, ge=0)]
+Flag = Annotated[bool, Field(strict=True)]
+
+INTERVAL_HELP = 'use "never", a whole number of epochs from 1, or steps as in "50 steps"'
+
+
+def _interval(value: object) -> str:
+    """The config's way to write an interval, as `cells.Interval` reads it."""
+    match value:
+        case "never":
+            return "never"
+        case int() if not isinstance(value, bool) and value >= 1:
+            return f"e{value}"
+        case str():
+            number, _, unit = value.partition(" ")
+            if unit in ("step", "steps") and number.isdecimal() and int(number) >= 1:
+                return f"s{int(number)}"
+    raise ValueError(INTERVAL_HELP)
+
+
+IntervalText = Annotated[
+    str, BeforeValidator(_interval, json_schema_input_type=Literal["never"] | Count | str)
+]
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _sweep(item: Any) -> Any:
+    """One value or a list of them, as a list."""
+    return Annotated[
+        list[item],
+        Field(min_length=1),
+        BeforeValidator(_as_list, json_schema_input_type=item | list[item]),
+    ]
+
+
+class Section(BaseModel):
+    """A mapping of the config file: unknown keys are errors, so that a typing error is not a default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Matrix(Section):
+    """The axes of the study; a list is a sweep, and the matrix is the product of all."""
+
+    framework: _sweep(FrameworkName) = Field(
+        default=list(FRAMEWORKS), description="Which frameworks train."
+    )
+    model: _sweep(ModelName) = Field(
+        default=["resnet50"], description="Which networks (architectures.py)."
+    )
+    dataset: _sweep(DatasetName) = Field(
+        default=["digits"], description="What they train on; see `datasets`."
+    )
+    ranks: _sweep(Count) = Field(
+        default=[1, 2], description="Training processes, one accelerator (or share of the CPU) each."
+    )
+    batch_size: _sweep(Count) = Field(default=[32], description="Samples per rank and step.")
+    epochs: _sweep(Count) = Field(default=[3], description="Epochs of each run.")
+    format: _sweep(FormatName) = Field(
+        default=["default"],
+        description="How checkpoints lie in files. `default` is the first format of each framework; a named "
+        "one is used with the frameworks that write it.",
+    )
+    interval: _sweep(IntervalText) = Field(
+        default=["never", "e1"],
+        description="Between two checkpoints: `never` (the baseline, always added), epochs as a whole number, "
+        'or steps as in "50 steps".',
+        validate_default=False,
+    )
+    deterministic: _sweep(Flag) = Field(
+        default=[False], description="Whether the framework's deterministic mode is on."
+    )
+
+
+class Selection(Section):
+    """A combination to drop: cells that match every field given; a list matches any of its values."""
+
+    framework: _sweep(FrameworkName) | None = None
+    model: _sweep(ModelName) | None = None
+    dataset: _sweep(DatasetName) | None = None
+    ranks: _sweep(Count) | None = None
+    batch_size: _sweep(Count) | None = None
+    epochs: _sweep(Count) | None = None
+    format: _sweep(FormatName) | None = None
+    interval: _sweep(IntervalText) | None = None
+    deterministic: _sweep(Flag) | None = None
+
+
+class Addition(Section):
+    """A single cell to add: a field left out takes the first value of its axis."""
+
+    framework: FrameworkName | None = None
+    model: ModelName | None = None
+    dataset: DatasetName | None = None
+    ranks: Count | None = None
+    batch_size: Count | None = None
+    epochs: Count | None = None
+    format: FormatName | None = None
+    interval: IntervalText | None = None
+    deterministic: Flag | None = None
+
+
+class TrainingSection(Section):
+    """How every cell trains."""
+
+    seed: CountFromZero = Field(default=1, description="Repeat r uses seed + r.")
+    learning_rate: float = Field(default=0.01, gt=0, description="Of SGD with momentum.")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="0.9 in all three studies.")
+    weight_decay: float = Field(default=0.0, ge=0, description="Added to every gradient.")
+    steps_per_epoch: Count | None = Field(
+        default=None, description="At most this many steps an epoch; null for the whole training set."
+    )
+    test_samples: CountFromZero | None = Field(
+        default=None,
+        description="Evaluate on at most this many samples after each epoch; null for all, 0 for none.",
+    )
+    warmup_steps: CountFromZero = Field(
+        default=2, description="First steps of a run, timed apart and left out of rates."
+    )
+
+
+class CheckpointSection(Section):
+    """Where checkpoints go and how many stay."""
+
+    folder: Path | None = Field(
+        default=None,
+        description="Write checkpoints below this folder (another file system, say); null for the run folders.",
+    )
+    keep_during_run: Count = Field(
+        default=2, description="Versions kept while training; older ones go after each commit."
+    )
+    keep_after_run: CountFromZero = Field(
+        default=0, description="Versions kept when a run has ended and their sizes are known."
+    )
+
+
+class Cifar10Section(Section):
+    """Where CIFAR-10 comes from."""
+
+    archive: Path | None = Field(
+        default=None, description="The official cifar-10-python.tar.gz; null to download it."
+    )
+
+
+class SyntheticSection(Section):
+    """The shape of the made-up dataset."""
+
+    height: Count = 32
+    width: Count = 32
+    channels: Count = 3
+    classes: Annotated[int, Field(strict=True, ge=2)] = 10
+    train_samples: Count = 2048
+    test_samples: Count = 512
+    seed: CountFromZero = 0
+
+
+class DatasetSection(Section):
+    """What each dataset is made from; `digits` needs nothing."""
+
+    cifar10: Cifar10Section = Cifar10Section()
+    synthetic: SyntheticSection = SyntheticSection()
+
+
+class LimitSection(Section):
+    """When a run is given up."""
+
+    run_minutes: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="End a run that takes longer than this; null for no limit."
+    )
+
+
+class StudyConfig(Section):
+    """The whole config file."""
+
+    accelerator: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="`cuda` selects the environments for NVIDIA GPUs, one GPU a rank."
+    )
+    matrix: Matrix = Matrix()
+    exclude: list[Selection] = Field(default=[], description="Combinations to drop.")
+    include: list[Addition] = Field(default=[], description="Single cells to add.")
+    repeats: Count = Field(default=3, description="Runs of every cell, each with a seed of its own.")
+    training: TrainingSection = TrainingSection()
+    checkpoints: CheckpointSection = CheckpointSection()
+    datasets: DatasetSection = DatasetSection()
+    resume: Flag = Field(
+        default=False,
+        description="Let an interrupted run go on from its newest complete checkpoint. Its times are then "
+        "left out of every timing table; its training curve is kept.",
+    )
+    limits: LimitSection = LimitSection()
+
+    def training_of_cells(self) -> Training:
+        return Training(
+            **self.training.model_dump(), keep_during_run=self.checkpoints.keep_during_run
+        )
+
+
+def load_config(content: Mapping[str, Any], sources: Sequence[Path] = ()) -> StudyConfig:
+    """Check the content of the config file(s). `sources` are named in errors, later ones override.
+
+    Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
+    """
+    try:
+        return StudyConfig.model_validate(dict(content))
+    except ValidationError as error:
+        lines = [_explain(entry, sources) for entry in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _explain(entry: Any, sources: Sequence[Path]) -> str:
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"])
+    where = f"{_source_of(entry['loc'], sources)}: {field.lstrip('.')}"
+    if entry["type"] == "extra_forbidden":
+        return f"{where} is no field of the config: config/README.md lists them all"
+    allowed = entry["msg"].removeprefix("Value error, ").replace("Input should be", "use")
+    return f"{where} is {entry['input']!r}: {allowed}"
+
+
+def _source_of(location: tuple[int | str, ...], sources: Sequence[Path]) -> str:
+    """The file that sets a field: the last one that has it, else the command line."""
+    for source in reversed(sources):
+        if _has(yaml.safe_load(source.read_text(encoding="utf-8")), location):
+            return str(source)
+    return "--config" if sources else "config"
+
+
+def _has(content: Any, location: tuple[int | str, ...]) -> bool:
+    for part in location:
+        if isinstance(part, int) and not isinstance(content, list):
+            return True  # a single value, which is a list of one
+        try:
+            content = content[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the config file: workflow/schemas/config.schema.json."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StudyConfig.model_json_schema()}

@@ -1,0 +1,58 @@
+"""An archive that is what it claims to be: its checksum, and how to fetch it."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import shutil
+import urllib.request
+from pathlib import Path
+
+from ckptbench.errors import DataError
+
+TIMEOUT_SECONDS = 60
+
+
+def verify(archive: Path, sha256: str, *, remedy: str) -> None:
+    """Raises DataError where `archive` cannot be read or has another checksum."""
+    try:
+        found = _checksum(archive)
+    except OSError as error:
+        raise DataError(
+            f"{archive}: the archive cannot be read: {error.strerror}; {remedy}"
+        ) from error
+    if found != sha256.lower():
+        raise DataError(
+            f"{archive}: incomplete, or not the expected archive: its SHA-256 is {found}, expected "
+            f"{sha256}; remove it, or {remedy}"
+        )
+
+
+def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
+    """Fetch `url` to `archive`, which appears only when whole and verified.
+
+    Raises DataError where it cannot be had; `setting` is the one that names a copy fetched elsewhere.
+    """
+    partial = archive.with_name(archive.name + ".partial")
+    remedy = f"fetch it elsewhere and set {setting} to its path"
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response,
+            partial.open("wb") as file,
+        ):
+            shutil.copyfileobj(response, file)
+        found = _checksum(partial)
+        if found != sha256.lower():
+            raise DataError(f"{url}: what came has SHA-256 {found}, expected {sha256}; {remedy}")
+        partial.replace(archive)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DataError(f"{url} cannot be fetched to {archive}: {reason}; {remedy}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

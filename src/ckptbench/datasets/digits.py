@@ -1,0 +1,66 @@
+"""Handwritten digits: real, and on every machine without a download, as scikit-learn ships them.
+
+The 1,797 images of 8x8 pixels and 10 classes are the test set of the UCI set "Optical Recognition of
+Handwritten Digits" (Alpaydin and Kaynak 1998). Every pixel is repeated 4x4 and over three channels, so that
+a network for 32x32 colour images takes them. The split is a seeded permutation, not stratified.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.datasets.settings import parse_settings
+from ckptbench.datasets.writing import Content
+from ckptbench.errors import DataError
+
+TRAIN_SAMPLES = 1437
+SPLIT_SEED = 0
+PIXEL_REPEATS = 4
+CHANNELS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigitsSettings:
+    """There is nothing to choose."""
+
+
+def content(folder: Path, settings: Mapping[str, Any]) -> Content:
+    """Raises DataError where scikit-learn is not installed."""
+    parse_settings(DigitsSettings, "digits", settings)
+    try:
+        import sklearn
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise DataError(
+            f"digits: {sys.executable} has no scikit-learn, which holds this dataset; prepare it in the "
+            "environment that envs/data.txt locks"
+        ) from error
+    digits = load_digits()
+    images, labels = enlarge(digits.images), digits.target.astype(np.int64)
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
+    train, test = order[:TRAIN_SAMPLES], order[TRAIN_SAMPLES:]
+    return Content(
+        source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
+        parameters={"split_seed": SPLIT_SEED},
+        image_shape=images.shape[1:],
+        classes=10,
+        samples={"train": len(train), "test": len(test)},
+        blocks={
+            "train": [(images[train], labels[train])],
+            "test": [(images[test], labels[test])],
+        },
+    )
+
+
+def enlarge(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """From (n, 8, 8) with values 0 to 16 to (n, 32, 32, 3) with values 0 to 255."""
+    values = np.rint(pixels * (255 / 16)).astype(np.uint8)
+    tall = values.repeat(PIXEL_REPEATS, axis=1)
+    return tall.repeat(PIXEL_REPEATS, axis=2)[..., np.newaxis].repeat(CHANNELS, axis=3)

@@ -1,0 +1,154 @@
+"""Writes a dataset's folder: blocks of samples in, whole `.npy` files and their description out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ckptbench.data import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
+from ckptbench.errors import DataError
+from ckptbench.manifest import write_json
+
+Block = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Images (n, height, width, channels) and labels (n,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A dataset ready to be written. Blocks may be generators, so that only one is in memory."""
+
+    source: str
+    parameters: dict[str, Any]
+    """All that the samples depend on, for the description."""
+    image_shape: tuple[int, int, int]
+    """(height, width, channels)."""
+    classes: int
+    samples: Mapping[Split, int]
+    blocks: Mapping[Split, Iterable[Block]]
+
+
+def write_dataset(folder: Path, name: str, content: Content) -> None:
+    """Write `content` to `folder`; raises DataError where there is no room or no right to write.
+
+    The description goes before the first file is replaced and comes after the last one, so that what
+    dies half-way is not taken for a dataset.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _require_room(folder, content)
+        _write(folder, name, content)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the dataset cannot be written: {error.strerror or error}; free some space, make "
+            "the folder writable, or choose another one"
+        ) from error
+
+
+def _write(folder: Path, name: str, content: Content) -> None:
+    try:
+        files = _write_partials(folder, content)
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+        for file in files:
+            _partial(folder / file).replace(folder / file)
+        write_json(folder / DESCRIPTION, _describe(name, content, files))
+    finally:
+        _remove_partials(folder)
+
+
+def _require_room(folder: Path, content: Content) -> None:
+    needed = sum(content.samples.values()) * (prod(content.image_shape) + np.int64().itemsize)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise DataError(
+            f"{folder}: the dataset needs {needed / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; free "
+            "some space, choose another folder, or ask for fewer or smaller samples"
+        )
+
+
+def _write_partials(folder: Path, content: Content) -> dict[str, dict[str, Any]]:
+    """Write every array beside its final name; returns what the description says of each file."""
+    files: dict[str, dict[str, Any]] = {}
+    for split in SPLITS:
+        samples = content.samples[split]
+        images_name, labels_name = _array_names(split)
+        with (
+            _partial(folder / images_name).open("wb") as images_file,
+            _partial(folder / labels_name).open("wb") as labels_file,
+        ):
+            images = _ArrayWriter(images_file, (samples, *content.image_shape), np.uint8)
+            labels = _ArrayWriter(labels_file, (samples,), np.int64)
+            for block_images, block_labels in content.blocks[split]:
+                images.append(block_images)
+                labels.append(block_labels)
+            files |= {images_name: images.finish(), labels_name: labels.finish()}
+    return files
+
+
+def _array_names(split: Split) -> tuple[str, str]:
+    return f"{split}_images.npy", f"{split}_labels.npy"
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _remove_partials(folder: Path) -> None:
+    for split in SPLITS:
+        for name in _array_names(split):
+            _partial(folder / name).unlink(missing_ok=True)
+
+
+def _describe(name: str, content: Content, files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": name,
+        "source": content.source,
+        "parameters": content.parameters,
+        "image_shape": content.image_shape,
+        "classes": content.classes,
+        "files": files,
+    }
+
+
+class _ArrayWriter:
+    """Streams an array of known shape into a `.npy` file.
+
+    Plain writes rather than a memory map: a full disk is then an OSError, where a map of a sparse file
+    dies of SIGBUS; and the checksum needs no second pass.
+    """
+
+    def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._file = file
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._checksum = hashlib.sha256()
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self, header)
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._checksum.update(data)
+
+    def append(self, block: NDArray[Any]) -> None:
+        self.write(np.ascontiguousarray(block, self._dtype).data)
+
+    def finish(self) -> dict[str, Any]:
+        """Bring the file to stable storage and describe it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return {
+            "bytes": self._file.tell(),
+            "sha256": self._checksum.hexdigest(),
+            "shape": self._shape,
+            "dtype": str(self._dtype),
+        }

@@ -1,0 +1,331 @@
+"""Chainer with ChainerMN: synchronous data parallelism over MPI, NCCL between GPUs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from zipfile import BadZipFile
+
+import chainer
+import chainermn
+import h5py
+import numpy as np
+from chainer import functions, links
+from numpy.typing import NDArray
+
+from ckptbench.architectures import (
+    BATCH_NORM_DECAY,
+    BATCH_NORM_EPSILON,
+    AveragePoolTo,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    Layer,
+    MaxPool,
+    Network,
+    ReLU,
+    Residual,
+)
+from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+
+_ATTRIBUTES = {
+    "kernel": "W",
+    "bias": "b",
+    "scale": "gamma",
+    "shift": "beta",
+    "mean": "avg_mean",
+    "variance": "avg_var",
+}
+"""Chainer's word for the last part of each of our names."""
+
+
+class _Model(chainer.Chain):
+    """The network as a flat chain: one link for each layer with weights, under the layer's name."""
+
+    def __init__(self, network: Network, weights: Arrays) -> None:
+        super().__init__()
+        self._layers = network.layers
+        for layer in network.flat():
+            if isinstance(layer, Conv | Dense | BatchNorm):
+                self.add_link(layer.name, _link(layer, weights))
+
+    def forward(self, images: Any) -> Any:
+        """Logits of images that lie channels-first."""
+        return self._through(self._layers, images)
+
+    def _through(self, layers: tuple[Layer, ...], x: Any) -> Any:
+        for layer in layers:
+            x = self._apply(layer, x)
+        return x
+
+    def _apply(self, layer: Layer, x: Any) -> Any:  # noqa: PLR0911 - one return a kind of layer
+        match layer:
+            case Conv() | Dense() | BatchNorm():
+                return self[layer.name](x)
+            case ReLU():
+                return functions.relu(x)
+            case MaxPool(kernel=kernel, stride=stride, pad=pad):
+                return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=False)
+            case AveragePoolTo(size):
+                return _average_pool_to(x, size)
+            case Flatten():
+                return functions.reshape(x, (len(x), -1))
+            case Dropout(rate):
+                return _dropout(x, rate)
+            case Residual(body, shortcut):
+                return functions.relu(self._through(body, x) + self._through(shortcut, x))
+
+
+def _link(layer: Conv | Dense | BatchNorm, weights: Arrays) -> Any:
+    match layer:
+        case Conv(name=name, inputs=inputs, outputs=outputs):
+            return links.Convolution2D(
+                inputs,
+                outputs,
+                layer.kernel,
+                layer.stride,
+                layer.pad,
+                nobias=not layer.bias,
+                initialW=weights[f"{name}.kernel"],
+                initial_bias=weights.get(f"{name}.bias"),
+            )
+        case Dense(name=name, inputs=inputs, outputs=outputs):
+            return links.Linear(
+                inputs,
+                outputs,
+                initialW=weights[f"{name}.kernel"],
+                initial_bias=weights[f"{name}.bias"],
+            )
+        case BatchNorm(name, channels):
+            return links.BatchNormalization(
+                channels,
+                decay=BATCH_NORM_DECAY,
+                eps=BATCH_NORM_EPSILON,
+                initial_gamma=weights[f"{name}.scale"],
+                initial_beta=weights[f"{name}.shift"],
+            )
+
+
+def _average_pool_to(x: Any, size: int) -> Any:
+    """Contract height, then width, with the matrix of means: covers whole, repeated and uneven windows."""
+    for extent in x.shape[2:]:
+        x = functions.tensordot(x, x.xp.asarray(_means(extent, size)), axes=(2, 1))
+    return x
+
+
+def _means(extent: int, size: int) -> NDArray[np.float32]:
+    """Row i averages inputs floor(i * extent / size) to ceil((i + 1) * extent / size)."""
+    matrix = np.zeros((size, extent), np.float32)
+    for i in range(size):
+        first, last = i * extent // size, -(-(i + 1) * extent // size)
+        matrix[i, first:last] = 1 / (last - first)
+    return matrix
+
+
+def _dropout(x: Any, rate: float) -> Any:
+    """Dropout with its mask drawn on the host, on every device.
+
+    On CPU Chainer does the same. On a GPU it would draw from cuDNN's or CuPy's generator, whose states
+    cannot be read: no restart could go on with the same masks.
+    """
+    if not chainer.config.train:
+        return x
+    kept = np.random.rand(*x.shape) >= rate
+    mask = kept * np.float32(1 / (1 - rate))
+    return functions.dropout(x, rate, mask=x.xp.asarray(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What one file holds, as Chainer's serializers want it."""
+
+    model: _Model
+    optimizer: Any
+
+    def serialize(self, serializer: Any) -> None:
+        self.model.serialize(serializer["model"])
+        self.optimizer.serialize(serializer["optimizer"])
+
+
+def _save_npz(framework: Chainer, path: Path, *, compression: bool) -> None:
+    chainer.serializers.save_npz(str(path), framework.state, compression=compression)
+
+
+def _load_npz(framework: Chainer, path: Path) -> None:
+    # Chainer's load_npz would unpickle what it finds; its deserializer also takes an archive that refuses.
+    with _errors_name(path), np.load(path, allow_pickle=False) as archive:
+        chainer.serializers.NpzDeserializer(archive).load(framework.state)
+
+
+def _save_hdf5(framework: Chainer, path: Path, *, gzip_level: int | None) -> None:
+    chainer.serializers.save_hdf5(str(path), framework.state, compression=gzip_level)
+
+
+def _load_hdf5(framework: Chainer, path: Path) -> None:
+    with _errors_name(path), h5py.File(path, "r") as file:
+        chainer.serializers.HDF5Deserializer(file).load(framework.state)
+
+
+@contextmanager
+def _errors_name(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, KeyError, ValueError, TypeError, BadZipFile) as error:
+        raise CheckpointError(
+            f"{path}: not a checkpoint of this network and optimizer: {error}; "
+            "resume from another version, or remove the run folder to start over"
+        ) from error
+
+
+class Chainer(Framework):
+    """One rank of a ChainerMN job, started by the `mpiexec` of the MPI that mpi4py is linked to."""
+
+    formats: ClassVar = {
+        "npz": Format("model.npz", partial(_save_npz, compression=False), _load_npz),
+        "npz_compressed": Format("model.npz", partial(_save_npz, compression=True), _load_npz),
+        "hdf5": Format("model.h5", partial(_save_hdf5, gzip_level=None), _load_hdf5),
+        "hdf5_compressed": Format("model.h5", partial(_save_hdf5, gzip_level=4), _load_hdf5),
+    }
+
+    _network: Network
+    _model: _Model
+    _optimizer: Any
+
+    def __init__(self, communicator: Any, device: Any) -> None:
+        self._communicator = communicator
+        self._device = device
+
+    @classmethod
+    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+        on_gpu = place.accelerator == "cuda"
+        device = chainer.get_device(f"@cupy:{place.local_rank}" if on_gpu else "@numpy")
+        device.use()
+        chainer.global_config.cudnn_deterministic = deterministic
+        seed_all(seed + place.rank)
+        over_nccl = on_gpu and place.world_size > 1
+        communicator = chainermn.create_communicator("pure_nccl" if over_nccl else "naive")
+        if (communicator.rank, communicator.size) != (place.rank, place.world_size):
+            raise LaunchError(
+                f"rank {place.rank} of {place.world_size} is rank {communicator.rank} of "
+                f"{communicator.size} to MPI: start it with the mpiexec of the MPI in its environment"
+            )
+        framework = cls(communicator, device)
+        framework.barrier()
+        return framework
+
+    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
+        self._network = network
+        self._model = _Model(network, weights)
+        self._model.to_device(self._device)
+        self._optimizer = chainer.optimizers.MomentumSGD(
+            optimizer.learning_rate, optimizer.momentum
+        )
+        self._optimizer.setup(self._model)
+        if optimizer.weight_decay:
+            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(optimizer.weight_decay))
+        for parameter in self._model.params():
+            # Chainer itself makes the slots only in the first update.
+            parameter.update_rule._init_states(parameter)
+        if self._communicator.size > 1:
+            self._optimizer = self._data_parallel(self._optimizer)
+
+    def _data_parallel(self, optimizer: Any) -> Any:
+        """Average gradients in every update, the first one too.
+
+        The first `update` of a multi-node optimizer broadcasts the parameters and drops the gradients.
+        Ours are equal on all ranks after `build` and after `load`; once `is_changed` has seen their names,
+        as it does here, `update` broadcasts no more.
+        """
+        parallel = chainermn.create_multi_node_optimizer(optimizer, self._communicator)
+        parallel.is_changed(self._model)
+        return parallel
+
+    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+        logits = self._model(self._channels_first(images))
+        loss = functions.softmax_cross_entropy(logits, self._device.send(labels))
+        self._model.cleargrads()
+        loss.backward()
+        self._optimizer.update()
+        # Reading the loss waits for the whole stream, the update included.
+        return float(loss.array)
+
+    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        with chainer.using_config("train", False), chainer.no_backprop_mode():
+            return _to_host(self._model(self._channels_first(images)).array)
+
+    def _channels_first(self, images: NDArray[np.float32]) -> Any:
+        return self._device.send(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+
+    def barrier(self) -> None:
+        self._communicator.mpi_comm.Barrier()
+
+    def abort(self) -> None:
+        """Ends this process too: nothing that is called afterwards is reached."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._communicator.mpi_comm.Abort(1)
+
+    @property
+    def state(self) -> _State:
+        """What the serializers save and load."""
+        return _State(self._model, self._optimizer)
+
+    def tensors(self) -> Arrays:
+        parameters = {name: self._variable(name) for name in self._network.parameters()}
+        # MomentumSGD keeps v = momentum * v - learning_rate * g.
+        scale = np.float32(-1 / self._optimizer.lr)
+        return {
+            **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},
+            **{f"model/{name}": statistics for name, statistics in self._buffers().items()},
+            **{
+                f"optimizer/{name}": _to_host(variable.update_rule.state["v"]) * scale
+                for name, variable in parameters.items()
+            },
+            "optimizer/steps": np.asarray(self._optimizer.t, np.int64),
+        }
+
+    def rank_state(self) -> Arrays:
+        return {
+            **{f"buffer/{name}": statistics for name, statistics in self._buffers().items()},
+            **{f"random/{name}": words for name, words in random_state().items()},
+        }
+
+    def load_rank_state(self, state: Arrays) -> None:
+        for name in self._network.buffers():
+            self._variable(name)[...] = self._device.send(state[f"buffer/{name}"])
+        prefix = "random/"
+        load_random_state(
+            {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+        )
+
+    def _buffers(self) -> Arrays:
+        return {name: _to_host(self._variable(name)) for name in self._network.buffers()}
+
+    def _variable(self, name: str) -> Any:
+        """Chainer's Parameter, or plain array of running statistics, of this name of the network."""
+        layer, _, kind = name.rpartition(".")
+        return getattr(self._model[layer], _ATTRIBUTES[kind])
+
+    def device(self) -> str:
+        if self._device.xp is np:
+            return "cpu"
+        properties = self._device.xp.cuda.runtime.getDeviceProperties(self._device.device.id)
+        return str(properties["name"].decode())
+
+    def close(self) -> None:
+        self.barrier()
+        self._communicator.finalize()
+
+
+def _to_host(array: Any) -> Any:
+    """A copy, never a view of what training goes on to change."""
+    return np.array(chainer.backends.cuda.to_cpu(array))

@@ -1,0 +1,285 @@
+"""PyTorch with DistributedDataParallel: gloo on CPU, NCCL on GPUs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Self
+
+import h5py
+import numpy as np
+import safetensors.torch
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import nn
+
+from ckptbench import architectures as arch
+from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+
+StateDict = dict[str, torch.Tensor]
+
+# The parts of the networks' names that PyTorch calls otherwise, by the type of the layer.
+_NAMES: dict[type[nn.Module], dict[str, str]] = {
+    nn.Conv2d: {"weight": "kernel", "bias": "bias"},
+    nn.Linear: {"weight": "kernel", "bias": "bias"},
+    nn.BatchNorm2d: {
+        "weight": "scale",
+        "bias": "shift",
+        "running_mean": "mean",
+        "running_var": "variance",
+    },
+}
+
+
+class PyTorch(Framework):
+    """One rank; with one rank there is neither a process group nor a DistributedDataParallel."""
+
+    formats: ClassVar[dict[str, Format[PyTorch]]]
+    module: nn.Module
+    optimizer: torch.optim.SGD
+    _forward: nn.Module  # the module, wrapped where there are several ranks
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._device = torch.device(
+            f"cuda:{place.local_rank}" if place.accelerator == "cuda" else "cpu"
+        )
+
+    @classmethod
+    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+        torch.set_num_threads(place.threads)
+        seed_all(seed + place.rank)
+        torch.manual_seed(seed + place.rank)
+        if deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+            torch.backends.cudnn.benchmark = False
+        if place.accelerator == "cuda":
+            torch.cuda.set_device(place.local_rank)
+        if place.world_size > 1:
+            dist.init_process_group(
+                "nccl" if place.accelerator == "cuda" else "gloo",
+                init_method=f"tcp://{place.addresses[0]}",
+                rank=place.rank,
+                world_size=place.world_size,
+                timeout=datetime.timedelta(minutes=10),
+            )
+        return cls(place)
+
+    def build(
+        self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
+    ) -> None:
+        self.module = _Network(network.layers).to(self._device)
+        with torch.no_grad():
+            for name, parameter in self._parameters():
+                parameter.copy_(torch.from_numpy(weights[name]))
+        self.optimizer = torch.optim.SGD(
+            self.module.parameters(),
+            lr=optimizer.learning_rate,
+            momentum=optimizer.momentum,
+            weight_decay=optimizer.weight_decay,
+        )
+        # A zero momentum slot makes the first update what no slot would, and a load needs it.
+        for parameter in self.module.parameters():
+            self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        self._loss = nn.CrossEntropyLoss()
+        self._forward = self._wrapped() if self._place.world_size > 1 else self.module
+
+    def _wrapped(self) -> nn.Module:
+        ids = [self._place.local_rank] if self._device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(self.module, device_ids=ids)
+
+    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+        self._forward.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self._loss(self._forward(self._images(images)), self._labels(labels))
+        loss.backward()
+        self.optimizer.step()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return float(loss.item())
+
+    @torch.no_grad()
+    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.module.eval()
+        return self.module(self._images(images)).cpu().numpy()
+
+    def _images(self, images: NDArray[np.float32]) -> torch.Tensor:
+        channels_first = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        return torch.from_numpy(channels_first).to(self._device)
+
+    def _labels(self, labels: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(labels).to(self._device)
+
+    def barrier(self) -> None:
+        if self._place.world_size > 1:
+            dist.barrier()
+
+    def abort(self) -> None:
+        """Nothing to do: gloo and NCCL see the dead peer, and the launcher ends what still waits."""
+
+    def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return self._named(nn.Module.named_parameters)
+
+    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return self._named(nn.Module.named_buffers)
+
+    def _named(self, members) -> Iterator[tuple[str, torch.Tensor]]:  # type: ignore[no-untyped-def]
+        """Parameters or buffers by the network's names, without what is PyTorch's own (a batch counter)."""
+        for module in self.module.modules():
+            for own, tensor in members(module, recurse=False):
+                if own in (names := _NAMES.get(type(module), {})):
+                    yield f"{module.network_name}.{names[own]}", tensor
+
+    def _momenta(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, parameter in self._parameters():
+            yield name, self.optimizer.state[parameter]["momentum_buffer"]
+
+    def tensors(self) -> Arrays:
+        model = {f"model/{name}": _array(tensor) for name, tensor in self._parameters()}
+        buffers = {f"model/{name}": _array(tensor) for name, tensor in self._buffers()}
+        momenta = {f"optimizer/{name}": _array(tensor) for name, tensor in self._momenta()}
+        return {**model, **buffers, **momenta}
+
+    def rank_state(self) -> Arrays:
+        """DistributedDataParallel sends rank 0's statistics before a forward pass: until then they differ."""
+        state = {f"random/{name}": array for name, array in random_state().items()}
+        state |= {f"buffer/{name}": _array(buffer) for name, buffer in self.module.named_buffers()}
+        state["random/torch"] = torch.get_rng_state().numpy()
+        if self._device.type == "cuda":
+            state["random/cuda"] = torch.cuda.get_rng_state(self._device).numpy()
+        return state
+
+    def load_rank_state(self, state: Arrays) -> None:
+        load_random_state(_under("random/", state))
+        torch.set_rng_state(torch.from_numpy(state["random/torch"]))
+        if self._device.type == "cuda":
+            torch.cuda.set_rng_state(torch.from_numpy(state["random/cuda"]), self._device)
+        for name, buffer in self.module.named_buffers():
+            buffer.copy_(torch.from_numpy(state[f"buffer/{name}"]))
+
+    def device(self) -> str:
+        return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
+
+    def close(self) -> None:
+        if self._place.world_size > 1:
+            dist.barrier()
+            dist.destroy_process_group()
+
+    def flat_state(self) -> StateDict:
+        """Model and optimizer as one flat dictionary, for formats that know tensors alone."""
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
+        slots = {
+            f"optimizer/{names[parameter]}": slot["momentum_buffer"]
+            for parameter, slot in self.optimizer.state.items()
+        }
+        return {**model, **slots}
+
+    def load_flat_state(self, state: StateDict) -> None:
+        with torch.no_grad():
+            for name, tensor in self.flat_state().items():
+                tensor.copy_(state[name])
+
+
+class _Network(nn.Sequential):
+    """The description as modules; each that holds tensors knows the network's name for itself."""
+
+    def __init__(self, layers: tuple[arch.Layer, ...]) -> None:
+        super().__init__(*(_module(layer) for layer in layers))
+
+
+class _Residual(nn.Module):
+    def __init__(self, layer: arch.Residual) -> None:
+        super().__init__()
+        self.body = _Network(layer.body)
+        self.shortcut = _Network(layer.shortcut)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.body(inputs) + self.shortcut(inputs))
+
+
+def _module(layer: arch.Layer) -> nn.Module:
+    match layer:
+        case arch.Conv():
+            module: nn.Module = nn.Conv2d(
+                layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias
+            )
+        case arch.BatchNorm():
+            module = nn.BatchNorm2d(
+                layer.channels, eps=arch.BATCH_NORM_EPSILON, momentum=1 - arch.BATCH_NORM_DECAY
+            )
+        case arch.Dense():
+            module = nn.Linear(layer.inputs, layer.outputs)
+        case arch.ReLU():
+            return nn.ReLU()
+        case arch.MaxPool():
+            return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad)
+        case arch.AveragePoolTo():
+            return nn.AdaptiveAvgPool2d(layer.size)
+        case arch.Flatten():
+            return nn.Flatten()
+        case arch.Dropout():
+            return nn.Dropout(layer.rate)
+        case arch.Residual():
+            return _Residual(layer)
+    module.network_name = layer.name  # type: ignore[assignment]
+    return module
+
+
+def _array(tensor: torch.Tensor) -> NDArray[np.generic]:
+    return tensor.detach().cpu().numpy().copy()
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _save_torch(framework: PyTorch, path: Path) -> None:
+    state = {
+        "model": framework.module.state_dict(),
+        "optimizer": framework.optimizer.state_dict(),
+    }
+    torch.save(state, path)
+
+
+def _load_torch(framework: PyTorch, path: Path) -> None:
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    framework.module.load_state_dict(state["model"])
+    framework.optimizer.load_state_dict(state["optimizer"])
+
+
+def _save_safetensors(framework: PyTorch, path: Path) -> None:
+    safetensors.torch.save_file(framework.flat_state(), path)
+
+
+def _load_safetensors(framework: PyTorch, path: Path) -> None:
+    framework.load_flat_state(safetensors.torch.load_file(path))
+
+
+def _save_hdf5(framework: PyTorch, path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for name, tensor in framework.flat_state().items():
+            file[name] = tensor.detach().cpu().numpy()
+
+
+def _load_hdf5(framework: PyTorch, path: Path) -> None:
+    with h5py.File(path, "r") as file:
+        framework.load_flat_state(
+            {name: torch.from_numpy(file[name][()]) for name in framework.flat_state()}
+        )
+
+
+PyTorch.formats = {
+    "torch_save": Format("model.pt", _save_torch, _load_torch),
+    "safetensors": Format("model.safetensors", _save_safetensors, _load_safetensors),
+    "hdf5": Format("model.h5", _save_hdf5, _load_hdf5),
+}

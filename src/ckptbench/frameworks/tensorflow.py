@@ -1,0 +1,348 @@
+"""TensorFlow with Keras 3: a custom training loop under MultiWorkerMirroredStrategy, one worker a rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+# Read when TensorFlow and Keras are imported. 2: errors still reach the log, start-up advice does not.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+from numpy.typing import NDArray
+
+from ckptbench import architectures as arch
+from ckptbench.errors import LaunchError
+from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.random_state import load_random_state, random_state
+
+# What Keras calls the tensors of a layer, by the networks' names.
+_PARAMETERS = {"kernel": "kernel", "bias": "bias", "scale": "gamma", "shift": "beta"}
+_BUFFERS = {"mean": "moving_mean", "variance": "moving_variance"}
+
+
+class TensorFlow(Framework):
+    """One rank; a single rank trains under OneDeviceStrategy through the same code.
+
+    Keras gives running statistics and seeds no aggregation: under MultiWorkerMirroredStrategy every rank
+    keeps its own, and reading them needs no other rank. A checkpoint's file holds rank 0's statistics and
+    no seeds, so both are in `rank_state`.
+    """
+
+    formats: ClassVar[dict[str, Format[TensorFlow]]]
+    model: keras.Model
+    optimizer: keras.optimizers.SGD
+    checkpoint: tf.train.Checkpoint
+
+    def __init__(self, place: Place, strategy: tf.distribute.Strategy) -> None:
+        self._place = place
+        self._strategy = strategy
+        self._meet = tf.function(lambda: strategy.run(_sum_over_ranks))
+
+    @classmethod
+    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+        _configure_devices(place)
+        keras.utils.set_random_seed(seed + place.rank)
+        if deterministic:
+            tf.config.experimental.enable_op_determinism()
+        framework = cls(place, _strategy(place))
+        framework.barrier()
+        return framework
+
+    def build(
+        self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
+    ) -> None:
+        """The step itself is traced when it first runs: only then is the size of the images known."""
+        with self._strategy.scope():
+            self.model = _model(network)
+            self.optimizer = keras.optimizers.SGD(
+                float(optimizer.learning_rate), momentum=float(optimizer.momentum)
+            )
+            self.optimizer.build(self.model.trainable_variables)
+            # Compiled, so that Keras' own formats hold the optimizer too.
+            self.model.compile(optimizer=self.optimizer, jit_compile=False)
+        self._parameters = _variables(self.model, network.parameters(), _PARAMETERS)
+        self._buffers = _variables(self.model, network.buffers(), _BUFFERS)
+        for name, variable in self._parameters.items():
+            variable.assign(_keras_layout(weights[name]))
+        self._seed_dropouts()
+        self.checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
+        self._train = self._traced_step(optimizer.weight_decay)
+        self._predict = tf.function(
+            lambda images: self.model(images, training=False), reduce_retracing=True
+        )
+
+    def _seed_dropouts(self) -> None:
+        """Each rank its own: the strategy gives every new variable the value that rank 0 drew."""
+        self._seeds = [
+            layer.seed_generator.state
+            for layer in self.model.layers
+            if isinstance(layer, layers.Dropout)
+        ]
+        for state in self._seeds:
+            state.assign([random.randrange(2**31), 0])
+
+    def _traced_step(self, weight_decay: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+        variables = self.model.trainable_variables
+        share = 1 / self._place.world_size
+
+        def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                logits = self.model(images, training=True)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, [variable.value for variable in variables])
+            if weight_decay:
+                gradients = [
+                    gradient + weight_decay * variable
+                    for gradient, variable in zip(gradients, variables, strict=True)
+                ]
+            # Keras sums gradients over the ranks: each adds its share of their mean.
+            self.optimizer.apply([share * gradient for gradient in gradients], variables)
+            return loss
+
+        def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            return self._strategy.run(replica_step, (images, labels))
+
+        return tf.function(step, jit_compile=False)
+
+    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+        loss = float(self._train(tf.constant(images), tf.constant(labels)))
+        if self._place.accelerator == "cuda":
+            tf.test.experimental.sync_devices()  # the loss is there before the update is
+        return loss
+
+    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._predict(tf.constant(images)).numpy()
+
+    def barrier(self) -> None:
+        self._meet().numpy()
+
+    def abort(self) -> None:
+        """Nothing to do: the coordination service misses this rank, and the launcher ends what still waits."""
+
+    def tensors(self) -> Arrays:
+        """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`.
+
+        Momenta are float64: Keras holds -learning_rate times what `Sgd` defines, and a float32 quotient
+        would merge neighbouring values, so that two states with different bits could look the same.
+        """
+        model = {f"model/{name}": _array(variable) for name, variable in self._parameters.items()}
+        model |= {f"model/{name}": _array(variable) for name, variable in self._buffers.items()}
+        scale = -self.optimizer.learning_rate.numpy().astype(np.float64)
+        momenta = {
+            f"optimizer/{name}": _array(slot) / scale for name, slot in self._momenta().items()
+        }
+        return {
+            **model,
+            **momenta,
+            "optimizer/iteration": _array(self.optimizer.iterations),
+            "optimizer/learning_rate": _array(self.optimizer.learning_rate),
+        }
+
+    def _momenta(self) -> dict[str, keras.Variable]:
+        """By parameter; Keras makes none where the momentum is zero."""
+        names = {variable.path: name for name, variable in self._parameters.items()}
+        slots = zip(self.model.trainable_variables, self.optimizer.momentums, strict=False)
+        return {names[variable.path]: slot for variable, slot in slots}
+
+    def rank_state(self) -> Arrays:
+        state = {f"random/{name}": array for name, array in random_state().items()}
+        state |= {f"buffer/{name}": _array(variable) for name, variable in self._buffers.items()}
+        state |= {f"seed/{index}": _array(seed) for index, seed in enumerate(self._seeds)}
+        return state
+
+    def load_rank_state(self, state: Arrays) -> None:
+        prefix = "random/"
+        load_random_state(
+            {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+        )
+        for name, variable in self._buffers.items():
+            variable.assign(state[f"buffer/{name}"])
+        for index, seed in enumerate(self._seeds):
+            seed.assign(state[f"seed/{index}"])
+
+    def device(self) -> str:
+        if self._place.accelerator == "cpu":
+            return "cpu"
+        (gpu,) = tf.config.get_visible_devices("GPU")
+        return str(tf.config.experimental.get_device_details(gpu)["device_name"])
+
+    def close(self) -> None:
+        self.barrier()
+
+
+def _configure_devices(place: Place) -> None:
+    """Threads and devices, which the runtime takes only before it starts."""
+    tf.config.threading.set_intra_op_parallelism_threads(place.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    if place.accelerator == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        return
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) != 1:
+        raise LaunchError(
+            f"rank {place.rank} sees {len(gpus)} GPUs, it needs exactly one: check CUDA_VISIBLE_DEVICES "
+            "and that its environment holds a TensorFlow built for CUDA"
+        )
+    tf.config.experimental.set_memory_growth(gpus[0], True)
+
+
+def _strategy(place: Place) -> tf.distribute.Strategy:
+    if place.world_size == 1:
+        return tf.distribute.OneDeviceStrategy("/cpu:0" if place.accelerator == "cpu" else "/gpu:0")
+    os.environ["TF_CONFIG"] = json.dumps(
+        {
+            "cluster": {"worker": list(place.addresses)},
+            "task": {"type": "worker", "index": place.rank},
+        }
+    )
+    communication = tf.distribute.experimental.CommunicationImplementation
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=tf.distribute.experimental.CommunicationOptions(
+            implementation=communication.RING if place.accelerator == "cpu" else communication.NCCL
+        )
+    )
+
+
+def _sum_over_ranks() -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.ones(()))
+
+
+def _model(network: arch.Network) -> keras.Model:
+    """Stock Keras layers alone, so that a `.keras` file opens anywhere. Any image size, channels last."""
+    first = next(layer for layer in network.flat() if isinstance(layer, arch.Conv))
+    inputs = keras.Input((None, None, first.inputs))
+    return keras.Model(inputs, _stacked(network.layers, inputs))
+
+
+def _stacked(stack: Iterable[arch.Layer], x: keras.KerasTensor) -> keras.KerasTensor:
+    for layer in stack:
+        x = _applied(layer, x)
+    return x
+
+
+def _applied(layer: arch.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
+    match layer:
+        case arch.Conv():
+            x = _convolved(layer, x)
+        case arch.BatchNorm():
+            x = layers.BatchNormalization(
+                momentum=arch.BATCH_NORM_DECAY, epsilon=arch.BATCH_NORM_EPSILON, name=layer.name
+            )(x)
+        case arch.Dense():
+            x = layers.Dense(layer.outputs, kernel_initializer="zeros", name=layer.name)(x)
+        case arch.ReLU():
+            x = layers.ReLU()(x)
+        case arch.MaxPool():
+            x = layers.MaxPooling2D(layer.kernel, layer.stride)(_padded(x, layer.pad))
+        case arch.AveragePoolTo():
+            x = _average_pooled(x, layer.size)
+        case arch.Flatten():
+            x = layers.Flatten()(layers.Permute((3, 1, 2))(x))
+        case arch.Dropout():
+            x = layers.Dropout(layer.rate)(x)
+        case arch.Residual():
+            branches = [_stacked(layer.body, x), _stacked(layer.shortcut, x)]
+            x = layers.ReLU()(layers.Add()(branches))
+    return x
+
+
+def _convolved(layer: arch.Conv, x: keras.KerasTensor) -> keras.KerasTensor:
+    """TensorFlow's "same" pads as the description does for a stride of one only."""
+    same = layer.stride == 1 and layer.kernel == 2 * layer.pad + 1
+    if layer.pad and not same:
+        x = layers.ZeroPadding2D(layer.pad)(x)
+    convolution = layers.Conv2D(
+        layer.outputs,
+        layer.kernel,
+        strides=layer.stride,
+        padding="same" if same else "valid",
+        use_bias=layer.bias,
+        kernel_initializer="zeros",
+        name=layer.name,
+    )
+    return convolution(x)
+
+
+def _padded(x: keras.KerasTensor, pad: int) -> keras.KerasTensor:
+    """With the lowest float32 around it, which no maximum takes and which JSON can hold."""
+    if pad == 0:
+        return x
+    sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
+    return keras.ops.pad(x, sides, constant_values=float(np.finfo(np.float32).min))
+
+
+def _average_pooled(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
+    """By products with matrices of window weights: Keras' own adaptive layer refuses images of one pixel."""
+    if size == 1:
+        return layers.GlobalAveragePooling2D(keepdims=True)(x)
+    x = keras.ops.einsum("ih,nhwc->niwc", _window_weights(x[0, :, 0, 0], size), x)
+    return keras.ops.einsum("jw,niwc->nijc", _window_weights(x[0, 0, :, 0], size), x)
+
+
+def _window_weights(line: keras.KerasTensor, size: int) -> keras.KerasTensor:
+    """Shape (size, length of line): what each output takes of each input, whatever the inputs' values."""
+    ends = keras.ops.cumsum(keras.ops.ones_like(line))
+    length = keras.ops.max(ends)
+    output = np.arange(size, dtype=np.float32)[:, np.newaxis]
+    first = keras.ops.floor(length * output / size)
+    last = keras.ops.ceil(length * (output + 1) / size)
+    covered = keras.ops.logical_and(ends > first, ends <= last)
+    weights = keras.ops.cast(covered, "float32")
+    return weights / keras.ops.sum(weights, axis=1, keepdims=True)
+
+
+def _variables(
+    model: keras.Model, names: Iterable[str], attributes: dict[str, str]
+) -> dict[str, Any]:
+    """The Keras variable of each of the network's `<layer>.<kind>` names."""
+    split = ((name, *name.rsplit(".", 1)) for name in names)
+    return {name: getattr(model.get_layer(layer), attributes[kind]) for name, layer, kind in split}
+
+
+def _keras_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Convolutions (out, in, height, width) to (height, width, in, out), dense kernels transposed."""
+    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
+
+
+def _array(variable: keras.Variable) -> NDArray[np.generic]:
+    """A copy in the description's layout."""
+    array = variable.numpy()
+    return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
+
+
+def _save_weights(framework: TensorFlow, path: Path) -> None:
+    framework.model.save_weights(path)
+
+
+def _save_model(framework: TensorFlow, path: Path) -> None:
+    framework.model.save(path)
+
+
+def _load_weights(framework: TensorFlow, path: Path) -> None:
+    """Model and optimizer from `.weights.h5` or `.keras`; of a `.keras` file nothing but arrays is read."""
+    framework.model.load_weights(path)
+
+
+def _save_checkpoint(framework: TensorFlow, path: Path) -> None:
+    framework.checkpoint.write(str(path))
+
+
+def _load_checkpoint(framework: TensorFlow, path: Path) -> None:
+    framework.checkpoint.read(str(path)).assert_existing_objects_matched()
+
+
+TensorFlow.formats = {
+    "hdf5": Format("model.weights.h5", _save_weights, _load_weights),
+    "keras": Format("model.keras", _save_model, _load_weights),
+    "tf_checkpoint": Format("model", _save_checkpoint, _load_checkpoint),
+}

@@ -1,0 +1,197 @@
+"""One execution of a cell, from an empty or interrupted run folder to a sealed one."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import fcntl
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ckptbench import __version__, preflight
+from ckptbench.checkpoints.store import CheckpointStore, Version
+from ckptbench.errors import LaunchError, RunFolderError
+from ckptbench.launch import launch
+from ckptbench.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    SEAL,
+    host_facts,
+    read_json,
+    seal,
+    source_revision,
+    trace_path,
+    write_json,
+)
+from ckptbench.plan import PLAN, Plan
+
+log = logging.getLogger(__name__)
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How a planned run is carried out: nothing here changes what it measures."""
+
+    python: Path
+    """The interpreter of the framework's environment."""
+    lock: Path
+    logs: Path
+    resume: bool = False
+    keep_after_run: int = 0
+    timeout_seconds: float | None = None
+
+
+def run_cell(plan: Plan, execution: Execution) -> None:
+    """Train the cell and seal its run folder.
+
+    What an earlier attempt left is removed, or with `resume` gone on from where it has a complete version.
+    Raises LaunchError, and leaves a manifest that says why, where the run does not end well.
+    """
+    plan.run_folder.mkdir(parents=True, exist_ok=True)
+    with _locked(plan.run_folder):
+        plan = _prepare(plan, execution)
+        manifest = _opening_manifest(plan, execution)
+        write_json(plan.run_folder / MANIFEST, manifest)
+        try:
+            preflight.check(plan)
+            launch(
+                plan,
+                python=execution.python,
+                logs=execution.logs,
+                timeout_seconds=execution.timeout_seconds,
+            )
+            manifest |= _measured(plan)
+        except BaseException as error:
+            status = "failed" if isinstance(error, Exception) else "interrupted"
+            _close(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
+            raise
+        CheckpointStore(plan.checkpoint_folder, keep=execution.keep_after_run).retain()
+        _close(plan, manifest, status="complete", error=None)
+        seal(plan.run_folder, plan.cell.ranks)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the run folder; the kernel lets go of it when this process ends, however it ends."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LaunchError(
+                f"{folder} is in use by another run of the same cell: wait for it, or end that process"
+            ) from error
+        yield
+
+
+def _prepare(plan: Plan, execution: Execution) -> Plan:
+    """Empty the run folder, or make the plan go on from the newest version in it."""
+    (plan.run_folder / SEAL).unlink(missing_ok=True)
+    store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
+    earlier = _interrupted_attempt(plan) if execution.resume else None
+    if earlier is not None:
+        store.discard_partial()
+        version = store.newest()
+        if version is not None:
+            return _resumed(plan, version, earlier)
+    for path in plan.run_folder.glob("trace-*.jsonl"):
+        path.unlink()
+    for path in (plan.checkpoint_folder, execution.logs):
+        if path.exists():
+            shutil.rmtree(path)
+    return plan
+
+
+def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
+    attempt = earlier["attempts"] + 1
+    log.info("attempt %d goes on from %s", attempt, version.folder)
+    return dataclasses.replace(plan, attempt=attempt, resume_from=version.folder)
+
+
+def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
+    """The manifest of an attempt at this very plan that did not end, None where there is none."""
+    try:
+        manifest = read_json(plan.run_folder / MANIFEST)
+        planned = Plan.read(plan.run_folder / PLAN)
+    except RunFolderError as error:
+        log.info("nothing to go on from: %s", error)
+        return None
+    same = (planned.cell, planned.training) == (plan.cell, plan.training)
+    return manifest if same and manifest["status"] != "complete" else None
+
+
+def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cell_id": plan.cell.id,
+        "cell": plan.cell.to_json(),
+        "training": dataclasses.asdict(plan.training),
+        "seed": plan.seed,
+        "status": "running",
+        "attempts": plan.attempt,
+        "started": _now(),
+        "ended": None,
+        "error": None,
+        "measured_on": "gpu" if plan.cell.accelerator == "cuda" else "cpu",
+        "host": host_facts(plan.checkpoint_folder),
+        "ckptbench_version": __version__,
+        "source": source_revision(REPOSITORY),
+        "lock": execution.lock.name,
+        "lock_sha256": hashlib.sha256(execution.lock.read_bytes()).hexdigest(),
+    }
+
+
+def _measured(plan: Plan) -> dict[str, Any]:
+    """What only the ranks knew: their device, versions, and the bytes that their state has."""
+    starts, states = [], []
+    for rank in range(plan.cell.ranks):
+        events = _events(trace_path(plan.run_folder, rank), {"start", "state"})
+        starts.append(events["start"])
+        states.append(events["state"])
+    return {
+        "device": starts[0]["device"],
+        "versions": starts[0]["versions"],
+        "hosts": [start["host"] for start in starts],
+        "parameters": states[0]["parameters"],
+        "state_bytes": {
+            "model": states[0]["model"],
+            "optimizer": states[0]["optimizer"],
+            "rest": sum(state["rest"] for state in states),
+        },
+    }
+
+
+def _events(trace: Path, names: set[str]) -> dict[str, dict[str, Any]]:
+    """The last event of each name in a trace."""
+    with trace.open(encoding="utf-8") as lines:
+        events = [event for event in map(json.loads, lines) if event["event"] in names]
+    found = {event["event"]: event for event in events}
+    if missing := names - found.keys():
+        raise RunFolderError(f"{trace} lacks the events {sorted(missing)}")
+    return found
+
+
+def _close(plan: Plan, manifest: dict[str, Any], *, status: str, error: str | None) -> None:
+    ended = _now()
+    seconds = datetime.datetime.fromisoformat(ended) - datetime.datetime.fromisoformat(
+        manifest["started"]
+    )
+    manifest |= {
+        "status": status,
+        "error": error,
+        "ended": ended,
+        "duration_s": seconds.total_seconds(),
+    }
+    write_json(plan.run_folder / MANIFEST, manifest)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,27 @@
+"""What every script does around its one call: a log, and one clear line for an error a user can mend."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ckptbench.errors import CkptbenchError
+
+log = logging.getLogger("ckptbench")
+
+
+def run_script(work: Callable[[], object], log_path: Path | None) -> int:
+    """Do the work, logging to the terminal and to `log_path`; returns the exit status, 1 after a CkptbenchError."""
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if log_path is not None:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(log_path, mode="w", encoding="utf-8"))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
+    try:
+        work()
+    except CkptbenchError as error:
+        log.error("%s: %s", type(error).__name__, error)  # noqa: TRY400 (its message is for the reader)
+        return 1
+    return 0

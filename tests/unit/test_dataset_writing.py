@@ -1,0 +1,105 @@
+"""How a dataset's folder is written: whole or not at all."""
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ckptbench.data import Dataset
+from ckptbench.datasets import prepare
+from ckptbench.datasets.writing import Block, Content, write_dataset
+from ckptbench.errors import DataError
+
+TINY = {"height": 4, "width": 4, "train_samples": 8, "test_samples": 4}
+
+
+def test_the_description_names_source_parameters_and_checksums(tmp_path: Path) -> None:
+    prepare("synthetic", tmp_path, TINY)
+    description = json.loads((tmp_path / "dataset.json").read_text())
+    assert description["name"] == "synthetic"
+    assert description["source"] == "generated"
+    assert description["parameters"]["train_samples"] == 8
+    assert len(description["files"]) == 4
+    for name, file in description["files"].items():
+        content = (tmp_path / name).read_bytes()
+        assert file["bytes"] == len(content)
+        assert file["sha256"] == hashlib.sha256(content).hexdigest()
+
+
+def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
+    prepare("synthetic", tmp_path, TINY)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_an_unknown_dataset_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match='unknown dataset "mnist": use digits, cifar10, synthetic'):
+        prepare("mnist", tmp_path, {})
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"file/digits: .*Not a directory; .* choose another one"):
+        prepare("synthetic", tmp_path / "file" / "digits", TINY)
+
+
+def test_a_dataset_larger_than_the_disk_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
+    settings = {"height": 1000, "width": 1000, "train_samples": 2000, "test_samples": 1}
+    with pytest.raises(DataError, match=r"needs 6\.00 GB and 1\.00 GB are free; free some space"):
+        prepare("synthetic", tmp_path, settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "train_images.npy.partial").symlink_to("/dev/full")
+    with pytest.raises(DataError, match="cannot be written: No space left on device; free some"):
+        prepare("synthetic", tmp_path, TINY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _interrupted() -> Iterator[Block]:
+    yield np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int64)
+    raise KeyboardInterrupt
+
+
+def _full() -> Iterator[Block]:
+    yield np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int64)
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "raised"), [(_interrupted, KeyboardInterrupt), (_full, DataError)]
+)
+def test_what_dies_half_way_leaves_the_former_dataset_whole(
+    tmp_path: Path, blocks: Callable[[], Iterator[Block]], raised: type[BaseException]
+) -> None:
+    prepare("synthetic", tmp_path, TINY)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    content = Content(
+        source="a test",
+        parameters={},
+        image_shape=(2, 2, 1),
+        classes=2,
+        samples={"train": 2, "test": 1},
+        blocks={"train": blocks(), "test": []},
+    )
+    with pytest.raises(raised):
+        write_dataset(tmp_path, "broken", content)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert Dataset.open(tmp_path).name == "synthetic"
+
+
+def test_a_reader_keeps_the_samples_that_it_opened(tmp_path: Path) -> None:
+    before = prepare("synthetic", tmp_path, {**TINY, "seed": 1})
+    images = before.train_images.copy()
+    after = prepare("synthetic", tmp_path, {**TINY, "seed": 2})
+    np.testing.assert_array_equal(before.train_images, images)
+    assert (after.train_images != images).any()

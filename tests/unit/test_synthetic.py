@@ -1,0 +1,68 @@
+"""The made-up dataset: of the shape that was asked for, reproducible, and learnable."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ckptbench.data import Dataset
+from ckptbench.datasets import prepare, synthetic
+from ckptbench.errors import DataError
+
+
+def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
+    settings = {"height": 9, "width": 20, "channels": 1, "classes": 3, "train_samples": 30}
+    dataset = prepare("synthetic", tmp_path, {**settings, "test_samples": 7})
+    assert dataset.train_images.shape == (30, 9, 20, 1)
+    assert dataset.test_images.shape == (7, 9, 20, 1)
+    assert set(dataset.train_labels) == {0, 1, 2}
+
+
+def test_it_depends_on_the_seed_alone(tmp_path: Path) -> None:
+    settings = {"train_samples": 20, "test_samples": 20}
+    first = prepare("synthetic", tmp_path / "first", settings)
+    again = prepare("synthetic", tmp_path / "again", settings)
+    other = prepare("synthetic", tmp_path / "other", {**settings, "seed": 1})
+    np.testing.assert_array_equal(first.train_images, again.train_images)
+    assert (first.train_images != other.train_images).any()
+    assert (first.train_images != first.test_images).any()
+
+
+def test_many_blocks_are_as_good_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic, "BLOCK_BYTES", 7 * 8 * 8 * 3)
+    settings = {"height": 8, "width": 8, "train_samples": 200, "test_samples": 100}
+    dataset = prepare("synthetic", tmp_path, settings)
+    assert len(np.unique(dataset.train_images.reshape(200, -1), axis=0)) == 200
+    assert _accuracy_of_nearest_mean(dataset) == 1
+
+
+def test_it_can_be_learnt(tmp_path: Path) -> None:
+    settings = {"classes": 20, "train_samples": 400, "test_samples": 100}
+    assert _accuracy_of_nearest_mean(prepare("synthetic", tmp_path, settings)) == 1
+
+
+def _accuracy_of_nearest_mean(dataset: Dataset) -> float:
+    images, labels = dataset.batch("train", range(len(dataset.train_labels)))
+    means = np.stack([images[labels == label].mean(axis=0) for label in range(dataset.classes)])
+    images, labels = dataset.batch("test", range(len(dataset.test_labels)))
+    distances = ((images[:, np.newaxis] - means) ** 2).sum(axis=(2, 3, 4))
+    return float((distances.argmin(axis=1) == labels).mean())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"height": 0}, "height is 0: use a whole number from 1 to 4096"),
+        ({"classes": 1}, "classes is 1: use a whole number from 2 to"),
+        ({"train_samples": "many"}, "train_samples is 'many': use a whole number"),
+        ({"test_samples": True}, "test_samples is True: use a whole number"),
+        ({"seed": -1}, "seed is -1: use a whole number from 0 to"),
+        ({"sed": 1}, "unknown setting 'sed': use height, width, channels"),
+    ],
+)
+def test_an_impossible_setting_is_named(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DataError, match=f"^datasets.synthetic: {message}"):
+        prepare("synthetic", tmp_path, settings)
+    assert list(tmp_path.iterdir()) == []
