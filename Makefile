@@ -1,8 +1,6 @@
 # Everything from a fresh clone: `make study` and `make test`. Needs Python 3.11, a C compiler and make.
 PYTHON ?= python3.11
 UV := .venv/bin/uv
-# uv does not read pip's settings: wheels that the user told pip about are handed on.
-export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 LOCKS := main dev data chainer pytorch tensorflow chainer-cuda pytorch-cuda tensorflow-cuda
 
 .PHONY: study environment test lint unit study-test benchmarks locks schema

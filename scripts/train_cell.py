@@ -27,7 +27,9 @@ def main() -> int:
         training=Training(**options.training),
         dataset_folder=options.dataset.resolve(),
         run_folder=(options.runs / cell.id).resolve(),
-        checkpoint_folder=((options.checkpoints or options.runs) / cell.id / "checkpoints").resolve(),
+        checkpoint_folder=(
+            (options.checkpoints or options.runs) / cell.id / "checkpoints"
+        ).resolve(),
     )
     execution = Execution(
         python=(options.environment / "bin" / "python").absolute(),
@@ -56,15 +58,25 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--cell", type=json.loads, required=True, help="the cell, as JSON")
     parser.add_argument("--training", type=json.loads, required=True, help="how it trains, as JSON")
     parser.add_argument("--dataset", type=Path, required=True, help="a prepared dataset's folder")
-    parser.add_argument("--environment", type=Path, required=True, help="the framework's environment")
+    parser.add_argument(
+        "--environment", type=Path, required=True, help="the framework's environment"
+    )
     parser.add_argument("--lock", type=Path, required=True, help="the lock it was made from")
     parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
-    parser.add_argument("--checkpoints", type=Path, help="write checkpoints below this folder instead")
+    parser.add_argument(
+        "--checkpoints", type=Path, help="write checkpoints below this folder instead"
+    )
     parser.add_argument("--keep-after-run", type=int, default=0, help="checkpoint versions to keep")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest complete version")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the newest complete version"
+    )
     parser.add_argument("--run-minutes", type=float, help="give the run up after this time")
-    parser.add_argument("--study", type=Path, help="JSON with the ids of all cells, for the progress line")
-    parser.add_argument("--log", type=Path, help="the launcher's log; the ranks' go into a folder beside it")
+    parser.add_argument(
+        "--study", type=Path, help="JSON with the ids of all cells, for the progress line"
+    )
+    parser.add_argument(
+        "--log", type=Path, help="the launcher's log; the ranks' go into a folder beside it"
+    )
     return parser.parse_args()
 
 

@@ -37,6 +37,7 @@ class BatchNorm:
 
     name: str
     channels: int
+    initial_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,16 +148,20 @@ class Network:
         return sum(prod(shape) for shape in _output_shapes(self.layers, (image[2], *image[:2])))
 
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """He-normal kernels (He et al. 2015, eq. 10), zero biases, batch norm at the identity."""
+        """He-normal kernels (He et al. 2015, eq. 10), zero biases, batch norm scaled as described."""
         random = np.random.default_rng(seed)
+        scales = {
+            f"{layer.name}.scale": layer.initial_scale
+            for layer in self.flat()
+            if isinstance(layer, BatchNorm)
+        }
         weights = {}
         for name, shape in self.parameters().items():
             if name.endswith(".kernel"):
                 deviation = np.float32(np.sqrt(2 / prod(shape[1:])))
                 weights[name] = random.standard_normal(shape, np.float32) * deviation
             else:
-                value = 1 if name.endswith(".scale") else 0
-                weights[name] = np.full(shape, value, np.float32)
+                weights[name] = np.full(shape, scales.get(name, 0), np.float32)
         return weights
 
 
@@ -169,9 +174,7 @@ def _flat(layers: tuple[Layer, ...]) -> Iterator[Layer]:
             yield layer
 
 
-def _output_shapes(
-    layers: tuple[Layer, ...], shape: tuple[int, ...]
-) -> list[tuple[int, ...]]:
+def _output_shapes(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The shape that each layer puts out, as (channels, height, width) or (features,)."""
     shapes = []
     for layer in layers:
@@ -226,7 +229,8 @@ def _bottleneck(name: str, inputs: int, width: int, stride: int) -> Residual:
         BatchNorm(f"{name}.norm2", width),
         ReLU(),
         Conv(name=f"{name}.conv3", inputs=width, outputs=outputs, kernel=1),
-        BatchNorm(f"{name}.norm3", outputs),
+        # Blocks begin as the identity (Goyal et al. 2017, 5.1), or tiny batches make the loss explode.
+        BatchNorm(f"{name}.norm3", outputs, initial_scale=0),
     )
     if stride == 1 and inputs == outputs:
         return Residual(body)

@@ -109,7 +109,9 @@ class Cell:
     @property
     def environment(self) -> str:
         """The name of the environment it runs in: `envs/<name>.txt` is its lock."""
-        return self.framework if self.accelerator == "cpu" else f"{self.framework}-{self.accelerator}"
+        return (
+            self.framework if self.accelerator == "cpu" else f"{self.framework}-{self.accelerator}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "interval": str(self.interval)}

@@ -78,7 +78,8 @@ class Matrix(Section):
         default=["digits"], description="What they train on; see `datasets`."
     )
     ranks: _sweep(Count) = Field(
-        default=[1, 2], description="Training processes, one accelerator (or share of the CPU) each."
+        default=[1, 2],
+        description="Training processes, one accelerator (or share of the CPU) each.",
     )
     batch_size: _sweep(Count) = Field(default=[32], description="Samples per rank and step.")
     epochs: _sweep(Count) = Field(default=[3], description="Epochs of each run.")
@@ -134,7 +135,8 @@ class TrainingSection(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1, description="0.9 in all three studies.")
     weight_decay: float = Field(default=0.0, ge=0, description="Added to every gradient.")
     steps_per_epoch: Count | None = Field(
-        default=None, description="At most this many steps an epoch; null for the whole training set."
+        default=None,
+        description="At most this many steps an epoch; null for the whole training set.",
     )
     test_samples: CountFromZero | None = Field(
         default=None,
@@ -199,12 +201,15 @@ class StudyConfig(Section):
     """The whole config file."""
 
     accelerator: Literal["cpu", "cuda"] = Field(
-        default="cpu", description="`cuda` selects the environments for NVIDIA GPUs, one GPU a rank."
+        default="cpu",
+        description="`cuda` selects the environments for NVIDIA GPUs, one GPU a rank.",
     )
     matrix: Matrix = Matrix()
     exclude: list[Selection] = Field(default=[], description="Combinations to drop.")
     include: list[Addition] = Field(default=[], description="Single cells to add.")
-    repeats: Count = Field(default=3, description="Runs of every cell, each with a seed of its own.")
+    repeats: Count = Field(
+        default=3, description="Runs of every cell, each with a seed of its own."
+    )
     training: TrainingSection = TrainingSection()
     checkpoints: CheckpointSection = CheckpointSection()
     datasets: DatasetSection = DatasetSection()
@@ -238,8 +243,16 @@ def _explain(entry: Any, sources: Sequence[Path]) -> str:
     where = f"{_source_of(entry['loc'], sources)}: {field.lstrip('.')}"
     if entry["type"] == "extra_forbidden":
         return f"{where} is no field of the config: config/README.md lists them all"
-    allowed = entry["msg"].removeprefix("Value error, ").replace("Input should be", "use")
+    allowed = _allowed(entry["msg"])
     return f"{where} is {entry['input']!r}: {allowed}"
+
+
+def _allowed(message: str) -> str:
+    """pydantic's message as an instruction."""
+    words = message.removeprefix("Value error, ")
+    for bound in ("greater", "less"):
+        words = words.replace(f"Input should be {bound}", f"use a number {bound}")
+    return words.replace("Input should be", "use")
 
 
 def _source_of(location: tuple[int | str, ...], sources: Sequence[Path]) -> str:
@@ -263,4 +276,7 @@ def _has(content: Any, location: tuple[int | str, ...]) -> bool:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of the config file: workflow/schemas/config.schema.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StudyConfig.model_json_schema()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **StudyConfig.model_json_schema(),
+    }

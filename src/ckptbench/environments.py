@@ -61,9 +61,9 @@ def _environment(lock: Path) -> dict[str, str]:
     PyPI's PyTorch is the CUDA build, which needs gigabytes that a CPU study never loads: unless the user names
     wheels, uv takes PyTorch's own CPU build. The versions are the lock's either way.
     """
-    environment = {"**os.environ}
-    if "PIP_FIND_LINKS" in os.environ:
-        environment.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
+    environment = dict(os.environ)
+    if find_links := os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS"):
+        environment["UV_FIND_LINKS"] = find_links
     elif not lock.stem.endswith("-cuda"):
         environment.setdefault("UV_TORCH_BACKEND", "cpu")
     return environment

@@ -50,6 +50,15 @@ class LogFollower:
         return lines
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A command to start, the variables of its own, and the logs that it or its children write."""
+
+    command: list[str]
+    variables: dict[str, str]
+    logs: list[Path]
+
+
 def launch(plan: Plan, *, python: Path, logs: Path, timeout_seconds: float | None = None) -> None:
     """Run every rank of `plan` with the interpreter `python` until all have ended well.
 
@@ -57,30 +66,33 @@ def launch(plan: Plan, *, python: Path, logs: Path, timeout_seconds: float | Non
     the run takes longer than `timeout_seconds` or the workflow that started this process is gone.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    plan_path = plan.write()
-    environment = _environment(plan, logs)
-    followers = [LogFollower(logs / f"rank-{rank}.log") for rank in range(plan.cell.ranks)]
-    for follower in followers:
-        follower.path.unlink(missing_ok=True)
+    processes = _processes(plan, python, plan.write(), logs)
+    run_processes(processes, _environment(plan, logs), timeout_seconds=timeout_seconds)
+
+
+def run_processes(
+    processes: list[Process], environment: dict[str, str], *, timeout_seconds: float | None = None
+) -> None:
+    """Start them all and wait until all have ended well; as soon as one does not, end the others and raise."""
+    for path in (path for process in processes for path in process.logs):
+        path.unlink(missing_ok=True)
     with ExitStack() as stack:
-        processes = []
-        for command, extra in _commands(plan, python, plan_path):
-            process = _start(command, {**environment, **extra})
-            stack.callback(_end, process)
-            processes.append(process)
-        _watch(processes, followers, timeout_seconds)
+        watched = []
+        for process in processes:
+            running = _start(process.command, {**environment, **process.variables})
+            stack.callback(_end, running)
+            watched.append(_Watched(running, [LogFollower(path) for path in process.logs]))
+        _watch(watched, timeout_seconds)
 
 
-def _commands(
-    plan: Plan, python: Path, plan_path: Path
-) -> list[tuple[list[str], dict[str, str]]]:
-    """The command and the variables of its own for each process to start."""
-    rank_command = [str(python), "-m", "ckptbench.train", str(plan_path)]
+def _processes(plan: Plan, python: Path, plan_path: Path, logs: Path) -> list[Process]:
+    command = [str(python), "-m", "ckptbench.train", str(plan_path)]
+    paths = [logs / f"rank-{rank}.log" for rank in range(plan.cell.ranks)]
     if plan.cell.ranks > 1 and FRAMEWORKS[plan.cell.framework].launcher == "mpiexec":
         # MPI comes with the framework's environment, so that its library and its launcher agree.
-        mpiexec = python.parent / "mpiexec"
-        return [([str(mpiexec), "-n", str(plan.cell.ranks), *rank_command], {})]
-    return [(rank_command, {place.RANK: str(rank)}) for rank in range(plan.cell.ranks)]
+        mpiexec = str(python.parent / "mpiexec")
+        return [Process([mpiexec, "-n", str(plan.cell.ranks), *command], {}, paths)]
+    return [Process(command, {place.RANK: str(rank)}, [path]) for rank, path in enumerate(paths)]
 
 
 def _environment(plan: Plan, logs: Path) -> dict[str, str]:
@@ -119,58 +131,53 @@ def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[
     )
 
 
-def _watch(
-    processes: list[subprocess.Popen[bytes]],
-    followers: list[LogFollower],
-    timeout_seconds: float | None,
-) -> None:
-    parent = os.getppid()
-    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    while any(process.poll() is None for process in processes):
-        _relay(followers)
-        _raise_for_dead(processes, followers)
-        if deadline is not None and time.monotonic() > deadline:
+@dataclass(slots=True)
+class _Watched:
+    running: subprocess.Popen[bytes]
+    followers: list[LogFollower]
+
+    def relay(self) -> None:
+        for follower in self.followers:
+            for line in follower.new_lines():
+                print(f"[{follower.path.stem}] {line}", file=sys.stderr, flush=True)
+
+    def tails(self) -> str:
+        lines = [f"    [{f.path.stem}] {line}" for f in self.followers for line in f.tail]
+        return (
+            "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
+        )
+
+    def raise_if_dead(self) -> None:
+        if code := self.running.poll():
+            time.sleep(POLL_SECONDS)  # what it said last may still be on its way
+            self.relay()
+            who = " or ".join(follower.path.stem for follower in self.followers)
+            raise LaunchError(f"{who} {_how(code)}; last lines:\n{self.tails()}")
+
+
+def _watch(watched: list[_Watched], timeout_seconds: float | None) -> None:
+    parent, deadline = os.getppid(), time.monotonic() + (timeout_seconds or float("inf"))
+    while True:
+        ended = all(process.running.poll() is not None for process in watched)
+        for process in watched:
+            process.relay()
+            process.raise_if_dead()
+        if ended:
+            return
+        if time.monotonic() > deadline:
+            tails = "\n".join(process.tails() for process in watched)
             raise LaunchError(
-                f"the run took longer than limits.run_minutes ({timeout_seconds / 60:g}); last lines:\n"  # type: ignore[operator]
-                + _tails(followers)
+                f"the run took longer than its {timeout_seconds:g} s (limits.run_minutes); last lines:\n{tails}"
             )
         if os.getppid() != parent:
             raise LaunchError("the workflow that started this run is gone: the run was stopped")
         time.sleep(POLL_SECONDS)
-    _relay(followers)
-    _raise_for_dead(processes, followers)
-
-
-def _raise_for_dead(
-    processes: list[subprocess.Popen[bytes]], followers: list[LogFollower]
-) -> None:
-    codes = [process.poll() for process in processes]
-    for index, code in enumerate(codes):
-        if code:
-            time.sleep(POLL_SECONDS)  # what it said last may still be on its way
-            _relay(followers)
-            dead = followers if len(processes) < len(followers) else [followers[index]]
-            who = f"rank {index}" if len(processes) == len(followers) else "a rank"
-            raise LaunchError(f"{who} {_how(code)}; its last lines:\n{_tails(dead)}")
 
 
 def _how(code: int) -> str:
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit status {code}"
-
-
-def _relay(followers: list[LogFollower]) -> None:
-    for follower in followers:
-        for line in follower.new_lines():
-            print(f"[{follower.path.stem}] {line}", file=sys.stderr, flush=True)
-
-
-def _tails(followers: list[LogFollower]) -> str:
-    lines = [
-        f"    [{follower.path.stem}] {line}" for follower in followers for line in follower.tail
-    ]
-    return "\n".join(lines) or "    (it wrote nothing)"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -185,5 +192,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
-
-

@@ -133,7 +133,9 @@ def _cpu_model() -> str:
 
 def _file_system(folder: Path) -> str:
     """Type of the file system that holds `folder`: of all mount points above it, the longest."""
-    mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    mounts = [
+        line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+    ]
     resolved = folder.resolve()
     above = [(len(mount[1]), mount[2]) for mount in mounts if resolved.is_relative_to(mount[1])]
     return max(above)[1] if above else "unknown"

@@ -56,7 +56,9 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain = {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
+        plain = {
+            name: str(value) if isinstance(value, Path) else value for name, value in fields.items()
+        }
         return {**plain, "cell": self.cell.to_json(), "training": dataclasses.asdict(self.training)}
 
     @classmethod

@@ -202,9 +202,7 @@ def state_bytes(network: Network, framework: Framework) -> dict[str, int]:
     built = {name: array.shape for name, array in tensors.items() if name.startswith("model/")}
     if built != described:
         different = sorted(set(built.items()) ^ set(described.items()))
-        raise CkptbenchError(
-            f"{type(framework).__name__} built another network: {different[:4]}"
-        )
+        raise CkptbenchError(f"{type(framework).__name__} built another network: {different[:4]}")
     model = sum(tensors[name].nbytes for name in built)
     return {
         "parameters": network.parameter_count,
@@ -221,9 +219,7 @@ def run_rank(plan: Plan, place: Place, started_ns: int) -> None:
     framework_class = FRAMEWORKS[plan.cell.framework].load()
     imported_ns = clock()
     recorder.phase("import", started_ns, imported_ns)
-    framework = framework_class.join(
-        place, seed=plan.seed, deterministic=plan.cell.deterministic
-    )
+    framework = framework_class.join(place, seed=plan.seed, deterministic=plan.cell.deterministic)
     recorder.phase("join", imported_ns, clock())
     try:
         _record_start(recorder, plan, place, framework)

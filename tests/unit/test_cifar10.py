@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ckptbench.datasets import archive as archives
-from ckptbench.datasets import cifar10, prepare
+from ckptbench.datasets import cifar10, pickled, prepare
 from ckptbench.errors import DataError
 
 SAMPLES = 4
@@ -36,13 +36,13 @@ def like_python_2(batch: object) -> bytes:
     return file.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
 
 
-class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined, misc]
+class _Python2Pickler(pickle._Pickler):
     def _save_string(self, value: bytes | str) -> None:
         encoded = value.encode() if isinstance(value, str) else value
         self.write(pickle.BINSTRING + len(encoded).to_bytes(4, "little") + encoded)
         self.memoize(value)
 
-    dispatch = pickle._Pickler.dispatch | {bytes: _save_string, str: _save_string}  # type: ignore[attr-defined]
+    dispatch = pickle._Pickler.dispatch | {bytes: _save_string, str: _save_string}
 
 
 def like_python_3(batch: object) -> bytes:
@@ -117,21 +117,40 @@ def test_bytes_are_decoded_as_latin_1_alone(tmp_path: Path) -> None:
         prepare("cifar10", tmp_path / "cifar10", settings)
 
 
+def test_an_array_in_fortran_order_is_read_too(tmp_path: Path) -> None:
+    batch = make_batch(0)
+    swapped = like_python_2(batch | {b"data": np.asfortranarray(batch[b"data"])})
+    plain = prepare("cifar10", tmp_path / "plain", make_archive(tmp_path / "plain.tar.gz"))
+    settings = make_archive(tmp_path / "swapped.tar.gz", {NAMES[0]: swapped})
+    dataset = prepare("cifar10", tmp_path / "swapped", settings)
+    np.testing.assert_array_equal(dataset.train_images, plain.train_images)
+
+
+def test_a_crafted_array_never_reaches_numpy() -> None:
+    # Pixels that claim to be object references: NumPy would follow them.
+    batch = like_python_2({b"data": np.zeros((1, 3072), np.uint8)})
+    crafted = pickled.load(batch.replace(b"\x02\x00\x00\x00u1", b"\x02\x00\x00\x00O8"))
+    assert type(crafted[b"data"]) is pickled.PickledArray
+    with pytest.raises(ValueError, match="another type than uint8"):
+        crafted[b"data"].bytes_array()
+
+
 @pytest.mark.parametrize(
     "content",
     [
         b"",
         b"no pickle",
-        pickle.dumps(make_batch(0))[:-20],
-        b"\x80\x02cnumpy\nndarray\n\x8a\x06\x00\x00\x00\x00\x00\x7f\x85R.",
-        pickle.dumps([1, 2, 3]),
-        pickle.dumps({b"labels": [0]}),
-        pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [0]}),
-        pickle.dumps({b"data": np.zeros((1, 3071), np.uint8), b"labels": [0]}),
-        pickle.dumps({b"data": np.zeros((0, 3072), np.uint8), b"labels": []}),
-        pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}),
-        pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]}),
-        pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": ["cat"]}),
+        like_python_2(make_batch(0))[:-20],
+        b"\x80\x02cnumpy\nndarray\n.",
+        like_python_2([1, 2, 3]),
+        like_python_2({b"labels": [0]}),
+        like_python_2({b"data": np.zeros((1, 3072)), b"labels": [0]}),
+        like_python_2({b"data": np.zeros((1, 3071), np.uint8), b"labels": [0]}),
+        like_python_2({b"data": np.zeros((0, 3072), np.uint8), b"labels": []}),
+        like_python_2({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0]}),
+        like_python_2({b"data": np.zeros((1, 3072), np.uint8), b"labels": 1}),
+        like_python_2({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]}),
+        like_python_2({b"data": np.zeros((1, 3072), np.uint8), b"labels": ["cat"]}),
     ],
 )
 def test_a_batch_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
@@ -164,7 +183,7 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "archive.tar.gz"
     make_archive(path)
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(DataError, match="the archive is damaged: .*; fetch it again"):
+    with pytest.raises(DataError, match=r"the archive is damaged: .*; fetch it again"):
         prepare("cifar10", tmp_path / "cifar10", settings_for(path))
 
 
@@ -200,7 +219,7 @@ def test_without_a_path_the_archive_is_downloaded_once(
 def test_a_download_with_another_checksum_is_not_kept(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "folder" / "target"
     source.write_bytes(b"an error page")
-    with pytest.raises(DataError, match="what came has SHA-256 .* set the setting to its path"):
+    with pytest.raises(DataError, match=r"what came has SHA-256 .* set the setting to its path"):
         archives.download(source.as_uri(), target, "0" * 64, setting="the setting")
     assert list(target.parent.iterdir()) == []
 

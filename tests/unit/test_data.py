@@ -136,7 +136,7 @@ def test_the_limit_shortens_an_epoch_and_never_lengthens_it() -> None:
 
 
 def test_an_epoch_without_a_whole_batch_is_refused() -> None:
-    with pytest.raises(DataError, match="2 ranks with batch size 64 need 128 .* has 100: use a"):
+    with pytest.raises(DataError, match=r"2 ranks with batch size 64 need 128 .* has 100: use a"):
         steps_per_epoch(100, world_size=2, batch_size=64, limit=None)
 
 

@@ -56,7 +56,7 @@ def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
 
 
 def _run(run: Run) -> Row:
-    manifest, host, steps = run.manifest, run.manifest["host"], run.ranks[0].steps
+    manifest, host = run.manifest, run.manifest["host"]
     return {
         "run": run.cell.id,
         **run.cell.to_json(),
@@ -65,8 +65,8 @@ def _run(run: Run) -> Row:
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),
         "duration_s": manifest["duration_s"],
-        "steps": len(steps.index),
-        "steps_per_epoch": int((steps.epoch == 0).sum()),
+        "steps": run.steps,
+        "steps_per_epoch": run.steps_per_epoch,
         "warmup_steps": run.warmup_steps,
         **{f"state_{name}_bytes": size for name, size in manifest["state_bytes"].items()},
         **{name: value for name, value in host.items() if name != "gpus"},
@@ -119,7 +119,8 @@ def _wait_s(run: Run, part: RankRun) -> Floats:
         )
     )
     last = np.searchsorted(before, steps.start_ns, side="right") - 1
-    return (steps.start_ns - before[last]) / 1e9
+    wait_s: Floats = (steps.start_ns - before[last]) / 1e9
+    return wait_s
 
 
 def _epochs(run: Run, part: RankRun) -> Iterator[Row]:

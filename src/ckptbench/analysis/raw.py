@@ -21,7 +21,7 @@ RUNS = Table(
         Column("ended", "time", "UTC", "when the last attempt ended"),
         Column("duration_s", "number", "s", "of the whole run, as its launcher saw it"),
         Column("steps", "integer", "1", "of the whole run"),
-        Column("steps_per_epoch", "integer", "1", "steps of the first epoch"),
+        Column("steps_per_epoch", "integer", "1", "of every rank"),
         Column("warmup_steps", "integer", "1", "first steps, left out of rates and overheads"),
         Column(
             "state_model_bytes",
@@ -54,7 +54,7 @@ RUNS = Table(
 
 STEPS = Table(
     "steps",
-    "One row a run, rank and step; where two attempts hold the same step, the later.",
+    "One row a run, rank and step; where two attempts hold the same step, the later. Steps of an epoch that a kill cut short are missing in a resumed run.",
     ("run", "rank", "step"),
     (
         RUN,
@@ -62,8 +62,8 @@ STEPS = Table(
         EPOCH,
         Column("step", "integer", "1", "index in the whole run, from 0"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("duration_s", "number", "s", "of forward, backward, averaging and update"),
-        Column("wait_s", "number", "s", "from the previous step, checkpoint or start of the epoch to the start: loading of the batch; NaN in a resumed run"),
+        Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
+        Column("wait_s", "number", "s", "from the previous step, checkpoint or start of the epoch to the start; NaN in a resumed run"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
         Column("warmup", "flag", "", "whether it is one of the first steps that rates leave out"),
     ),
@@ -138,7 +138,7 @@ PHASES = Table(
         RUN,
         RANK,
         Column("attempt", "integer", "1", "from 1"),
-        Column("phase", "text", "", "launch, import, data, build, load"),
+        Column("phase", "text", "", "launch, import, join, data, build, load"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", ""),
     ),

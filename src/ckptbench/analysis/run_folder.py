@@ -12,10 +12,12 @@ from ckptbench.cells import Cell
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, verify_seal
 
-MANIFEST_FIELDS = frozenset(
-    "schema_version cell_id cell training seed status attempts started ended duration_s measured_on device"
-    " host versions lock_sha256 source state_bytes".split()
-)
+# fmt: off
+MANIFEST_FIELDS = frozenset({
+    "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "started", "ended",
+    "duration_s", "measured_on", "device", "host", "versions", "lock_sha256", "source", "state_bytes",
+})
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,15 @@ class Run:
     def resumed(self) -> bool:
         """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
         return bool(self.manifest["attempts"] > 1 or len(self.ranks[0].trace.starts) > 1)
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run, whether recorded or lost with a killed attempt."""
+        return int(self.ranks[0].steps.index[-1]) + 1
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.steps // self.cell.epochs
 
     @property
     def warmup_steps(self) -> int:
@@ -84,20 +95,19 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
 
 def _check(run: Run) -> None:
     """Every rank did every step, epoch and checkpoint of the cell, and ended."""
-    steps = len(run.ranks[0].steps.index)
-    per_epoch = int((run.ranks[0].steps.epoch == 0).sum())
     due = [
         step
-        for step in range(1, steps + 1)
-        if run.cell.interval.due(steps_done=step, steps_per_epoch=per_epoch)
+        for step in range(1, run.steps + 1)
+        if run.cell.interval.due(steps_done=step, steps_per_epoch=run.steps_per_epoch)
     ]
     for rank, part in enumerate(run.ranks):
         trace = part.trace
-        if trace.starts[0]["rank"] != rank:
-            raise _refused(trace.path, f"is the trace of rank {trace.starts[0]['rank']}")
         if not trace.ended:
             raise _refused(trace.path, 'does not close with an "end" event')
-        _check_all(trace.path, "step", range(steps), part.steps.index.tolist())
+        if [start["rank"] for start in trace.starts[-1:]] != [rank]:
+            raise _refused(trace.path, f'has no "start" event of rank {rank}')
+        if not run.resumed:  # the steps of an epoch that a kill cut short are in no trace
+            _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
         _check_all(trace.path, "checkpoint", due, trace.checkpoints)
     for step in due:

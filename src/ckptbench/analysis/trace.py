@@ -22,6 +22,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
     for event, names in {
         "start": "attempt rank",
         "phase": "name start_ns end_ns",
+        "state": "model optimizer rest",
         "steps": "epoch first_step start_ns end_ns loss",
         "checkpoint": "step epoch start_ns end_ns",
         "epoch": "epoch start_ns end_ns samples",
@@ -74,7 +75,7 @@ class Trace:
     path: Path
     starts: list[Event] = field(default_factory=list)
     phases: list[Event] = field(default_factory=list)
-    """Each with the `attempt` it belongs to."""
+    """Each with the `attempt` it belongs to: every attempt begins with the phase `launch`."""
     blocks: list[Steps] = field(default_factory=list)
     checkpoints: dict[int, Event] = field(default_factory=dict)
     """By step."""
@@ -96,14 +97,13 @@ class Trace:
             missing |= COMMITTED - event.keys()
         if missing:
             raise ValueError(f'"{kind}" event without {", ".join(sorted(missing))}')
-        if not self.starts and kind != "start":
-            raise ValueError(f'"{kind}" event before any "start" event')
         self.ended = kind == "end"
         match kind:
             case "start":
                 self.starts.append(event)
             case "phase":
-                self.phases.append({**event, "attempt": self.starts[-1]["attempt"]})
+                launches = sum(phase["name"] == "launch" for phase in [*self.phases, event])
+                self.phases.append({**event, "attempt": launches})
             case "steps":
                 self.blocks.append(Steps.of_event(event))
             case "checkpoint":

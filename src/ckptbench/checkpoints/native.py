@@ -82,9 +82,7 @@ class NativeStrategy:
             )
         format = self._framework.formats[self._format]
         format.load(self._framework, version.folder / format.filename)
-        self._framework.load_rank_state(
-            _load_arrays(version.folder / _rank_file(self._place.rank))
-        )
+        self._framework.load_rank_state(_load_arrays(version.folder / _rank_file(self._place.rank)))
 
 
 def _rank_file(rank: int) -> str:

@@ -45,7 +45,7 @@ _ATTRIBUTES = {
     "mean": "avg_mean",
     "variance": "avg_var",
 }
-"""Chainer's word for the last part of each of our names."""
+"""Chainer's word for the last part of each of the network's names."""
 
 
 class _Model(chainer.Chain):
@@ -132,7 +132,7 @@ def _means(extent: int, size: int) -> NDArray[np.float32]:
 
 
 def _dropout(x: Any, rate: float) -> Any:
-    """Dropout with its mask drawn on the host, on every device.
+    """Dropout with its mask drawn from NumPy's generator, whatever the device.
 
     On CPU Chainer does the same. On a GPU it would draw from cuDNN's or CuPy's generator, whose states
     cannot be read: no restart could go on with the same masks.

@@ -38,7 +38,7 @@ _NAMES: dict[type[nn.Module], dict[str, str]] = {
 class PyTorch(Framework):
     """One rank; with one rank there is neither a process group nor a DistributedDataParallel."""
 
-    formats: ClassVar[dict[str, Format[PyTorch]]]
+    formats: ClassVar[dict[str, Format[PyTorch]]]  # filled below, where the functions are
     module: nn.Module
     optimizer: torch.optim.SGD
     _forward: nn.Module  # the module, wrapped where there are several ranks

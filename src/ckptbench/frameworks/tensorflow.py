@@ -132,12 +132,12 @@ class TensorFlow(Framework):
     def tensors(self) -> Arrays:
         """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`.
 
-        Momenta are float64: Keras holds -learning_rate times what `Sgd` defines, and a float32 quotient
-        would merge neighbouring values, so that two states with different bits could look the same.
+        Keras' slots hold -learning_rate times the momentum that `Sgd` defines. The quotient is rounded, so
+        of two slots that differ in their last bit alone some look the same here.
         """
         model = {f"model/{name}": _array(variable) for name, variable in self._parameters.items()}
         model |= {f"model/{name}": _array(variable) for name, variable in self._buffers.items()}
-        scale = -self.optimizer.learning_rate.numpy().astype(np.float64)
+        scale = -self.optimizer.learning_rate.numpy()
         momenta = {
             f"optimizer/{name}": _array(slot) / scale for name, slot in self._momenta().items()
         }

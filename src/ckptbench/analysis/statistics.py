@@ -1,0 +1,102 @@
+"""Bootstrap intervals: Efron & Tibshirani, *An Introduction to the Bootstrap* (1993), chapters 8 and 13.
+
+Measurements come in clusters (runs, the repeats of a cell), and those of one run are more alike than those of
+two: so whole runs are drawn with replacement, and then, within each drawn run, its observations (Davison &
+Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). Neighbours in time are alike too: what is
+drawn within a run are blocks of consecutive steps or epochs (Carlstein 1986; Künsch 1989).
+
+Few clusters give few different resamples: the interval of two or three repeats is rather too narrow than too
+wide, which is why every table says how many there were.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Stratum = Floats
+"""Observations that are drawn together with one another only: shape (observations, quantities)."""
+
+RESAMPLES = 2000
+LEVEL = 0.95
+MAX_BLOCKS = 50
+
+
+class Interval(NamedTuple):
+    """Lower and upper end; NaN where nothing varies between resamples, for then nothing is known."""
+
+    lo: float
+    hi: float
+
+    def overlaps(self, other: Interval) -> bool | None:
+        """None where either is unknown."""
+        if math.isnan(self.lo) or math.isnan(other.lo):
+            return None
+        return self.lo <= other.hi and other.lo <= self.hi
+
+
+UNKNOWN = Interval(math.nan, math.nan)
+
+
+def generator(*key: object) -> np.random.Generator:
+    """Random numbers that depend on `key` alone: a row's interval does not change with the rows beside it."""
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+
+def percentile_interval(resampled: Floats, level: float = LEVEL) -> Interval:
+    """The percentile interval (Efron & Tibshirani, section 13.3) of a statistic, one value a resample."""
+    if not np.isfinite(resampled).all():
+        return UNKNOWN
+    lo, hi = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(lo), float(hi))
+
+
+def cluster_totals(
+    clusters: Sequence[Sequence[Stratum]],
+    random: np.random.Generator,
+    resamples: int = RESAMPLES,
+) -> list[Floats]:
+    """Totals of every stratum in clusters drawn with replacement.
+
+    `clusters[c][s]` holds the observations of stratum s in cluster c. Returns one array per stratum, shape
+    (resamples, clusters, quantities): in each resample, for each drawn cluster, the sum of as many observations
+    as the stratum has, drawn with replacement. A stratum of one observation is thereby kept as it is.
+    """
+    drawn = random.integers(len(clusters), size=(resamples, len(clusters)))
+    totals = [np.zeros((*drawn.shape, stratum.shape[1])) for stratum in clusters[0]]
+    for index, strata in enumerate(clusters):
+        here = drawn == index
+        for total, stratum in zip(totals, strata, strict=True):
+            total[here] = _resampled_totals(stratum, int(here.sum()), random)
+    return totals
+
+
+def _resampled_totals(stratum: Stratum, times: int, random: np.random.Generator) -> Floats:
+    if not len(stratum):
+        return np.zeros((times, stratum.shape[1]))
+    chosen = random.integers(len(stratum), size=(times, len(stratum)))
+    totals: Floats = stratum[chosen].sum(axis=1)
+    return totals
+
+
+def varies(clusters: Sequence[Sequence[Stratum]]) -> bool:
+    """Whether there is more than one observation to draw from."""
+    return len(clusters) > 1 or any(len(stratum) > 1 for stratum in clusters[0])
+
+
+def blocks(values: Floats) -> Stratum:
+    """Sum and number of consecutive values, shape (blocks, 2).
+
+    Blocks of about sqrt(n) values, so that neighbours stay together, yet no more than MAX_BLOCKS of them.
+    """
+    if not len(values):
+        return np.zeros((0, 2))
+    number = min(math.isqrt(len(values)), MAX_BLOCKS)
+    parts = np.array_split(values, number)
+    return np.array([(part.sum(), len(part)) for part in parts])

@@ -1,0 +1,72 @@
+"""What a reader is shown for a value of a table: `torch_save` is "torch.save", `e5` "every 5 epochs"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ckptbench.cells import Interval
+from ckptbench.frameworks import FRAMEWORKS
+
+NAMES = {
+    "chainer": "Chainer",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "horovod_pytorch": "Horovod (PyTorch)",
+    "horovod_tensorflow": "Horovod (TensorFlow)",
+    "resnet50": "ResNet-50",
+    "vgg16": "VGG-16",
+    "small_cnn": "small CNN",
+    "plain_cnn": "plain CNN",
+    "cifar10": "CIFAR-10",
+    "npz_compressed": "npz, deflate",
+    "hdf5": "HDF5",
+    "hdf5_compressed": "HDF5, gzip",
+    "torch_save": "torch.save",
+    "keras": ".keras",
+    "tf_checkpoint": "TF Checkpoint",
+}
+"""Of frameworks, models, datasets and formats; a name that is missing is shown as it is."""
+
+FORMATS = tuple(dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats))
+
+
+def name(value: str) -> str:
+    return NAMES.get(value, value.replace("_", " "))
+
+
+def interval(value: str) -> str:
+    parsed = Interval.parse(value)
+    if parsed.every == 0:
+        return "never"
+    unit = parsed.unit if parsed.every > 1 else parsed.unit.removesuffix("s")
+    return f"every {parsed.every} {unit}" if parsed.every > 1 else f"every {unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
+    "interval": interval,
+    "ranks": lambda ranks: counted(ranks, "rank"),
+    "batch_size": lambda size: f"batch {size} per rank",
+    "epochs": lambda epochs: counted(epochs, "epoch"),
+    "deterministic": lambda on: "deterministic mode" if on else "default mode",
+    "hardware": str,
+}
+
+
+def describe(column: str, value: Any) -> str:
+    """One value in words that can stand alone in a title, a label or a caption."""
+    return DESCRIPTIONS.get(column, name)(value)
+
+
+def order(column: str, value: Any) -> Any:
+    """Sort key: frameworks and formats as registered (unknown ones last), intervals by their length."""
+    if column == "interval":
+        return Interval.parse(value)
+    known = {"framework": tuple(FRAMEWORKS), "format": FORMATS}.get(column)
+    if known is None:
+        return value
+    return (known.index(value) if value in known else len(known), value)

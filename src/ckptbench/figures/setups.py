@@ -1,0 +1,95 @@
+"""The setups of a table in words: what varies goes into titles and labels, what does not into the caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ckptbench.figures import labels
+
+SYSTEM = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
+"""What separates panels: two rows that differ here are never in one panel, CPU and GPU least of all."""
+CHECKPOINT = ("strategy", "format", "ranks", "interval")
+"""What separates the rows of a panel."""
+
+FACET = "facet"
+LABEL = "label"
+
+
+def with_hardware(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the column `hardware`: CPU or GPU, as measured; unchanged without `measured_on`."""
+    if "measured_on" not in frame:
+        return frame
+    asked = {"cpu": "cpu", "cuda": "gpu"}
+    hardware = [
+        on.upper() if asked.get(want, want) == on else f"{on.upper()} ({want} asked)"
+        for on, want in zip(frame["measured_on"], frame["accelerator"], strict=True)
+    ]
+    return frame.assign(hardware=pd.Series(hardware, frame.index, dtype=object))
+
+
+def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows in the order of these columns, each in its own (`labels.order`)."""
+    keys = [
+        tuple(labels.order(column, value) for column, value in zip(columns, row, strict=True))
+        for row in frame[list(columns)].itertuples(index=False)
+    ]
+    places = sorted(range(len(frame)), key=keys.__getitem__)
+    return frame.iloc[places].reset_index(drop=True)
+
+
+def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that the frame has with more than one value."""
+    return [column for column in columns if column in frame and frame[column].nunique() > 1]
+
+
+def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware."""
+    unsaid = {("deterministic", False), ("strategy", "native")}
+    return [
+        labels.describe(column, frame[column].iloc[0])
+        for column in columns
+        if column in frame and frame[column].nunique() == 1
+        if column != "hardware" and (column, frame[column].iloc[0]) not in unsaid
+    ]
+
+
+def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
+    """One text per row: these columns, described and joined."""
+    texts = [
+        separator.join(labels.describe(*pair) for pair in zip(columns, row, strict=True))
+        for row in frame[list(columns)].itertuples(index=False)
+    ]
+    return pd.Series(texts, frame.index, dtype=object)
+
+
+def faceted(frame: pd.DataFrame, columns: Sequence[str] = SYSTEM) -> pd.DataFrame:
+    """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
+    return frame.assign(facet=in_words(frame, varying(frame, columns), ", "))
+
+
+def labelled(frame: pd.DataFrame, columns: Sequence[str] = CHECKPOINT) -> pd.DataFrame:
+    """The frame with the column `label`: what a row is within its framework and facet.
+
+    What only differs from one framework to another is not repeated in every row, but a format is always
+    named where there are several in all: each framework has its own.
+    """
+    names = varying(frame, columns)
+    shown = [c for c in names if c == "format" or _varies_within(frame, c)] or ["format"]
+    return frame.assign(label=in_words(frame, shown, " · "))
+
+
+def _varies_within(frame: pd.DataFrame, column: str) -> bool:
+    return bool((frame.groupby("framework")[column].nunique() > 1).any())
+
+
+def per_framework(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each framework, frameworks in their order."""
+    for framework in sorted(frame["framework"].unique(), key=_framework_order):
+        yield framework, frame[frame["framework"] == framework]
+
+
+def _framework_order(framework: str) -> tuple[int, str]:
+    place: tuple[int, str] = labels.order("framework", framework)
+    return place

@@ -1,0 +1,61 @@
+"""How every figure looks: the style file, and one colour and marker per framework everywhere."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+
+STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
+
+COLUMN_IN = 3.5
+"""Width of a figure of one column of panels."""
+PAGE_IN = 7.16
+"""Width of a figure of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A colour of Okabe and Ito's palette (Color Universal Design, 2008), safe for colour-blind readers,
+    and a marker that tells the same without colour."""
+
+    color: str
+    marker: str
+
+
+LOOKS = {
+    "chainer": Look("#D55E00", "o"),
+    "pytorch": Look("#0072B2", "s"),
+    "tensorflow": Look("#009E73", "^"),
+    "horovod_pytorch": Look("#56B4E9", "D"),
+    "horovod_tensorflow": Look("#CC79A7", "v"),
+}
+# Yellow, the palette's eighth, cannot be seen on white.
+SPARE_LOOKS = tuple(Look(color, marker) for marker in "PX*" for color in ("#E69F00", "#000000"))
+
+INK = "#222222"
+FAINT = "#8a8a8a"
+BAND = "#fbf3c0"
+GREYS = ("#4d4d4d", "#8c8c8c", "#bdbdbd", "#e3e3e3", "#ffffff")
+"""Parts of a whole, first to last: greys, because colours are frameworks."""
+LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (7, 3)))
+"""Series of one framework, by their place in its order."""
+
+
+def look(framework: str) -> Look:
+    """A framework that is not in LOOKS gets one that depends on its name alone."""
+    spare = SPARE_LOOKS[zlib.crc32(framework.encode()) % len(SPARE_LOOKS)]
+    return LOOKS.get(framework, spare)
+
+
+@contextmanager
+def paper() -> Iterator[None]:
+    """matplotlib's defaults and the style file, whatever the user's settings; undone at the end."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rc_file(STYLE_FILE, use_default_template=False)
+        yield

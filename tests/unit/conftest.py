@@ -1,0 +1,82 @@
+"""A tiny prepared dataset, and a study's settings over the NumPy framework."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ckptbench import architectures, cells, frameworks, train
+from ckptbench.cells import Cell, Interval
+from ckptbench.datasets import prepare
+from ckptbench.plan import Plan, Training
+
+sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
+
+from numpy_framework import linear
+
+ENTRY = frameworks.FrameworkEntry("numpy_framework:NumpyFramework", "spawn", ("npz",))
+SMALL = {
+    "height": 4,
+    "width": 4,
+    "channels": 1,
+    "classes": 3,
+    "train_samples": 64,
+    "test_samples": 16,
+}
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared synthetic dataset: 64 training and 16 test images of 4 x 4 x 1 in 3 classes."""
+    folder = tmp_path_factory.mktemp("dataset") / "synthetic"
+    prepare("synthetic", folder, SMALL)
+    return folder
+
+
+@pytest.fixture
+def numpy_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers the framework `numpy` and the model `linear`."""
+    monkeypatch.setitem(frameworks.FRAMEWORKS, "numpy", ENTRY)
+    monkeypatch.setitem(architectures.ARCHITECTURES, "linear", linear)
+    assert cells.FRAMEWORKS is train.FRAMEWORKS is frameworks.FRAMEWORKS
+
+
+@pytest.fixture
+def make_plan(numpy_framework: None, dataset: Path, tmp_path: Path) -> Callable[..., Plan]:
+    """A plan of 3 epochs of 4 steps in `tmp_path/<name>`, with a checkpoint every `interval`."""
+
+    def make(interval: str = "e1", *, name: str = "run", epochs: int = 3, keep: int = 2) -> Plan:
+        cell = Cell(
+            framework="numpy",
+            model="linear",
+            dataset="synthetic",
+            ranks=1,
+            batch_size=16,
+            epochs=epochs,
+            format="none" if interval == "never" else "npz",
+            interval=Interval.parse(interval),
+        )
+        training = Training(
+            seed=1,
+            learning_rate=0.1,
+            momentum=0.9,
+            weight_decay=0,
+            steps_per_epoch=None,
+            test_samples=None,
+            warmup_steps=1,
+            keep_during_run=keep,
+        )
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        return Plan(
+            cell=cell,
+            training=training,
+            dataset_folder=dataset,
+            run_folder=folder,
+            checkpoint_folder=folder / "checkpoints",
+        )
+
+    return make

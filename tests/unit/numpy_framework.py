@@ -1,0 +1,101 @@
+"""Softmax regression in NumPy behind the framework contract: the training loop's tests need no framework."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.architectures import Dense, Flatten, Network
+from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+
+
+def linear(image: tuple[int, int, int], classes: int) -> Network:
+    return Network((Flatten(), Dense(name="head", inputs=int(np.prod(image)), outputs=classes)))
+
+
+class NumpyFramework(Framework):
+    """One rank only. Adds noise from the global generator, so that a resume needs the random state."""
+
+    formats: ClassVar[dict[str, Format[NumpyFramework]]]
+    weights: Arrays
+    momenta: Arrays
+
+    @classmethod
+    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+        seed_all(seed + place.rank)
+        return cls()
+
+    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
+        self.weights = {name: array.copy() for name, array in weights.items()}
+        self.momenta = {name: np.zeros_like(array) for name, array in weights.items()}
+        self._sgd = optimizer
+
+    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+        inputs = _flat(images)
+        logits = self.predict(images)
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        rows = np.arange(len(labels))
+        loss = float(-np.log(chances[rows, labels]).mean())
+        chances[rows, labels] -= 1
+        error = (chances / len(labels)).astype(np.float32)
+        noise = np.float32(1e-3) * np.random.standard_normal(error.shape[1]).astype(np.float32)
+        for name, gradient in (
+            ("head.kernel", error.T @ inputs),
+            ("head.bias", error.sum(0) + noise),
+        ):
+            self.momenta[name] = self._sgd.momentum * self.momenta[name] + gradient
+            self.weights[name] -= np.float32(self._sgd.learning_rate) * self.momenta[name]
+        return loss
+
+    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        logits: NDArray[np.float32] = (
+            _flat(images) @ self.weights["head.kernel"].T + self.weights["head.bias"]
+        )
+        return logits
+
+    def barrier(self) -> None:
+        """There is one rank."""
+
+    def abort(self) -> None:
+        """There is one rank."""
+
+    def tensors(self) -> Arrays:
+        model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
+        return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
+
+    def rank_state(self) -> Arrays:
+        return random_state()
+
+    def load_rank_state(self, state: Arrays) -> None:
+        load_random_state(state)
+
+    def device(self) -> str:
+        return "cpu"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _flat(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Channels first, as Flatten says."""
+    return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+
+
+def _save(framework: NumpyFramework, path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **framework.tensors())  # type: ignore[arg-type]
+
+
+def _load(framework: NumpyFramework, path: Path) -> None:
+    with np.load(path) as archive:
+        for name in framework.weights:
+            framework.weights[name] = archive[f"model/{name}"]
+            framework.momenta[name] = archive[f"optimizer/{name}"]
+
+
+NumpyFramework.formats = {"npz": Format("model.npz", _save, _load)}

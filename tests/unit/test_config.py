@@ -1,0 +1,169 @@
+"""The config file: what it says when it is wrong, what it expands into, and its schema."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ckptbench.cells import Cell
+from ckptbench.config import load_config, schema
+from ckptbench.errors import ConfigError
+from ckptbench.expansion import expand
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
+CONFIGS = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "studies").glob("*.yaml"))]
+
+
+def cells(**content: Any) -> list[Cell]:
+    return expand(load_config(content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"matrix": {"interval": ["never", 1, -1]}},
+            'matrix.interval[2] is -1: use "never", a whole number of epochs from 1, or steps as in "50 steps"',
+        ),
+        ({"matrix": {"interval": "0 steps"}}, "matrix.interval[0] is '0 steps': use \"never\""),
+        ({"matrix": {"interval": True}}, "matrix.interval[0] is True: use"),
+        ({"matrix": {"ranks": 0}}, "matrix.ranks[0] is 0: use a number greater than or equal to 1"),
+        ({"matrix": {"ranks": 1.5}}, "matrix.ranks[0] is 1.5: use a valid integer"),
+        ({"matrix": {"framework": ["pytorch", "jax"]}}, "matrix.framework[1] is 'jax': use"),
+        ({"matrix": {"epochs": []}}, "matrix.epochs is []: "),
+        ({"matrix": {"rank": 2}}, "matrix.rank is no field of the config"),
+        ({"training": {"momentum": 1}}, "training.momentum is 1: use a number less than 1"),
+        ({"exclude": [{"ranks": "two"}]}, "exclude[0].ranks[0] is 'two': use"),
+        ({"repeats": 0}, "repeats is 0: use a number greater"),
+        ({"accelerator": "tpu"}, "accelerator is 'tpu': use 'cpu' or 'cuda'"),
+    ],
+)
+def test_a_wrong_value_is_one_line_with_field_value_and_what_is_allowed(
+    content: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(content)
+    assert str(caught.value).startswith(f"config: {message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
+    default, study = tmp_path / "config.yaml", tmp_path / "study.yaml"
+    default.write_text("repeats: 3\nmatrix: {ranks: [1, 2], epochs: 0}\n")
+    study.write_text("matrix: {ranks: [1, 0]}\n")
+    content = {"repeats": -1, "matrix": {"ranks": [1, 0], "epochs": 0}}
+    with pytest.raises(ConfigError) as caught:
+        load_config(content, [default, study])
+    assert str(caught.value).splitlines() == [
+        f"{study}: matrix.ranks[1] is 0: use a number greater than or equal to 1",
+        f"{default}: matrix.epochs[0] is 0: use a number greater than or equal to 1",
+        f"{default}: repeats is -1: use a number greater than or equal to 1",
+    ]
+
+
+def test_lists_are_sweeps_and_every_interval_gets_its_baseline() -> None:
+    expanded = cells(matrix={"framework": "pytorch", "ranks": [1, 2], "interval": [1, 2]}, repeats=2)
+    count = Counter((cell.ranks, str(cell.interval)) for cell in expanded)
+    assert count == {(r, i): 2 for r in (1, 2) for i in ("never", "e1", "e2")}
+    assert {cell.baseline for cell in expanded} <= set(expanded)
+
+
+def test_a_named_format_is_used_with_the_frameworks_that_write_it() -> None:
+    expanded = cells(matrix={"format": ["hdf5", "npz"], "interval": 1, "ranks": 1}, repeats=1)
+    written = {(cell.framework, cell.format) for cell in expanded if not cell.is_baseline}
+    assert written == {
+        ("chainer", "hdf5"), ("chainer", "npz"), ("pytorch", "hdf5"), ("tensorflow", "hdf5"),
+    }  # fmt: skip
+
+
+def test_a_format_that_no_framework_of_the_matrix_writes_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"matrix.format\[0\] is 'npz': none of .* pytorch"):
+        cells(matrix={"framework": "pytorch", "format": "npz"})
+
+
+def test_exclude_drops_what_matches_every_field() -> None:
+    expanded = cells(exclude=[{"framework": "chainer", "ranks": [2]}, {"framework": "tensorflow"}])
+    assert {(cell.framework, cell.ranks) for cell in expanded} == {
+        ("chainer", 1), ("pytorch", 1), ("pytorch", 2),
+    }  # fmt: skip
+
+
+def test_exclude_knows_a_format_by_its_name_and_as_the_default() -> None:
+    for name in ("torch_save", "default"):
+        expanded = cells(matrix={"framework": "pytorch"}, exclude=[{"format": name}])
+        assert all(cell.is_baseline for cell in expanded)
+
+
+def test_exclude_that_matches_nothing_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"exclude\[0\] matches no cell"):
+        cells(exclude=[{"ranks": 64}])
+
+
+def test_excluding_everything_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="the matrix is empty"):
+        cells(exclude=[{"dataset": "digits"}])
+
+
+def test_include_adds_single_cells_with_their_baseline() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": "never"}
+    added = {"ranks": 2, "format": "safetensors", "interval": "50 steps"}
+    ids = [cell.id for cell in cells(matrix=matrix, include=[added], repeats=1)]
+    assert ids == [
+        "pytorch-resnet50-digits-r1-b32-n3-never-rep0",
+        "pytorch-resnet50-digits-r2-b32-n3-never-rep0",
+        "pytorch-resnet50-digits-r2-b32-n3-safetensors-s50-rep0",
+    ]
+
+
+def test_include_of_an_impossible_cell_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"include\[0\]: tensorflow does not write npz"):
+        cells(include=[{"framework": "tensorflow", "format": "npz", "interval": 1}])
+
+
+def test_baselines_run_beside_their_cells_first_in_even_repeats_last_in_odd() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "format": ["torch_save", "hdf5"], "interval": 1}
+    order = [cell.format for cell in cells(matrix=matrix, repeats=2)]
+    assert order == ["none", "torch_save", "hdf5", "torch_save", "hdf5", "none"]
+
+
+def test_the_accelerator_is_the_same_for_all_cells() -> None:
+    assert {cell.accelerator for cell in cells(accelerator="cuda")} == {"cuda"}
+
+
+def test_the_schema_is_the_one_of_the_models() -> None:
+    assert json.loads(SCHEMA.read_text()) == schema(), "run `make schema` and commit the result"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_that_ships_is_valid_by_models_and_by_schema(path: Path) -> None:
+    content = yaml.safe_load(path.read_text())
+    assert expand(load_config(content))
+    jsonschema.validate(content, schema())
+
+
+def test_the_schema_refuses_what_the_models_refuse() -> None:
+    for wrong in ({"matrix": {"ranks": 0}}, {"matrix": {"framework": "jax"}}, {"unknown": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema())
+
+
+def test_every_field_is_explained_in_the_config_readme() -> None:
+    text = (ROOT / "config" / "README.md").read_text()
+    missing = [name for name in field_names(schema()) if f"`{name}`" not in text]
+    assert not missing
+
+
+def field_names(part: Any) -> set[str]:
+    if isinstance(part, list):
+        return {name for item in part for name in field_names(item)}
+    if not isinstance(part, dict):
+        return set()
+    own = set(part.get("properties", {}))
+    return own | {name for value in part.values() for name in field_names(value)}

@@ -1,0 +1,143 @@
+"""Starting and watching ranks: a run ends well only when all of its processes do, and never hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ckptbench.errors import LaunchError
+from ckptbench.launch import LogFollower, Process, run_processes
+from ckptbench.place import die_with_parent, rank_environment, read_place
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def python(tmp_path: Path, rank: int, code: str) -> Process:
+    """A process that runs `code` with its output in `rank-<rank>.log`."""
+    log = tmp_path / f"rank-{rank}.log"
+    redirect = f"import os,sys,time; f=open({str(log)!r},'w',1); sys.stdout=f; os.dup2(f.fileno(),2)\n"
+    return Process([sys.executable, "-c", redirect + code], {}, [log])
+
+
+def run(*processes: Process, timeout_seconds: float | None = None) -> None:
+    run_processes(list(processes), dict(os.environ), timeout_seconds=timeout_seconds)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def gone(pid: int) -> bool:
+    """Within five seconds; the bound is for a machine under load."""
+    deadline = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_a_run_ends_when_all_have_ended(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(python(tmp_path, 0, "print('hello')"), python(tmp_path, 1, "print('there')"))
+    assert {"[rank-0] hello", "[rank-1] there"} <= set(capfd.readouterr().err.splitlines())
+
+
+def test_a_rank_that_dies_ends_the_others_and_is_quoted(tmp_path: Path) -> None:
+    waits = python(tmp_path, 0, f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)")
+    dies = python(tmp_path, 1, "time.sleep(0.5); print('the reason'); sys.exit(3)")
+    with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 3;(.|\n)*the reason"):
+        run(waits, dies)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_killed_rank_is_told_by_its_signal(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="rank-0 was killed by SIGKILL"):
+        run(python(tmp_path, 0, "os.kill(os.getpid(), 9)"))
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    stubborn = python(
+        tmp_path, 0,
+        f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)",
+    )  # fmt: skip
+    with pytest.raises(LaunchError, match="rank-1 ended with exit status 1"):
+        run(stubborn, python(tmp_path, 1, "time.sleep(0.6); sys.exit(1)"))
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"took longer than its 0\.5 s \(limits\.run_minutes\)"):
+        run(python(tmp_path, 0, "time.sleep(60)"), timeout_seconds=0.5)
+
+
+def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
+    launcher = (
+        "import os; from pathlib import Path; from ckptbench.launch import Process, run_processes;"
+        f"run_processes([Process(['sleep', '60'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ))"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", launcher], env={**os.environ, "PYTHONPATH": str(SOURCE)}
+    )
+    child = first_child(started.pid)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    assert gone(child)
+
+
+def first_child(pid: int) -> int:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if children := path.read_text().split():
+            return int(children[0])
+        time.sleep(0.02)
+    raise AssertionError(f"{pid} started nothing")
+
+
+def test_a_follower_hands_on_whole_lines_once(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.log"
+    follower = LogFollower(path)
+    assert follower.new_lines() == []
+    path.write_text("one\ntwo\nthr")
+    assert follower.new_lines() == ["one", "two"]
+    with path.open("a") as file:
+        file.write("ee\n")
+    assert follower.new_lines() == ["three"]
+    assert follower.tail == ["one", "two", "three"]
+
+
+def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
+    told = rank_environment(
+        ranks=2, threads=4, addresses=("a:1", "b:2"), logs="/logs", launched_ns=1
+    )
+    place = read_place({**told, "PMI_RANK": "1"}, accelerator="cpu")
+    assert (place.rank, place.world_size, place.threads) == (1, 2, 4)
+    assert place.addresses == ("a:1", "b:2")
+    assert told["OMP_NUM_THREADS"] == told["OPENBLAS_NUM_THREADS"] == "4"
+
+
+def test_a_rank_outside_of_a_launcher_says_so() -> None:
+    with pytest.raises(LaunchError, match=r"ranks are started by scripts/train_cell\.py"):
+        read_place({}, accelerator="cpu")
+
+
+def test_die_with_parent_asks_the_kernel() -> None:
+    code = "from ckptbench.place import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == signal.SIGKILL
+    assert callable(die_with_parent)

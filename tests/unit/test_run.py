@@ -1,0 +1,187 @@
+"""One execution of a cell: what is left in the run folder, however it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ckptbench import launch as launch_module
+from ckptbench import place, preflight, run
+from ckptbench.errors import LaunchError, RunFolderError
+from ckptbench.frameworks.base import Place
+from ckptbench.manifest import read_json, trace_path, verify_seal
+from ckptbench.plan import Plan
+from ckptbench.run import Execution, run_cell
+from ckptbench.train import run_rank
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, threads=1, addresses=("127.0.0.1:1",))
+MakePlan = Callable[..., Plan]
+
+
+@pytest.fixture
+def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
+    """Ranks run inside this process, so that a test needs no environment of a framework."""
+    monkeypatch.setenv(place.LAUNCHED_NS, "1")
+
+    def launch(plan: Plan, **_: object) -> None:
+        plan.write()
+        run_rank(plan, ALONE, started_ns=2)
+
+    monkeypatch.setattr(run, "launch", launch)
+    lock = tmp_path / "numpy.txt"
+    lock.write_text("numpy==1\n")
+    return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")
+
+
+def die_after(monkeypatch: pytest.MonkeyPatch, steps: int, error: BaseException) -> None:
+    """Let training end with `error` when it has made this many steps."""
+    from numpy_framework import NumpyFramework
+
+    step, done = NumpyFramework.step, [0]
+
+    def dying(self: NumpyFramework, *batch: object) -> float:
+        if done[0] == steps:
+            raise error
+        done[0] += 1
+        return step(self, *batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(NumpyFramework, "step", dying)
+
+
+def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    run_cell(plan, execution)
+    assert {path.name for path in verify_seal(plan.run_folder)} == {"manifest.json", "trace-0.jsonl"}
+    manifest = read_json(plan.run_folder / "manifest.json")
+    assert (manifest["status"], manifest["attempts"], manifest["error"]) == ("complete", 1, None)
+    assert manifest["cell_id"] == plan.cell.id
+    assert manifest["parameters"] == 51
+    assert manifest["state_bytes"]["model"] == manifest["state_bytes"]["optimizer"] == 4 * 51
+    assert manifest["measured_on"] == manifest["device"] == "cpu"
+    assert manifest["versions"]["numpy"]
+
+
+def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    run_cell(plan, execution)
+    assert list(plan.checkpoint_folder.iterdir()) == []
+    run_cell(plan, dataclasses.replace(execution, keep_after_run=1))
+    assert [path.name for path in plan.checkpoint_folder.iterdir()] == ["version-00000012"]
+
+
+def test_a_run_that_dies_says_why_and_is_no_result(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    die_after(monkeypatch, 6, RuntimeError("out of luck"))
+    with pytest.raises(RuntimeError, match="out of luck"):
+        run_cell(plan, execution)
+    manifest = read_json(plan.run_folder / "manifest.json")
+    assert manifest["status"] == "failed"
+    assert "out of luck" in manifest["error"]
+    with pytest.raises(RunFolderError, match="the run did not end"):
+        verify_seal(plan.run_folder)
+
+
+def test_an_interrupted_run_starts_anew_by_default(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    with monkeypatch.context() as patch:
+        die_after(patch, 6, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, execution)
+    assert read_json(plan.run_folder / "manifest.json")["status"] == "interrupted"
+    run_cell(plan, execution)
+    trace = trace_path(plan.run_folder, 0).read_text()
+    assert trace.count('"event":"start"') == 1
+    assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
+
+
+@pytest.mark.parametrize("steps", [5, 8, 11])
+def test_with_resume_it_goes_on_and_ends_with_the_same_bits(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    whole = make_plan("e1", name="whole")
+    run_cell(whole, execution)
+    plan = make_plan("e1")
+    resume = dataclasses.replace(execution, resume=True)
+    with monkeypatch.context() as patch:
+        die_after(patch, steps, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, resume)
+    run_cell(plan, resume)
+    manifest = read_json(plan.run_folder / "manifest.json")
+    assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
+    assert last_digest(plan) == last_digest(whole)
+
+
+def last_digest(plan: Plan) -> dict[str, str]:
+    lines = trace_path(plan.run_folder, 0).read_text().splitlines()
+    digests = [event for event in map(json.loads, lines) if event["event"] == "digest"]
+    found: dict[str, str] = digests[-1]["tensors"]
+    return found
+
+
+def test_a_resume_under_another_plan_starts_anew(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    with monkeypatch.context() as patch:
+        die_after(patch, 6, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, execution)
+    other = dataclasses.replace(
+        plan, training=dataclasses.replace(plan.training, learning_rate=0.2)
+    )
+    run_cell(other, dataclasses.replace(execution, resume=True))
+    assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
+
+
+def test_two_launchers_do_not_share_a_run_folder(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    with (plan.run_folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LaunchError, match="in use by another run of the same cell"):
+            run_cell(plan, execution)
+
+
+def test_a_run_that_needs_more_memory_than_there_is_does_not_start(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    monkeypatch.setattr(preflight, "available_memory", lambda: 500_000_000)
+    with pytest.raises(LaunchError, match=r"1 ranks of linear need about 1\.1 GB, but 0\.5 GB of memory"):
+        run_cell(plan, execution)
+    assert not trace_path(plan.run_folder, 0).exists()
+
+
+def test_a_run_that_needs_more_disk_than_there_is_does_not_start(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = type("Usage", (), {"free": 100})
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: full)
+    with pytest.raises(LaunchError, match=r"checkpoint versions in .* free there: free some, set"):
+        run_cell(make_plan("e1"), execution)
+    run_cell(make_plan("never", name="baseline"), execution)
+
+
+def test_an_unwritable_folder_is_named(make_plan: MakePlan, execution: Execution) -> None:
+    plan = dataclasses.replace(make_plan("e1"), checkpoint_folder=Path("/proc/checkpoints"))
+    with pytest.raises(LaunchError, match="/proc/checkpoints cannot be written"):
+        run_cell(plan, execution)
+
+
+def test_the_launcher_is_the_one_that_is_tested_here() -> None:
+    assert run.launch is launch_module.launch

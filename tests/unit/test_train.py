@@ -1,0 +1,154 @@
+"""The training loop: what it writes, and that a resume is the same training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy_framework import NumpyFramework
+
+from ckptbench import place
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.errors import CkptbenchError
+from ckptbench.frameworks.base import Arrays, Place
+from ckptbench.manifest import trace_path
+from ckptbench.plan import Plan
+from ckptbench.train import cross_entropy_sum, run_rank
+
+ALONE = Place(rank=0, world_size=1, local_rank=0, threads=1, addresses=("127.0.0.1:1",))
+MakePlan = Callable[..., Plan]
+
+
+@pytest.fixture(autouse=True)
+def launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(place.LAUNCHED_NS, "1")
+
+
+def run(plan: Plan) -> list[dict[str, Any]]:
+    run_rank(plan, ALONE, started_ns=2)
+    return events(plan.run_folder)
+
+
+def events(folder: Path, name: str | None = None) -> list[dict[str, Any]]:
+    lines = trace_path(folder, 0).read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [event for event in found if name in (None, event["event"])]
+
+
+def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakePlan) -> None:
+    plan = make_plan("e1")
+    trace = run(plan)
+    names = [event["event"] for event in trace]
+    assert names[:7] == ["phase", "phase", "phase", "start", "phase", "phase", "state"]
+    assert names[7:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
+    assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
+    assert [event["step"] for event in trace if event["event"] == "checkpoint"] == [4, 8, 12]
+
+
+def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan: MakePlan) -> None:
+    plan = make_plan("e1")
+    run(plan)
+    for checkpoint, epoch in zip(
+        events(plan.run_folder, "checkpoint"), events(plan.run_folder, "epoch"), strict=True
+    ):
+        clocks = ("start_ns", "written_ns", "synced_ns", "durable_ns", "retained_ns", "end_ns")
+        times = [epoch["start_ns"], *(checkpoint[name] for name in clocks), epoch["end_ns"]]
+        assert times == sorted(times)
+        assert set(checkpoint["files"]) == {"model.npz", "rank-0.npz"}
+
+
+def test_checkpoints_follow_the_interval_in_steps(make_plan: MakePlan) -> None:
+    plan = make_plan("s5", epochs=4)
+    run(plan)
+    assert [event["step"] for event in events(plan.run_folder, "checkpoint")] == [5, 10, 15]
+
+
+def test_a_baseline_writes_no_checkpoint_and_trains_the_same(make_plan: MakePlan) -> None:
+    baseline, plan = make_plan("never", name="baseline"), make_plan("e1")
+    run(baseline), run(plan)
+    assert not baseline.checkpoint_folder.exists()
+    assert events(baseline.run_folder, "digest") == events(plan.run_folder, "digest")
+
+
+def test_the_loss_falls(make_plan: MakePlan) -> None:
+    plan = make_plan("never", epochs=10)
+    run(plan)
+    evaluations = events(plan.run_folder, "evaluation")
+    assert evaluations[-1]["loss_sum"] < 0.5 * evaluations[0]["loss_sum"]
+    assert evaluations[-1]["correct"] > 0.8 * evaluations[-1]["samples"]
+
+
+@pytest.mark.parametrize("interval", ["e1", "s3", "s5"])
+def test_a_resumed_run_ends_with_the_same_bits(make_plan: MakePlan, interval: str) -> None:
+    whole = make_plan(interval, name="whole")
+    run(whole)
+    part = make_plan(interval, name="part", keep=99)
+    run(part)
+    for version in sorted(part.checkpoint_folder.iterdir()):
+        resumed = dataclasses.replace(make_plan(interval, name=version.name), resume_from=version)
+        run(resumed)
+        assert events(resumed.run_folder, "digest") == events(whole.run_folder, "digest")
+        later = {event["epoch"] for event in events(resumed.run_folder, "evaluation")}
+        assert max(later) == 2
+
+
+def test_a_resume_without_the_random_state_is_seen(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1", keep=99)
+    run(plan)
+
+    def forget(self: NumpyFramework, state: Arrays) -> None:
+        """Loads nothing."""
+
+    monkeypatch.setattr(NumpyFramework, "load_rank_state", forget)
+    first = min(plan.checkpoint_folder.iterdir())
+    resumed = dataclasses.replace(make_plan("e1", name="resumed"), resume_from=first)
+    run(resumed)
+    assert events(resumed.run_folder, "digest") != events(plan.run_folder, "digest")
+
+
+def test_retention_keeps_the_newest_versions(make_plan: MakePlan) -> None:
+    plan = make_plan("e1", keep=2)
+    run(plan)
+    newest = CheckpointStore(plan.checkpoint_folder, keep=2).newest()
+    assert newest is not None
+    assert newest.position.step == 12
+    assert sorted(path.name for path in plan.checkpoint_folder.iterdir()) == [
+        "version-00000008",
+        "version-00000012",
+    ]
+
+
+def test_a_framework_that_builds_another_network_is_refused(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = NumpyFramework.tensors
+
+    def transposed(self: NumpyFramework) -> Arrays:
+        return {name: array.T for name, array in tensors(self).items()}
+
+    monkeypatch.setattr(NumpyFramework, "tensors", transposed)
+    with pytest.raises(CkptbenchError, match=r"built another network.*head\.kernel"):
+        run(make_plan())
+
+
+def test_a_checkpoint_of_other_ranks_or_format_is_refused(make_plan: MakePlan) -> None:
+    plan = make_plan("e1")
+    run(plan)
+    newest = max(plan.checkpoint_folder.iterdir())
+    manifest = newest / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"world_size": 1', '"world_size": 2'))
+    with pytest.raises(CkptbenchError, match="written by 2 ranks as npz, this run has 1 ranks"):
+        run(dataclasses.replace(plan, resume_from=newest))
+
+
+def test_cross_entropy_is_the_sum_of_negative_log_probabilities() -> None:
+    logits = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
+    expected = -np.log(0.25) - np.log(0.8)
+    assert cross_entropy_sum(logits + 100, np.array([1, 2])) == pytest.approx(expected)
