@@ -102,14 +102,14 @@ def _environment(plan: Plan, logs: Path) -> dict[str, str]:
     shared = place.rank_environment(
         ranks=ranks,
         threads=max(1, cores // ranks),
-        addresses=_free_addresses(ranks),
+        addresses=free_addresses(ranks),
         logs=str(logs),
         launched_ns=clock(),
     )
     return {**os.environ, **shared, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
 
 
-def _free_addresses(count: int) -> tuple[str, ...]:
+def free_addresses(count: int) -> tuple[str, ...]:
     """Addresses on this host that were free a moment ago."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

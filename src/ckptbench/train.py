@@ -267,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
     place = read_place(accelerator=plan.cell.accelerator)
     die_with_parent()
     pin(place)
-    _log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
+    log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s rank {place.rank}: %(message)s", stream=sys.stderr
     )
@@ -278,7 +278,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _log_to(path: Path) -> None:
+def log_to(path: Path) -> None:
     """Send all that this process prints, native libraries included, to its own log."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, sys.stdout.fileno())

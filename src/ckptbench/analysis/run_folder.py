@@ -76,7 +76,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if missing := sorted(MANIFEST_FIELDS - manifest.keys()):
         raise _refused(path, f"lacks {', '.join(missing)}")
     if manifest["schema_version"] != SCHEMA_VERSION:
-        raise _refused(path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}")
+        raise _refused(
+            path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}"
+        )
     if manifest["status"] != "complete":
         raise _refused(path, f'status is "{manifest["status"]}", not "complete"')
     return manifest
@@ -106,12 +108,12 @@ def _check(run: Run) -> None:
             raise _refused(trace.path, 'does not close with an "end" event')
         if [start["rank"] for start in trace.starts[-1:]] != [rank]:
             raise _refused(trace.path, f'has no "start" event of rank {rank}')
-        if not run.resumed:  # the steps of an epoch that a kill cut short are in no trace
-            _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
-        _check_all(trace.path, "checkpoint", due, trace.checkpoints)
-    for step in due:
-        if not any("durable_ns" in part.trace.checkpoints[step] for part in run.ranks):
+        if not run.resumed:  # what a killed attempt had not written yet is in no trace
+            _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
+            _check_all(trace.path, "checkpoint", due, trace.checkpoints)
+    for step in run.ranks[0].trace.checkpoints:
+        if not any("durable_ns" in part.trace.checkpoints.get(step, ()) for part in run.ranks):
             raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
 
 

@@ -26,6 +26,10 @@ Stratum = Floats
 RESAMPLES = 2000
 LEVEL = 0.95
 MAX_BLOCKS = 50
+CHUNK = 4_000_000
+"""Observations drawn at once, at most: bounds the memory."""
+ROUNDING = 1e-9
+"""Ends of intervals that are nearer than this are the same."""
 
 
 class Interval(NamedTuple):
@@ -38,7 +42,7 @@ class Interval(NamedTuple):
         """None where either is unknown."""
         if math.isnan(self.lo) or math.isnan(other.lo):
             return None
-        return self.lo <= other.hi and other.lo <= self.hi
+        return self.lo <= other.hi + ROUNDING and other.lo <= self.hi + ROUNDING
 
 
 UNKNOWN = Interval(math.nan, math.nan)
@@ -78,11 +82,36 @@ def cluster_totals(
 
 
 def _resampled_totals(stratum: Stratum, times: int, random: np.random.Generator) -> Floats:
-    if not len(stratum):
-        return np.zeros((times, stratum.shape[1]))
-    chosen = random.integers(len(stratum), size=(times, len(stratum)))
-    totals: Floats = stratum[chosen].sum(axis=1)
+    number, quantities = stratum.shape
+    totals = np.zeros((times, quantities))
+    if number:
+        for part in _chunks(totals, number * quantities):
+            part[:] = stratum[random.integers(number, size=(len(part), number))].sum(axis=1)
     return totals
+
+
+def cluster_medians(
+    clusters: Sequence[Floats], random: np.random.Generator, resamples: int = RESAMPLES
+) -> Floats:
+    """Medians, shape (resamples,), over clusters and then their observations, each drawn with replacement.
+
+    From every drawn cluster as many observations are drawn as the largest has.
+    """
+    lengths = np.array([len(cluster) for cluster in clusters])
+    starts = np.cumsum(lengths) - lengths
+    values = np.concatenate(clusters)
+    medians = np.empty(resamples)
+    for part in _chunks(medians, lengths.max() * len(clusters)):
+        drawn = random.integers(len(clusters), size=(len(part), len(clusters), 1))
+        within = random.random((len(part), len(clusters), lengths.max())) * lengths[drawn]
+        chosen = values[starts[drawn] + within.astype(np.int64)]
+        part[:] = np.median(chosen.reshape(len(part), -1), axis=1)
+    return medians
+
+
+def _chunks(results: Floats, observations: int) -> list[Floats]:
+    """Views of `results`, which need `observations` each, so that none needs more than CHUNK."""
+    return np.array_split(results, math.ceil(max(len(results), 1) * observations / CHUNK))
 
 
 def varies(clusters: Sequence[Sequence[Stratum]]) -> bool:

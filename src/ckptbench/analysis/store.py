@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
+from pyarrow import csv
 
 from ckptbench.analysis.schema import Table
 from ckptbench.errors import RunFolderError
@@ -18,9 +17,9 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
     """Write `<name>.parquet` and `<name>.csv` of each frame into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
-        pyarrow.csv.write_csv(table, folder / f"{name}.csv")
+        frame.to_parquet(folder / f"{name}.parquet", index=False)
+        # Arrow's own writer: pandas' takes ten times as long, and a study has millions of steps.
+        csv.write_csv(ArrowTable.from_pandas(frame, preserve_index=False), folder / f"{name}.csv")
 
 
 def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame]:
@@ -31,7 +30,7 @@ def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame
 def _read(path: Path, table: Table) -> pd.DataFrame:
     try:
         return table.frame(pd.read_parquet(path))
-    except (OSError, KeyError, pa.ArrowInvalid) as error:
+    except (OSError, KeyError, ValueError) as error:
         raise RunFolderError(
             f"{path}: not the table of this version: {error}; collect the runs again"
         ) from error

@@ -274,7 +274,7 @@ def _save_hdf5(framework: PyTorch, path: Path) -> None:
 def _load_hdf5(framework: PyTorch, path: Path) -> None:
     with h5py.File(path, "r") as file:
         framework.load_flat_state(
-            {name: torch.from_numpy(file[name][()]) for name in framework.flat_state()}
+            {name: torch.from_numpy(np.asarray(file[name])) for name in framework.flat_state()}
         )
 
 

@@ -1,0 +1,125 @@
+"""The table `overhead`: what checkpoints cost, estimated against the baseline and from inside the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.derived import OVERHEAD
+from ckptbench.analysis.estimates import (
+    Estimate,
+    epochs_per_block,
+    in_run,
+    paired,
+    slowdown_s,
+    sync_share,
+)
+from ckptbench.analysis.grouping import groups
+from ckptbench.analysis.schema import SETUP, SYSTEM
+from ckptbench.analysis.statistics import generator
+from ckptbench.analysis.times import STALL, RunTimes, run_times
+from ckptbench.cells import NEVER, Interval
+
+MACHINE = ("host", "device", "cores", "checkpoint_file_system")
+
+
+def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
+    return OVERHEAD.rows(_row(setup) for setup in _setups(tables))
+
+
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """The runs of one setup with valid timing, and the baseline of each that has one."""
+
+    key: dict[str, Any]
+    steps_per_epoch: int
+    runs: list[RunTimes]
+    pairs: list[tuple[RunTimes, RunTimes]]
+    same_machine: bool
+    """Whether every baseline ran where its run did."""
+
+
+def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
+    times = run_times(tables)
+    valid = tables["runs"][tables["runs"]["timing_valid"]]
+    is_baseline = valid["interval"] == str(NEVER)
+    baselines = {
+        tuple(row[name] for name in (*SYSTEM, "repeat")): row
+        for row in valid[is_baseline].to_dict("records")
+    }
+    for key, group in groups(valid[~is_baseline], SETUP):
+        rows = group.to_dict("records")
+        pairs = [
+            (row, baselines[repeat])
+            for row in rows
+            if (repeat := tuple(row[name] for name in (*SYSTEM, "repeat"))) in baselines
+        ]
+        yield _Setup(
+            key=key,
+            steps_per_epoch=rows[0]["steps_per_epoch"],
+            runs=[times[row["run"]] for row in rows],
+            pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
+            same_machine=all(row[name] == other[name] for row, other in pairs for name in MACHINE),
+        )
+
+
+def _row(setup: _Setup) -> dict[str, Any]:
+    interval = Interval.parse(setup.key["interval"])
+    key = tuple(setup.key.values())
+    against_baseline = paired(
+        setup.pairs, epochs_per_block(interval, setup.steps_per_epoch), generator("paired", key)
+    )
+    inside = in_run(setup.runs, generator("in_run", key))
+    paired_runs = [run for run, _ in setup.pairs]
+    return {
+        **setup.key,
+        "repeats": len(setup.runs),
+        "paired_repeats": len(setup.pairs),
+        "checkpoints": sum(len(run.checkpoints) for run in setup.runs),
+        "time_s": np.mean([run.time_s for run in paired_runs or setup.runs]),
+        "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
+        **_columns("paired", against_baseline),
+        **_columns("in_run", inside),
+        "stall_s": np.mean([run.checkpoints[:, STALL].sum() for run in setup.runs]),
+        "slowdown_s": np.mean([slowdown_s(run) for run in setup.runs]),
+        "overhead_without_fsync": inside.value - sync_share(setup.runs),
+        "agree": against_baseline.interval.overlaps(inside.interval),
+        "note": "; ".join(_notes(setup, against_baseline, inside)),
+    }
+
+
+def _columns(name: str, estimate: Estimate) -> dict[str, float]:
+    return {
+        name: estimate.value,
+        f"{name}_lo": estimate.interval.lo,
+        f"{name}_hi": estimate.interval.hi,
+    }
+
+
+def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Iterator[str]:
+    if not setup.pairs:
+        yield "no baseline of the same repeat ran to its end: no paired estimate"
+    elif len(setup.pairs) < len(setup.runs):
+        yield f"{len(setup.runs) - len(setup.pairs)} of {len(setup.runs)} repeats have no baseline"
+    if not setup.same_machine:
+        yield "a baseline ran on another machine, device or file system than its run"
+    if len(setup.runs) == 1:
+        yield "one repeat: the intervals show the variation within a run only"
+    if not any(len(run.checkpoints) for run in setup.runs):
+        yield "no checkpoint after the warm-up: no in-run estimate"
+    elif not all(len(run.outside_s) for run in setup.runs):
+        yield "every step lies inside a background save: no in-run estimate"
+    if against_baseline.interval.overlaps(inside.interval) is False:
+        yield (
+            f"the estimates disagree: {_words(against_baseline)} against the baseline, "
+            f"{_words(inside)} from inside the run"
+        )
+
+
+def _words(estimate: Estimate) -> str:
+    return f"{estimate.value:.1%} [{estimate.interval.lo:.1%}, {estimate.interval.hi:.1%}]"

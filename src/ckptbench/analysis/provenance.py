@@ -1,0 +1,78 @@
+"""The table `provenance`, and the words in which a caption says where its figure was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ckptbench.analysis.derived import PROVENANCE
+from ckptbench.analysis.grouping import groups
+from ckptbench.analysis.schema import SETUP
+
+MACHINE = (
+    "measured_on",
+    "device",
+    "host",
+    "cpu",
+    "cores",
+    "checkpoint_file_system",
+    "revision",
+)
+
+
+def provenance(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """From the table `runs`; give it some of its rows for the provenance of these."""
+    runs = tables["runs"]
+    repeats = runs.groupby(list(SETUP))["repeat"].transform("nunique")
+    known = runs.assign(repeats=repeats)
+    return PROVENANCE.rows(
+        _row(machine, runs_there) for machine, runs_there in groups(known, MACHINE)
+    )
+
+
+def _row(machine: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
+    return {
+        **{name: None if pd.isna(value) else value for name, value in machine.items()},
+        "dirty": bool(runs["dirty"].fillna(False).any()),
+        "first_date": f"{runs['started'].min():%Y-%m-%d}",
+        "last_date": f"{runs['ended'].max():%Y-%m-%d}",
+        "runs": len(runs),
+        "repeats_min": runs["repeats"].min(),
+        "repeats_max": runs["repeats"].max(),
+        "versions": json.dumps(_merged(map(json.loads, runs["versions"].unique()))),
+    }
+
+
+def _merged(versions: Iterable[dict[str, str]]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for packages in versions:
+        for package, version in packages.items():
+            found.setdefault(package, set()).add(version)
+    return {package: ", ".join(sorted(found[package])) for package in sorted(found)}
+
+
+def caption_facts(provenance: pd.DataFrame) -> str:
+    """`Measured on CPU (AMD EPYC, 2 cores, ext4), 2026-01-02, 3 repeats`, for the caption of a figure."""
+    if provenance.empty:
+        return "Nothing was measured"
+    machines = dict.fromkeys(_machine(row) for _, row in provenance.iterrows())
+    first, last = provenance["first_date"].min(), provenance["last_date"].max()
+    fewest, most = provenance["repeats_min"].min(), provenance["repeats_max"].max()
+    repeats = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    facts = [
+        f"Measured on {' and '.join(machines)}",
+        first if first == last else f"{first} to {last}",
+        f"{repeats} repeat{'s' if most > 1 else ''}",
+    ]
+    if provenance["dirty"].any():
+        facts.append("source with uncommitted changes")
+    return ", ".join(facts)
+
+
+def _machine(row: pd.Series[Any]) -> str:
+    device = "CPU" if row["measured_on"] == "cpu" else f"GPU {row['device']}"
+    cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
+    return f"{device} ({row['cpu']}, {cores}, {row['checkpoint_file_system']})"

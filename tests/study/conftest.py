@@ -1,0 +1,20 @@
+"""The study's tests run in the frameworks' real environments: where one is missing, that is a failure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environments() -> None:
+    """Made, or brought up to their locks, by the workflow's own rule."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all", "environments"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
