@@ -14,7 +14,7 @@ from numpy_framework import NumpyFramework
 
 from ckptbench import place
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CkptbenchError
+from ckptbench.errors import CheckpointError, CkptbenchError
 from ckptbench.frameworks.base import Arrays, Place
 from ckptbench.manifest import trace_path
 from ckptbench.plan import Plan
@@ -146,6 +146,18 @@ def test_a_checkpoint_of_other_ranks_or_format_is_refused(make_plan: MakePlan) -
     manifest.write_text(manifest.read_text().replace('"world_size": 1', '"world_size": 2'))
     with pytest.raises(CkptbenchError, match="written by 2 ranks as npz, this run has 1 ranks"):
         run(dataclasses.replace(plan, resume_from=newest))
+
+
+def test_a_full_disk_is_one_error_that_names_the_folder(make_plan: MakePlan) -> None:
+    plan = make_plan("e1")
+    staging = plan.checkpoint_folder / "version-00000004.partial"
+    staging.mkdir(parents=True)
+    (staging / "model.npz").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"step 4 cannot be written to .*No space left") as error:
+        run(plan)
+    assert str(plan.checkpoint_folder) in str(error.value)
+    assert "free some, or set checkpoints.folder" in str(error.value)
+    assert CheckpointStore(plan.checkpoint_folder, keep=2).newest() is None
 
 
 def test_cross_entropy_is_the_sum_of_negative_log_probabilities() -> None:

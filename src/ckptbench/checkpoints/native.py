@@ -7,6 +7,7 @@ them, in `rank-<rank>.npz`, so that the version holds all that every rank needs 
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,19 @@ class NativeStrategy:
         self._format = format
 
     def save(self, position: Position) -> WriteTimes | None:
-        """Returns on every rank once the version is durable; the times on rank 0, None on the others."""
+        """Returns on every rank once the version is durable; the times on rank 0, None on the others.
+
+        Raises CheckpointError where it cannot be written, whatever the format's own library raised.
+        """
+        try:
+            return self._save(position)
+        except Exception as error:
+            raise CheckpointError(
+                f"the checkpoint of step {position.step} cannot be written to {self._store.folder} "
+                f"({type(error).__name__}: {error}); {_free(self._store.folder)}"
+            ) from error
+
+    def _save(self, position: Position) -> WriteTimes | None:
         staging = self._store.staging(position.step)
         _save_arrays(staging / _rank_file(self._place.rank), self._framework.rank_state())
         if self._place.rank > 0:
@@ -83,6 +96,14 @@ class NativeStrategy:
         format = self._framework.formats[self._format]
         format.load(self._framework, version.folder / format.filename)
         self._framework.load_rank_state(_load_arrays(version.folder / _rank_file(self._place.rank)))
+
+
+def _free(folder: Path) -> str:
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    megabytes = shutil.disk_usage(nearest).free / 1e6
+    return (
+        f"{megabytes:.0f} MB are free there: free some, or set checkpoints.folder to another disk"
+    )
 
 
 def _rank_file(rank: int) -> str:

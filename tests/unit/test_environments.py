@@ -1,0 +1,55 @@
+"""Environments: what uv is told, and what is said when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ckptbench import environments
+from ckptbench.environments import create_environment
+from ckptbench.errors import EnvironmentSetupError
+
+ROOT = Path(__file__).resolve().parents[2]
+CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
+
+
+def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
+    lock = tmp_path / "empty.txt"
+    lock.write_text("")
+    create_environment(lock, CONSTRAINTS, tmp_path / "environment")
+    ready = json.loads((tmp_path / "environment" / "ready.json").read_text())
+    assert ready["lock"] == "empty.txt"
+    assert (tmp_path / "environment" / "bin" / "python").exists()
+
+
+def test_what_cannot_be_installed_is_said_with_uvs_own_words(tmp_path: Path) -> None:
+    lock = tmp_path / "wrong.txt"
+    lock.write_text("numpy==0.0.0.1\n")
+    with pytest.raises(EnvironmentSetupError, match=r"wrong\.txt: uv could not install(.|\n)*numpy"):
+        create_environment(lock, CONSTRAINTS, tmp_path / "environment")
+    assert not (tmp_path / "environment" / "ready.json").exists()
+
+
+def test_wheels_that_pip_was_told_of_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UV_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
+    assert environments._environment(Path("pytorch.txt"))["UV_FIND_LINKS"] == "/wheels"
+
+
+def test_without_them_pytorch_comes_from_its_cpu_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_TORCH_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
+    assert environments._environment(Path("pytorch.txt"))["UV_TORCH_BACKEND"] == "cpu"
+    assert "UV_TORCH_BACKEND" not in environments._environment(Path("pytorch-cuda.txt"))
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "envs").glob("*.txt")), ids=lambda path: path.stem)
+def test_a_lock_holds_versions_and_no_sources(lock: Path) -> None:
+    for line in lock.read_text().splitlines():
+        name, _, version = line.partition("==")
+        assert name, line
+        assert version[0].isdigit(), line
+        assert "+" not in version, f"{line}: a local build"
+        assert "/" not in version.partition(";")[0], line

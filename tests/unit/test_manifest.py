@@ -1,0 +1,82 @@
+"""The seal: a run folder is a result when it is whole and unchanged, and only then."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ckptbench.errors import RunFolderError
+from ckptbench.manifest import (
+    host_facts,
+    read_json,
+    seal,
+    source_revision,
+    trace_path,
+    verify_seal,
+    write_json,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_json(tmp_path / "manifest.json", {"status": "complete"})
+    for rank in range(2):
+        trace_path(tmp_path, rank).write_text('{"event":"end"}\n')
+    seal(tmp_path, ranks=2)
+    return tmp_path
+
+
+def test_a_sealed_folder_is_verified(folder: Path) -> None:
+    names = [path.name for path in verify_seal(folder)]
+    assert names == ["manifest.json", "trace-0.jsonl", "trace-1.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: (folder / "seal.json").unlink(), "not a result: the run did not end"),
+        (lambda folder: (folder / "trace-1.jsonl").unlink(), r"trace-1\.jsonl is missing; remove"),
+        (lambda folder: os.truncate(folder / "trace-0.jsonl", 3), "has 3 bytes, was sealed with 16"),
+        (
+            lambda folder: (folder / "trace-0.jsonl").write_text('{"event":"foo"}\n'),
+            "was changed after it was sealed",
+        ),
+        (lambda folder: (folder / "seal.json").write_text("{"), "cannot be read as JSON"),
+        (lambda folder: (folder / "seal.json").write_text("[]"), "holds no JSON object"),
+        (
+            lambda folder: (folder / "seal.json").write_text('{"schema_version": 99}'),
+            "schema_version is 99, this version reads 1",
+        ),
+    ],
+)
+def test_damage_is_named_with_its_remedy(
+    folder: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    damage(folder)
+    with pytest.raises(RunFolderError, match=words):
+        verify_seal(folder)
+
+
+def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_json(path, {"a": 1})
+    write_json(path, {"b": 2})
+    assert read_json(path) == {"b": 2}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_the_host_is_described(tmp_path: Path) -> None:
+    facts = host_facts(tmp_path)
+    assert facts["cores"] == len(os.sched_getaffinity(0))
+    assert facts["memory_bytes"] > 1e8
+    assert facts["cpu"]
+    assert facts["checkpoint_file_system"] in Path("/proc/mounts").read_text()
+    json.dumps(facts)
+
+
+def test_outside_of_git_there_is_no_revision(tmp_path: Path) -> None:
+    assert source_revision(tmp_path) == {"revision": None, "dirty": None}

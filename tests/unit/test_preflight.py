@@ -1,0 +1,46 @@
+"""What a run needs, estimated from above."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ckptbench import preflight
+from ckptbench.data import Dataset
+from ckptbench.plan import Plan
+
+
+def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:
+    plan = make_plan("e1")
+    dataset = Dataset.open(plan.dataset_folder)
+    two = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, ranks=2))
+    assert preflight.needed_memory(two, dataset) == 2 * preflight.needed_memory(plan, dataset)
+    more = dataclasses.replace(
+        plan, training=dataclasses.replace(plan.training, keep_during_run=5)
+    )
+    assert preflight.needed_disk(more, dataset) == pytest.approx(
+        2 * preflight.needed_disk(plan, dataset), abs=2
+    )
+
+
+def test_a_baseline_needs_no_disk(make_plan: Callable[..., Plan]) -> None:
+    plan = make_plan("never")
+    assert preflight.needed_disk(plan, Dataset.open(plan.dataset_folder)) == 0
+
+
+def test_resnet50_with_two_ranks_fits_a_small_machine(
+    make_plan: Callable[..., Plan], dataset: Path
+) -> None:
+    plan = make_plan("e1")
+    cell = dataclasses.replace(plan.cell, ranks=2, model="resnet50", batch_size=8)
+    needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell), Dataset.open(dataset))
+    assert 2e9 < needed < 5e9
+
+
+def test_available_memory_is_less_than_installed() -> None:
+    available = preflight.available_memory()
+    assert available is not None
+    assert 1e7 < available < 1e13
