@@ -14,14 +14,15 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/environments.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-#include: "workflow/rules/tables.smk"
-#include: "workflow/rules/figures.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
 
 
 rule all:
     default_target: True
     input:
-        get_all_seals(),
+        get_all_figures(),
+        get_all_tables(),
 
 
 rule environments:

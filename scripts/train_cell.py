@@ -22,6 +22,7 @@ log = logging.getLogger("ckptbench")
 def main() -> int:
     options = _parse()
     cell = Cell.from_json(options.cell)
+    study = read_json(options.study) if options.study else {}
     plan = Plan(
         cell=cell,
         training=Training(**options.training),
@@ -35,22 +36,18 @@ def main() -> int:
         python=(options.environment / "bin" / "python").absolute(),
         lock=options.lock,
         logs=(options.log.with_suffix("") if options.log else plan.run_folder / "logs").absolute(),
-        resume=options.resume,
-        keep_after_run=options.keep_after_run,
-        timeout_seconds=options.run_minutes and 60 * options.run_minutes,
+        resume=options.resume or study.get("resume", False),
+        keep_after_run=study.get("keep_after_run", 0),
+        timeout_seconds=60 * study["run_minutes"] if study.get("run_minutes") else None,
     )
 
     def work() -> None:
-        if options.study is not None and options.study.exists():
-            _log_progress(options.study, options.runs, cell.id)
+        if "cells" in study:
+            measured = progress.measure(options.runs, study["cells"], cell.id)
+            log.info("%s", measured.line(cell.id, datetime.datetime.now()))
         run_cell(plan, execution)
 
     return run_script(work, options.log)
-
-
-def _log_progress(study: Path, runs: Path, running: str) -> None:
-    measured = progress.measure(runs, read_json(study)["cells"], running)
-    log.info("%s", measured.line(running, datetime.datetime.now()))
 
 
 def _parse() -> argparse.Namespace:
@@ -66,13 +63,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--checkpoints", type=Path, help="write checkpoints below this folder instead"
     )
-    parser.add_argument("--keep-after-run", type=int, default=0, help="checkpoint versions to keep")
     parser.add_argument(
         "--resume", action="store_true", help="go on from the newest complete version"
     )
-    parser.add_argument("--run-minutes", type=float, help="give the run up after this time")
     parser.add_argument(
-        "--study", type=Path, help="JSON with the ids of all cells, for the progress line"
+        "--study", type=Path, help="results/study.json: progress, limits, what to keep"
     )
     parser.add_argument(
         "--log", type=Path, help="the launcher's log; the ranks' go into a folder beside it"

@@ -139,7 +139,7 @@ class _Watched:
     def relay(self) -> None:
         for follower in self.followers:
             for line in follower.new_lines():
-                print(f"[{follower.path.stem}] {line}", file=sys.stderr, flush=True)
+                log.info("[%s] %s", follower.path.stem, line)
 
     def tails(self) -> str:
         lines = [f"    [{f.path.stem}] {line}" for f in self.followers for line in f.tail]

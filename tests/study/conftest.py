@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,9 @@ def agree(first: np.ndarray, second: np.ndarray) -> float:
 
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_all_frameworks_build_the_same_network(tmp_path: Path, model: str) -> None:
-    found = {name: run_scenario(name, "forward", tmp_path / name, model=model)[0] for name in FRAMEWORKS}
+    found = {
+        name: run_scenario(name, "forward", tmp_path / name, model=model)[0] for name in FRAMEWORKS
+    }
     network = ARCHITECTURES[model]((32, 32, 3), 10)
     for framework, arrays in found.items():
         assert arrays["parameters"] == PUBLISHED.get(model, network.parameter_count), framework

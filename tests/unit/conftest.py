@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from numpy_framework import linear
 
 from ckptbench import architectures, cells, frameworks, train
 from ckptbench.cells import Cell, Interval
 from ckptbench.datasets import prepare
 from ckptbench.plan import Plan, Training
-
-sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
-
-from numpy_framework import linear
 
 ENTRY = frameworks.FrameworkEntry("numpy_framework:NumpyFramework", "spawn", ("npz",))
 SMALL = {

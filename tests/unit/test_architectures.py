@@ -36,7 +36,9 @@ def test_names_are_unique_and_weights_have_the_described_shapes(name: str) -> No
     weights = network.initial_weights(1) if name != "vgg16" else {}
     named = [layer.name for layer in network.flat() if hasattr(layer, "name")]
     assert len(named) == len(set(named))
-    assert all(weights[key].shape == shape for key, shape in network.parameters().items() if weights)
+    assert all(
+        weights[key].shape == shape for key, shape in network.parameters().items() if weights
+    )
 
 
 def test_initial_weights_follow_the_seed_and_he() -> None:

@@ -69,7 +69,9 @@ def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
 
 
 def test_lists_are_sweeps_and_every_interval_gets_its_baseline() -> None:
-    expanded = cells(matrix={"framework": "pytorch", "ranks": [1, 2], "interval": [1, 2]}, repeats=2)
+    expanded = cells(
+        matrix={"framework": "pytorch", "ranks": [1, 2], "interval": [1, 2]}, repeats=2
+    )
     count = Counter((cell.ranks, str(cell.interval)) for cell in expanded)
     assert count == {(r, i): 2 for r in (1, 2) for i in ("never", "e1", "e2")}
     assert {cell.baseline for cell in expanded} <= set(expanded)

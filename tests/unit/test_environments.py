@@ -27,7 +27,9 @@ def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
 def test_what_cannot_be_installed_is_said_with_uvs_own_words(tmp_path: Path) -> None:
     lock = tmp_path / "wrong.txt"
     lock.write_text("numpy==0.0.0.1\n")
-    with pytest.raises(EnvironmentSetupError, match=r"wrong\.txt: uv could not install(.|\n)*numpy"):
+    with pytest.raises(
+        EnvironmentSetupError, match=r"wrong\.txt: uv could not install(.|\n)*numpy"
+    ):
         create_environment(lock, CONSTRAINTS, tmp_path / "environment")
     assert not (tmp_path / "environment" / "ready.json").exists()
 

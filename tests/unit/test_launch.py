@@ -21,7 +21,9 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 def python(tmp_path: Path, rank: int, code: str) -> Process:
     """A process that runs `code` with its output in `rank-<rank>.log`."""
     log = tmp_path / f"rank-{rank}.log"
-    redirect = f"import os,sys,time; f=open({str(log)!r},'w',1); sys.stdout=f; os.dup2(f.fileno(),2)\n"
+    redirect = (
+        f"import os,sys,time; f=open({str(log)!r},'w',1); sys.stdout=f; os.dup2(f.fileno(),2)\n"
+    )
     return Process([sys.executable, "-c", redirect + code], {}, [log])
 
 
@@ -46,15 +48,15 @@ def gone(pid: int) -> bool:
     return not alive(pid)
 
 
-def test_a_run_ends_when_all_have_ended(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_ends_when_all_have_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(python(tmp_path, 0, "print('hello')"), python(tmp_path, 1, "print('there')"))
-    assert {"[rank-0] hello", "[rank-1] there"} <= set(capfd.readouterr().err.splitlines())
+    assert {"[rank-0] hello", "[rank-1] there"} <= set(caplog.messages)
 
 
 def test_a_rank_that_dies_ends_the_others_and_is_quoted(tmp_path: Path) -> None:
-    waits = python(tmp_path, 0, f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)")
+    waits = python(
+        tmp_path, 0, f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)"
+    )
     dies = python(tmp_path, 1, "time.sleep(0.5); print('the reason'); sys.exit(3)")
     with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 3;(.|\n)*the reason"):
         run(waits, dies)

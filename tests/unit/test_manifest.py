@@ -40,7 +40,10 @@ def test_a_sealed_folder_is_verified(folder: Path) -> None:
     [
         (lambda folder: (folder / "seal.json").unlink(), "not a result: the run did not end"),
         (lambda folder: (folder / "trace-1.jsonl").unlink(), r"trace-1\.jsonl is missing; remove"),
-        (lambda folder: os.truncate(folder / "trace-0.jsonl", 3), "has 3 bytes, was sealed with 16"),
+        (
+            lambda folder: os.truncate(folder / "trace-0.jsonl", 3),
+            "has 3 bytes, was sealed with 16",
+        ),
         (
             lambda folder: (folder / "trace-0.jsonl").write_text('{"event":"foo"}\n'),
             "was changed after it was sealed",

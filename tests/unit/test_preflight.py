@@ -18,9 +18,7 @@ def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[...,
     dataset = Dataset.open(plan.dataset_folder)
     two = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, ranks=2))
     assert preflight.needed_memory(two, dataset) == 2 * preflight.needed_memory(plan, dataset)
-    more = dataclasses.replace(
-        plan, training=dataclasses.replace(plan.training, keep_during_run=5)
-    )
+    more = dataclasses.replace(plan, training=dataclasses.replace(plan.training, keep_during_run=5))
     assert preflight.needed_disk(more, dataset) == pytest.approx(
         2 * preflight.needed_disk(plan, dataset), abs=2
     )

@@ -58,7 +58,10 @@ def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
 ) -> None:
     plan = make_plan("e1")
     run_cell(plan, execution)
-    assert {path.name for path in verify_seal(plan.run_folder)} == {"manifest.json", "trace-0.jsonl"}
+    assert {path.name for path in verify_seal(plan.run_folder)} == {
+        "manifest.json",
+        "trace-0.jsonl",
+    }
     manifest = read_json(plan.run_folder / "manifest.json")
     assert (manifest["status"], manifest["attempts"], manifest["error"]) == ("complete", 1, None)
     assert manifest["cell_id"] == plan.cell.id
@@ -147,9 +150,7 @@ def test_a_resume_under_another_plan_starts_anew(
     assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
 
 
-def test_two_launchers_do_not_share_a_run_folder(
-    make_plan: MakePlan, execution: Execution
-) -> None:
+def test_two_launchers_do_not_share_a_run_folder(make_plan: MakePlan, execution: Execution) -> None:
     plan = make_plan("e1")
     with (plan.run_folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -162,7 +163,9 @@ def test_a_run_that_needs_more_memory_than_there_is_does_not_start(
 ) -> None:
     plan = make_plan("e1")
     monkeypatch.setattr(preflight, "available_memory", lambda: 500_000_000)
-    with pytest.raises(LaunchError, match=r"1 ranks of linear need about 1\.1 GB, but 0\.5 GB of memory"):
+    with pytest.raises(
+        LaunchError, match=r"1 ranks of linear need about 1\.1 GB, but 0\.5 GB of memory"
+    ):
         run_cell(plan, execution)
     assert not trace_path(plan.run_folder, 0).exists()
 

@@ -32,9 +32,7 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     (staging / "model.bin").write_bytes(random.bytes(size))
     (staging / "rank-0.npz").write_bytes(random.bytes(100))
     position = Position(step=step, epoch=step // 4, step_in_epoch=step % 4)
-    return store.commit(
-        staging, store.sync(staging), position=position, world_size=1, format="bin"
-    )
+    return store.commit(staging, store.sync(staging), position=position, world_size=1, format="bin")
 
 
 def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -130,9 +128,7 @@ for step in range(1, 10**6):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_kill_at_any_moment_leaves_the_newest_complete_version(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_kill_at_any_moment_leaves_the_newest_complete_version(tmp_path: Path, seed: int) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path), str(Path(__file__).parent), str(SOURCE)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None

@@ -153,7 +153,9 @@ def test_a_full_disk_is_one_error_that_names_the_folder(make_plan: MakePlan) -> 
     staging = plan.checkpoint_folder / "version-00000004.partial"
     staging.mkdir(parents=True)
     (staging / "model.npz").symlink_to("/dev/full")
-    with pytest.raises(CheckpointError, match=r"step 4 cannot be written to .*No space left") as error:
+    with pytest.raises(
+        CheckpointError, match=r"step 4 cannot be written to .*No space left"
+    ) as error:
         run(plan)
     assert str(plan.checkpoint_folder) in str(error.value)
     assert "free some, or set checkpoints.folder" in str(error.value)

@@ -1,19 +1,21 @@
-# The config, checked, and the cells it expands into; what the rules ask of them.
+# The config, checked, the cells it expands into, and what the rules ask of them.
 import dataclasses
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from ckptbench import expansion
 from ckptbench.config import load_config
 from ckptbench.errors import CkptbenchError
-from ckptbench.expansion import expand
+from ckptbench.figures import FIGURES
 from ckptbench.manifest import write_json
 
-PYTHON = sys.executable
-STUDY = "results/study.json"
+# `python` in a rule is the interpreter that runs Snakemake, whether its environment is active or not.
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 
 def get_config_files():
@@ -24,7 +26,7 @@ def get_config_files():
 
 try:
     CONFIG = load_config(config, get_config_files())
-    CELLS = {cell.id: cell for cell in expand(CONFIG)}
+    CELLS = {cell.id: cell for cell in expansion.expand(CONFIG)}
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
 
@@ -32,11 +34,25 @@ TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 # The cells are in the order to run them, each baseline beside what is compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
+STUDY = "results/study.json"
+# The tests hold these names against those of the schema in ckptbench.analysis, whose import is slow.
+COLLECTED = ["runs", "steps", "epochs", "checkpoints", "evaluations", "phases"]
+DERIVED = [
+    "overhead",
+    "sizes",
+    "scaling",
+    "checkpoint_cost",
+    "stall",
+    "training",
+    "provenance",
+]
+
 
 wildcard_constraints:
     cell=r"[A-Za-z0-9_-]+",
     environment=r"[a-z-]+",
     dataset=r"[a-z0-9]+",
+    figure="|".join(FIGURES),
 
 
 def get_all_environments():
@@ -48,7 +64,71 @@ def get_all_seals():
     return [f"results/runs/{cell_id}/seal.json" for cell_id in CELLS]
 
 
+def get_all_tables():
+    return expand("results/tables/{table}.parquet", table=[*COLLECTED, *DERIVED])
+
+
+def get_all_figures():
+    return expand(
+        "results/figures/{figure}.{format}", figure=FIGURES, format=["pdf", "png"]
+    )
+
+
+def get_dataset_settings(wildcards):
+    section = getattr(CONFIG.datasets, wildcards.dataset, None)
+    return section.model_dump_json(exclude_none=True) if section else "{}"
+
+
+def get_environment(wildcards):
+    return f".environments/{CELLS[wildcards.cell].environment}/ready.json"
+
+
+def get_lock(wildcards):
+    return f"envs/{CELLS[wildcards.cell].environment}.txt"
+
+
+def get_dataset(wildcards):
+    return f"results/datasets/{CELLS[wildcards.cell].dataset}/dataset.json"
+
+
+def get_cell(wildcards):
+    return json.dumps(CELLS[wildcards.cell].to_json())
+
+
+def get_checkpoints(wildcards):
+    return str(CONFIG.checkpoints.folder or "results/runs")
+
+
+def get_priority(wildcards):
+    return PRIORITY[wildcards.cell]
+
+
+def get_figure_tables(wildcards):
+    tables = FIGURES[wildcards.figure].tables
+    return expand("results/tables/{table}.parquet", table=tables)
+
+
+def get_figure_labels(wildcards):
+    return {"figure": FIGURES[wildcards.figure].title}
+
+
+def get_sources(package, *endings):
+    """The library files whose edit makes anew what they compute."""
+    folder = Path("src/ckptbench") / package
+    return sorted(
+        str(path) for ending in endings for path in folder.glob(f"*.{ending}")
+    )
+
+
 def write_study():
-    """What a run's progress line counts: the ids of all cells, in the order they run."""
+    """What runs look up when they start: no change of it is a reason to run anything again."""
     Path(STUDY).parent.mkdir(parents=True, exist_ok=True)
-    write_json(Path(STUDY), {"cells": list(CELLS)})
+    write_json(
+        Path(STUDY),
+        {
+            "cells": list(CELLS),
+            "resume": CONFIG.resume,
+            "keep_after_run": CONFIG.checkpoints.keep_after_run,
+            "run_minutes": CONFIG.limits.run_minutes,
+        },
+    )

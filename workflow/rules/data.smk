@@ -1,13 +1,9 @@
 # Datasets as memory-mapped arrays.
-def get_dataset_settings(wildcards):
-    section = getattr(CONFIG.datasets, wildcards.dataset, None)
-    return section.model_dump_json(exclude_none=True) if section else "{}"
-
-
 rule prepare_dataset:
     input:
         environment=".environments/data/ready.json",
         script="scripts/prepare_dataset.py",
+        library=get_sources("datasets", "py"),
     output:
         "results/datasets/{dataset}/dataset.json",
     log:

@@ -11,5 +11,5 @@ rule create_environment:
     message:
         "environment {wildcards.environment} from {input.lock}"
     shell:
-        "{PYTHON:q} {input.script} {input.lock} .environments/{wildcards.environment}"
+        "python {input.script} {input.lock} .environments/{wildcards.environment}"
         " --constraints {input.constraints} --log {log}"

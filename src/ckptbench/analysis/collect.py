@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -28,15 +29,11 @@ UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
 
 def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
     """The raw tables by name. Raises RunFolderError at the first folder that is not a result."""
-    runs: dict[str, Run] = {}
-    for folder in sorted(folders):
-        run = Run.read(folder)
-        if run.cell.id in runs:
-            raise RunFolderError(
-                f"{folder}: holds the same cell as {runs[run.cell.id].folder}; give one of them"
-            )
-        runs[run.cell.id] = run
-    parts = [(run, rank, part) for run in runs.values() for rank, part in enumerate(run.ranks)]
+    runs = sorted((Run.read(folder) for folder in folders), key=lambda run: run.cell.id)
+    for one, other in itertools.pairwise(runs):
+        if one.cell == other.cell:
+            raise RunFolderError(f"{one.folder} and {other.folder} hold the same cell: give one")
+    parts = [(run, rank, part) for run in runs for rank, part in enumerate(run.ranks)]
 
     def events(table: Table, rows: Callable[[Run, RankRun], Iterator[Row]]) -> pd.DataFrame:
         return table.rows(
@@ -46,7 +43,7 @@ def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
         )
 
     return {
-        "runs": RUNS.rows(_run(run) for run in runs.values()),
+        "runs": RUNS.rows(_run(run) for run in runs),
         "steps": _steps(parts),
         "epochs": events(EPOCHS, _epochs),
         "checkpoints": events(CHECKPOINTS, _checkpoints),
@@ -78,28 +75,28 @@ def _run(run: Run) -> Row:
 
 
 def _steps(parts: list[tuple[Run, int, RankRun]]) -> pd.DataFrame:
-    """Built from arrays: a study has millions of steps."""
+    """Built from arrays, in the order of the table: a study has millions of steps."""
     if not parts:
         return STEPS.rows([])
     lengths = [len(part.steps.index) for _, _, part in parts]
 
-    def each(values: list[Any]) -> NDArray[Any]:
-        return np.repeat(np.array(values), lengths)
+    def each(values: list[Any], dtype: type) -> NDArray[Any]:
+        return np.repeat(np.array(values, dtype), lengths)
 
     def join(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(part.steps, name) for _, _, part in parts])
 
-    return STEPS.frame(
+    return STEPS.sorted_frame(
         {
-            "run": each([run.cell.id for run, _, _ in parts]).astype(object),
-            "rank": each([rank for _, rank, _ in parts]),
+            "run": each([run.cell.id for run, _, _ in parts], object),
+            "rank": each([rank for _, rank, _ in parts], int),
             "epoch": join("epoch"),
             "step": join("index"),
             "start_ns": join("start_ns"),
             "duration_s": (join("end_ns") - join("start_ns")) / 1e9,
             "wait_s": np.concatenate([_wait_s(run, part) for run, _, part in parts]),
             "loss": join("loss"),
-            "warmup": join("index") < each([run.warmup_steps for run, _, _ in parts]),
+            "warmup": join("index") < each([run.warmup_steps for run, _, _ in parts], int),
         }
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ckptbench.analysis.run_folder import steps_between
 from ckptbench.analysis.statistics import (
     UNKNOWN,
     Floats,
@@ -60,7 +61,7 @@ def paired(
 
 def epochs_per_block(interval: CheckpointInterval, steps_per_epoch: int) -> int:
     """The fewest epochs after which the checkpoints fall on the same steps of an epoch again."""
-    steps = interval.every * (steps_per_epoch if interval.unit == "epochs" else 1)
+    steps = steps_between(interval, steps_per_epoch)
     return steps // math.gcd(steps, steps_per_epoch)
 
 
@@ -96,12 +97,10 @@ def _in_run_ratio(checkpoints: Floats, outside: Floats, steps: Floats) -> Floats
 def sync_share(runs: Sequence[RunTimes]) -> float:
     """What of the in-run estimate is the part of the stalls after the framework's own write returned."""
     sync_s = sum((run.checkpoints[:, STALL] - run.checkpoints[:, WRITE]).sum() for run in runs)
-    return float(sync_s / sum(run.outside_s.mean() * run.steps for run in runs))
+    return float(sync_s / sum(run.period_s * run.steps for run in runs))
 
 
 def slowdown_s(run: RunTimes) -> float:
     """Extra time of the steps inside background saves; NaN where no step lies outside."""
-    if not len(run.outside_s):
-        return math.nan
     inside_s, inside_steps = run.checkpoints[:, [INSIDE_S, INSIDE_STEPS]].sum(axis=0)
-    return float(inside_s - inside_steps * run.outside_s.mean())
+    return float(inside_s - inside_steps * run.period_s)

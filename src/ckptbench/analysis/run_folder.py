@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.analysis.trace import Steps, Trace, read_trace
-from ckptbench.cells import Cell
+from ckptbench.cells import Cell, Interval
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, verify_seal
 
@@ -97,11 +97,8 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
 
 def _check(run: Run) -> None:
     """Every rank did every step, epoch and checkpoint of the cell, and ended."""
-    due = [
-        step
-        for step in range(1, run.steps + 1)
-        if run.cell.interval.due(steps_done=step, steps_per_epoch=run.steps_per_epoch)
-    ]
+    between = steps_between(run.cell.interval, run.steps_per_epoch)
+    due = range(between, run.steps + 1, between) if between else range(0)
     for rank, part in enumerate(run.ranks):
         trace = part.trace
         if not trace.ended:
@@ -117,7 +114,15 @@ def _check(run: Run) -> None:
             raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
 
 
+def steps_between(interval: Interval, steps_per_epoch: int) -> int:
+    """Steps from one checkpoint to the next; 0 where there is none."""
+    return interval.every * (steps_per_epoch if interval.unit == "epochs" else 1)
+
+
 def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[int]) -> None:
+    expected, found = list(expected), list(found)
+    if expected == found:
+        return
     expected_set, found_set = set(expected), set(found)
     if missing := sorted(expected_set - found_set):
         raise _refused(path, f'has no "{what}" event for {what} {missing[0]}')

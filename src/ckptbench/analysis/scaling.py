@@ -95,7 +95,10 @@ def _against(
 
 def checkpoint_cost(overhead: pd.DataFrame, stall: pd.DataFrame) -> pd.DataFrame:
     """From the tables `overhead` and `stall`; checkpoints of the warm-up are left out."""
-    estimates = overhead.set_index(list(SETUP))[["paired", "in_run"]].to_dict("index")
+    estimates = {
+        tuple(setup.values()): row.iloc[0][["paired", "in_run"]]
+        for setup, row in groups(overhead, SETUP)
+    }
     rows = []
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         key = tuple(setup.values())

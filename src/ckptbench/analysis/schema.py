@@ -48,11 +48,18 @@ class Table:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def sorted_frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
+        """`content`, whose rows are sorted already, with exactly these columns and their types."""
+        frame = pd.DataFrame({name: content[name] for name in self.names}, copy=False)
+        types = {column.name: DTYPES[column.kind] for column in self.columns}
+        return frame.astype(
+            {name: type for name, type in types.items() if frame[name].dtype != type}
+        )
+
     def frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
         """`content` with exactly these columns, their types, and rows sorted by the key."""
-        frame = pd.DataFrame({name: content[name] for name in self.names})
-        typed = frame.astype({column.name: DTYPES[column.kind] for column in self.columns})
-        return typed.sort_values(list(self.key), kind="stable", ignore_index=True)
+        frame = self.sorted_frame(content)
+        return frame.sort_values(list(self.key), kind="stable", ignore_index=True)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The frame of these rows; of none, an empty frame with all columns."""

@@ -29,7 +29,7 @@ def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame
 
 def _read(path: Path, table: Table) -> pd.DataFrame:
     try:
-        return table.frame(pd.read_parquet(path))
+        return table.sorted_frame(pd.read_parquet(path))
     except (OSError, KeyError, ValueError) as error:
         raise RunFolderError(
             f"{path}: not the table of this version: {error}; collect the runs again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,11 @@ class RunTimes:
     @property
     def time_s(self) -> float:
         return float(self.epoch_s.sum())
+
+    @property
+    def period_s(self) -> float:
+        """Mean period of the steps outside every save; NaN where there is none."""
+        return float(self.outside_s.mean()) if len(self.outside_s) else math.nan
 
     @property
     def steps(self) -> float:

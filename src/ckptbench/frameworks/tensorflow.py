@@ -34,7 +34,8 @@ class TensorFlow(Framework):
 
     Keras gives running statistics and seeds no aggregation: under MultiWorkerMirroredStrategy every rank
     keeps its own, and reading them needs no other rank. A checkpoint's file holds rank 0's statistics and
-    no seeds, so both are in `rank_state`.
+    no seeds, so both are in `rank_state`. The running variance follows the batch's own variance, where
+    PyTorch and Chainer follow n / (n - 1) of it; the weights do not depend on that.
     """
 
     formats: ClassVar[dict[str, Format[TensorFlow]]]
@@ -127,7 +128,7 @@ class TensorFlow(Framework):
         self._meet().numpy()
 
     def abort(self) -> None:
-        """Nothing to do: the coordination service misses this rank, and the launcher ends what still waits."""
+        """Nothing to do: when this process ends, what the others wait in fails with UnavailableError."""
 
     def tensors(self) -> Arrays:
         """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`.
@@ -177,6 +178,7 @@ class TensorFlow(Framework):
         return str(tf.config.experimental.get_device_details(gpu)["device_name"])
 
     def close(self) -> None:
+        """Together: a rank that stayed on for long would find the coordination service gone."""
         self.barrier()
 
 

@@ -1,0 +1,28 @@
+"""How every benchmark here is told: the ratio of two things measured in turn, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ckptbench.analysis.statistics import percentile_interval
+
+RESAMPLES = 10_000
+
+
+def report(
+    pairs: Sequence[tuple[float, float]], first: str, second: str, *, promise: float
+) -> None:
+    """Print the median of first / second over the pairs, its bootstrap 95 % interval, and the promise."""
+    seconds = np.asarray(pairs)
+    ratios = seconds[:, 0] / seconds[:, 1]
+    random = np.random.default_rng(0)
+    drawn = ratios[random.integers(len(ratios), size=(RESAMPLES, len(ratios)))]
+    interval = percentile_interval(np.median(drawn, axis=1))
+    medians = np.median(seconds, axis=0)
+    print(f"  {first}: median {medians[0]:.6g} s; {second}: median {medians[1]:.6g} s")
+    print(
+        f"  {first} / {second} = {np.median(ratios):.4f}, 95 % interval "
+        f"{interval.lo:.4f} to {interval.hi:.4f}, {len(ratios)} pairs; promised: at most {promise}"
+    )

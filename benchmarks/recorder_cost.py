@@ -1,0 +1,80 @@
+"""What the recorder costs a training loop. The promise: at most 0.5 %.
+
+The loop is the real one in the small: a step of computation in NumPy (about a millisecond, shorter than
+any framework's step, so that the recorder weighs more here than in a study), with and without the two
+clock reads, the note of the step, and the writing of the block after each epoch. The two loops take turns epoch by
+epoch, in random order, so that a machine that changes speed weighs on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+# One thread: a pool of threads that waits for each other is noisier than what is measured here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from ratio import report
+
+from ckptbench.recorder import Recorder, clock
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=300, help="epochs of each loop")
+    parser.add_argument("--steps", type=int, default=50, help="steps an epoch")
+    parser.add_argument("--size", type=int, default=400, help="of the square matrices of a step")
+    options = parser.parse_args()
+    random = np.random.default_rng(0)
+    matrix = random.standard_normal((options.size, options.size), np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(Path(folder) / "trace-0.jsonl")
+        plain_epoch(matrix, options.steps), recorded_epoch(matrix, options.steps, recorder)
+        pairs = []
+        for _ in range(options.pairs):
+            if random.integers(2):
+                recorded = recorded_epoch(matrix, options.steps, recorder)
+                plain = plain_epoch(matrix, options.steps)
+            else:
+                plain = plain_epoch(matrix, options.steps)
+                recorded = recorded_epoch(matrix, options.steps, recorder)
+            pairs.append((recorded, plain))
+    per_step = float(np.median([plain for _, plain in pairs])) / options.steps
+    print(f"epochs of {options.steps} steps of {1e6 * per_step:.0f} us")
+    report(pairs, "recorded", "plain", promise=1.005)
+
+
+def step(matrix: np.ndarray) -> float:
+    return float((matrix @ matrix)[0, 0])
+
+
+def plain_epoch(matrix: np.ndarray, steps: int) -> float:
+    started = time.perf_counter()
+    for _ in range(steps):
+        step(matrix)
+    return time.perf_counter() - started
+
+
+def recorded_epoch(matrix: np.ndarray, steps: int, recorder: Recorder) -> float:
+    started = time.perf_counter()
+    for index in range(steps):
+        start_ns = clock()
+        loss = step(matrix)
+        recorder.step(index, start_ns, clock(), loss)
+    elapsed = time.perf_counter() - started
+    return elapsed + _written(recorder)
+
+
+def _written(recorder: Recorder) -> float:
+    """The block is written outside the epoch's window, but inside the run: it counts here."""
+    started = time.perf_counter()
+    recorder.write_steps(0)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The line below every figure: what it shows, of what, measured where, when and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib import rcParams
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+
+from ckptbench.analysis.provenance import caption_facts
+from ckptbench.errors import RunFolderError
+from ckptbench.figures.setups import SYSTEM, constants
+
+POINTS_PER_INCH = 72
+
+
+def caption(
+    shown: pd.DataFrame, provenance: pd.DataFrame, reading: str, shared: Sequence[str] = SYSTEM
+) -> str:
+    """`reading` says how to read the figure; `shared` names columns to mention where they do not vary.
+
+    Raises RunFolderError where rows are shown of whose machine `provenance` knows nothing.
+    """
+    common = ", ".join(constants(shown, shared))
+    sentences = [reading, common, caption_facts(_of_shown(shown, provenance))]
+    return " ".join(f"{sentence}." for sentence in sentences if sentence)
+
+
+def _of_shown(shown: pd.DataFrame, provenance: pd.DataFrame) -> pd.DataFrame:
+    if "measured_on" not in shown or shown.empty:
+        return provenance
+    measured_on = set(shown["measured_on"])
+    if unknown := measured_on - set(provenance["measured_on"]):
+        raise RunFolderError(
+            f"the table provenance knows no machine for rows measured on {', '.join(sorted(unknown))}: "
+            "the tables are of different studies; derive them again"
+        )
+    return provenance[provenance["measured_on"].isin(measured_on)]
+
+
+def wrapped(text: str, width_in: float) -> list[str]:
+    """The lines of `text` that fit into this width at the style's font size, broken at spaces."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width_in(longer) > width_in:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def text_width_in(text: str) -> float:
+
+    font = FontProperties(size=rcParams["font.size"])
+    width_points, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
+    return float(width_points) / POINTS_PER_INCH

@@ -1,0 +1,104 @@
+"""A checkout of its own for each test: the project's files, the environments that exist, and empty results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[2]
+LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", "local", ".environments")
+COPIED = ("config", "envs")
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Runs the workflow as a user does: from the root, with the profile `local`."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Checkout:
+        folder.mkdir(parents=True)
+        for name in LINKED:
+            (folder / name).symlink_to(ROOT / name)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, folder / name)
+        return cls(folder)
+
+    def command(self, *options: str, study: str = "config/studies/tiny.yaml") -> list[str]:
+        snakemake = [sys.executable, "-m", "snakemake", "--profile", "local"]
+        return [*snakemake, *options, "--configfile", study]
+
+    def run(
+        self, *options: str, study: str = "config/studies/tiny.yaml"
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*options, study=study),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def start(self, *options: str, study: str) -> subprocess.Popen[bytes]:
+        """The workflow in the background, in a process group of its own as in a terminal."""
+        log = (self.folder / "workflow.log").open("ab")
+        return subprocess.Popen(
+            self.command(*options, study=study),
+            cwd=self.folder,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+        )
+
+    def seals(self) -> dict[str, int]:
+        """When each finished run was sealed, by cell id."""
+        paths = (self.folder / "results" / "runs").glob("*/seal.json")
+        return {path.parent.name: path.stat().st_mtime_ns for path in paths}
+
+    def table(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(self.folder / "results" / "tables" / f"{name}.parquet")
+
+
+def ranks_of(folder: Path) -> list[int]:
+    """Process ids of the living ranks whose plan lies below `folder`."""
+    return [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if is_rank(process) and plan_of(process).is_relative_to(folder)
+    ]
+
+
+def is_rank(process: Path) -> bool:
+    """Whether it is a rank itself, not the mpiexec that started it; False for one that has ended meanwhile."""
+    try:
+        executable = Path(os.readlink(process / "exe")).name
+    except OSError:
+        return False
+    return executable.startswith("python") and plan_of(process).name == "plan.json"
+
+
+def plan_of(process: Path) -> Path:
+    try:
+        arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return Path()
+    return Path(arguments[-2]) if "ckptbench.train" in arguments else Path()
+
+
+def wait_for(condition, what: str, seconds: float = 120) -> object:  # type: ignore[no-untyped-def]
+    """The first true value of `condition()`; the bound is for a machine under load."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s for {what}")

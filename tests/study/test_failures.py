@@ -1,0 +1,114 @@
+"""What happens when something goes wrong: one clear error, and nothing measured is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from checkout import Checkout, ranks_of, wait_for
+
+PYTORCH = "config/studies/pytorch.yaml"
+SMALL = {
+    "matrix": {
+        "framework": ["pytorch"], "model": "small_cnn", "dataset": "digits", "ranks": [2],
+        "batch_size": 8, "epochs": 2, "interval": ["never", 1],
+    },
+    "repeats": 1,
+    "training": {"steps_per_epoch": 40, "test_samples": 32},
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    """A checkout with one study of two PyTorch runs; no rank outlives the test."""
+    made = Checkout.make(tmp_path / "checkout")
+    write_study(made, SMALL)
+    yield made
+    for pid in ranks_of(made.folder):
+        os.kill(pid, signal.SIGKILL)
+
+
+def write_study(checkout: Checkout, content: dict[str, object], name: str = PYTORCH) -> None:
+    (checkout.folder / name).write_text(yaml.safe_dump(content))
+
+
+def with_(section: str, **changes: object) -> dict[str, object]:
+    return {**SMALL, section: {**SMALL[section], **changes}}  # type: ignore[dict-item]
+
+
+def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout: Checkout) -> None:
+    write_study(checkout, with_("training", steps_per_epoch=60))
+    workflow = checkout.start("runs", study=PYTORCH)
+    first = wait_for(lambda: ranks_of(checkout.folder), "the first rank")
+    assert isinstance(first, list)
+    os.kill(first[-1], signal.SIGKILL)
+    assert workflow.wait(180) != 0
+    output = (checkout.folder / "workflow.log").read_text()
+    assert "was killed by SIGKILL; last lines:" in output
+    assert len(checkout.seals()) == 1
+    failed = json.loads(
+        next(
+            path / "manifest.json"
+            for path in (checkout.folder / "results" / "runs").iterdir()
+            if path.name not in checkout.seals()
+        ).read_text()
+    )
+    assert failed["status"] == "failed"
+    assert "SIGKILL" in failed["error"]
+    sealed = checkout.seals()
+    again = checkout.run("runs", study=PYTORCH)
+    assert again.returncode == 0, again.stdout
+    assert len(checkout.seals()) == 2
+    assert sealed.items() <= checkout.seals().items()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_workflow_leaves_no_ranks_and_repeats_no_finished_run(
+    checkout: Checkout, seed: int
+) -> None:
+    workflow = checkout.start("runs", study=PYTORCH)
+    wait_for(checkout.seals, "the first run to end")
+    sealed = checkout.seals()
+    wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
+    time.sleep(np.random.default_rng(seed).uniform(0, 3))
+    workflow.kill()
+    workflow.wait()
+    wait_for(lambda: not ranks_of(checkout.folder), "the ranks to end", 20)
+    again = checkout.run("runs", study=PYTORCH)
+    assert again.returncode == 0, again.stdout
+    assert len(checkout.seals()) == 2
+    assert sealed.items() <= checkout.seals().items()
+
+
+def test_a_wrong_value_is_one_message(checkout: Checkout) -> None:
+    write_study(checkout, with_("matrix", interval=["never", 1, -1]))
+    result = checkout.run("-n", study=PYTORCH)
+    assert result.returncode == 1
+    assert f"{PYTORCH}: matrix.interval[2] is -1: use " in result.stdout
+    assert "Traceback" not in result.stdout
+
+
+def test_a_missing_dataset_is_one_message(checkout: Checkout) -> None:
+    content = with_("matrix", dataset="cifar10")
+    content["datasets"] = {"cifar10": {"archive": "nowhere/cifar-10-python.tar.gz"}}
+    write_study(checkout, content)
+    result = checkout.run(study=PYTORCH)
+    assert result.returncode == 1
+    assert "nowhere/cifar-10-python.tar.gz" in result.stdout
+    assert "Traceback" not in result.stdout
+    assert not checkout.seals()
+
+
+def test_a_dataset_with_too_few_samples_is_one_message(checkout: Checkout) -> None:
+    write_study(checkout, with_("matrix", batch_size=4096))
+    result = checkout.run("runs", study=PYTORCH)
+    assert result.returncode == 1
+    assert "8192" in result.stdout
+    assert not checkout.seals()

@@ -1,0 +1,119 @@
+"""`--resume`: after SIGKILL at any moment a run goes on from its newest complete checkpoint, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkout import ROOT, ranks_of, wait_for
+
+from ckptbench.cells import Cell, Interval
+from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.manifest import read_json, trace_path
+from ckptbench.plan import Training
+
+TRAINING = Training(
+    seed=1,
+    learning_rate=0.01,
+    momentum=0.9,
+    weight_decay=0.0,
+    steps_per_epoch=20,
+    test_samples=16,
+    warmup_steps=2,
+    keep_during_run=2,
+)
+KILLS = 2
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    python = ROOT / ".environments" / "data" / "bin" / "python"
+    command = [str(python), "scripts/prepare_dataset.py", "digits", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return folder
+
+
+def command(cell: Cell, digits: Path, runs: Path) -> list[str]:
+    return [
+        sys.executable, "scripts/train_cell.py", "--resume",
+        "--cell", json.dumps(cell.to_json()),
+        "--training", json.dumps(dataclasses.asdict(TRAINING)),
+        "--dataset", str(digits), "--runs", str(runs),
+        "--environment", f".environments/{cell.framework}", "--lock", f"envs/{cell.framework}.txt",
+    ]  # fmt: skip
+
+
+def train(cell: Cell, digits: Path, runs: Path) -> None:
+    done = subprocess.run(
+        command(cell, digits, runs), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def train_and_kill(cell: Cell, digits: Path, runs: Path, *, versions: int, delay: float) -> None:
+    """SIGKILL the launcher, and with it every rank, `delay` s after the version number `versions` began."""
+    launcher = subprocess.Popen(
+        command(cell, digits, runs), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    checkpoints = runs / cell.id / "checkpoints"
+
+    def begun() -> bool:
+        names = (
+            [path.name for path in checkpoints.glob("version-*")] if checkpoints.exists() else []
+        )
+        return any(int(name.split("-")[1].split(".")[0]) >= 5 * versions for name in names)
+
+    wait_for(lambda: begun() or launcher.poll() is not None, f"version {versions}")
+    time.sleep(delay)
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    wait_for(lambda: not ranks_of(runs), "the ranks to end", 20)
+
+
+def final_digests(cell: Cell, runs: Path) -> list[dict[str, str]]:
+    found = []
+    for rank in range(cell.ranks):
+        lines = trace_path(runs / cell.id, rank).read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        found.append([event["tensors"] for event in events if event["event"] == "digest"][-1])
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_killed_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
+    tmp_path: Path, digits: Path, framework: str, ranks: int
+) -> None:
+    cell = Cell(
+        framework=framework,
+        model="small_cnn",
+        dataset="digits",
+        ranks=ranks,
+        batch_size=8,
+        epochs=4,
+        format=FRAMEWORKS[framework].formats[0],
+        interval=Interval.parse("s5"),
+        deterministic=True,
+    )
+    train(cell, digits, tmp_path / "whole")
+    random = np.random.default_rng(ranks)
+    for kill in range(KILLS):
+        train_and_kill(
+            cell, digits, tmp_path / "killed",
+            versions=3 + 5 * kill, delay=random.uniform(0, 0.02),
+        )  # fmt: skip
+    train(cell, digits, tmp_path / "killed")
+    manifest = read_json(tmp_path / "killed" / cell.id / "manifest.json")
+    assert manifest["status"] == "complete"
+    assert manifest["attempts"] > 1, "no attempt was killed while it trained"
+    assert final_digests(cell, tmp_path / "killed") == final_digests(cell, tmp_path / "whole")

@@ -1,0 +1,119 @@
+"""The whole study with the three frameworks and the small network: from nothing to figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+from ckptbench.frameworks import FRAMEWORKS
+
+TABLES = ("overhead", "sizes", "scaling", "stall", "training")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout in which the tiny study has been run to its end."""
+    checkout = Checkout.make(tmp_path_factory.mktemp("study") / "checkout")
+    result = checkout.run()
+    assert result.returncode == 0, result.stdout
+    (checkout.folder / "output.txt").write_text(result.stdout)
+    return checkout
+
+
+def test_every_cell_ends_sealed_and_complete(done: Checkout) -> None:
+    runs = done.table("runs")
+    assert set(runs["run"]) == set(done.seals())
+    assert set(runs["framework"]) == set(FRAMEWORKS)
+    assert set(runs["ranks"]) == {1, 2}
+    assert (runs["timing_valid"]).all()
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_is_there_as_parquet_and_csv_with_rows_of_every_framework(
+    done: Checkout, table: str
+) -> None:
+    frame = done.table(table)
+    assert set(frame["framework"]) == set(FRAMEWORKS)
+    assert (done.folder / "results" / "tables" / f"{table}.csv").stat().st_size > 100
+
+
+@pytest.mark.parametrize("figure", TABLES)
+def test_every_figure_is_there_as_pdf_and_png(done: Checkout, figure: str) -> None:
+    figures = done.folder / "results" / "figures"
+    assert (figures / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+    assert (figures / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_both_estimates_of_overhead_are_numbers(done: Checkout) -> None:
+    overhead = done.table("overhead")
+    assert overhead[["paired", "in_run", "in_run_lo", "in_run_hi"]].notna().all(axis=None)
+    assert (overhead["in_run"] > 0).all()
+
+
+def test_a_checkpoint_weighs_at_least_what_its_state_must_have(done: Checkout) -> None:
+    sizes = done.table("sizes")
+    assert (sizes["main_bytes"] >= sizes["model_bytes"] + sizes["optimizer_bytes"]).all()
+
+
+def test_stalls_are_at_least_the_write_and_epochs_at_least_their_stalls(done: Checkout) -> None:
+    checkpoints, epochs = done.table("checkpoints"), done.table("epochs")
+    writing = checkpoints[checkpoints["write_s"].notna()]
+    assert (writing["stall_s"] >= writing["write_s"]).all()
+    assert (writing["durable_s"] > writing["write_s"]).all()
+    stalls = checkpoints.groupby(["run", "rank", "epoch"])["stall_s"].sum()
+    durations = epochs.set_index(["run", "rank", "epoch"])["duration_s"]
+    assert (durations.loc[stalls.index] > stalls).all()
+
+
+def test_a_second_call_has_nothing_to_do(done: Checkout) -> None:
+    sealed = done.seals()
+    result = done.run()
+    assert "Nothing to be done" in result.stdout
+    assert done.seals() == sealed
+
+
+def test_progress_and_epochs_are_told(done: Checkout) -> None:
+    assert "left; expected end: " in (done.folder / "output.txt").read_text()
+    logs = list((done.folder / "results" / "logs" / "train_cell").glob("*/rank-0.log"))
+    assert len(logs) == len(done.seals())
+    assert all("epoch 2 of 2: 4 steps in " in log.read_text() for log in logs)
+
+
+def test_the_report_gathers_the_figures(done: Checkout) -> None:
+    result = done.run("--report", "report.html")
+    assert result.returncode == 0, result.stdout
+    report = (done.folder / "report.html").read_text()
+    for figure in TABLES:
+        assert f"{figure}.png" in report or f"{figure}.pdf" in report
+
+
+def test_a_changed_lock_rebuilds_its_environment_and_reruns_only_its_runs(done: Checkout) -> None:
+    lock = done.folder / "envs" / "pytorch.txt"
+    before = lock.read_text()
+    lock.write_text(before + "# changed\n")
+    try:
+        result = done.run("-n")
+    finally:
+        lock.write_text(before)
+    jobs = [line for line in result.stdout.splitlines() if line.startswith("Job ")]
+    assert any("environment pytorch from envs/pytorch.txt" in job for job in jobs)
+    trained = [job.split("train ")[1] for job in jobs if ": train " in job]
+    assert trained
+    assert all(cell.startswith("pytorch-") for cell in trained)
+    assert len(trained) == sum(cell.startswith("pytorch-") for cell in done.seals())
+
+
+def test_a_corrupt_trace_is_named_with_its_remedy(done: Checkout, tmp_path: Path) -> None:
+    run = done.folder / "results" / "runs" / sorted(done.seals())[0]
+    trace = run / "trace-0.jsonl"
+    content = trace.read_bytes()
+    trace.write_bytes(content[:-20] + b"x" * 19 + b"\n")
+    try:
+        result = done.run("--forcerun", "collect_runs")
+    finally:
+        trace.write_bytes(content)
+    assert result.returncode != 0
+    assert f"{run.name}/trace-0.jsonl was changed after it was sealed" in result.stdout
+    assert f"remove results/runs/{run.name} to run the cell again" in result.stdout

@@ -1,0 +1,229 @@
+"""Reading run folders: what a trace says is what the tables hold, and what is no result is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_folders import FakeRun, cell
+
+from ckptbench.analysis.collect import collect
+from ckptbench.analysis.derive import derive
+from ckptbench.analysis.derived import DERIVED
+from ckptbench.analysis.raw import RAW
+from ckptbench.analysis.store import read_tables, write_tables
+from ckptbench.errors import RunFolderError
+from ckptbench.manifest import seal
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def test_every_event_becomes_a_row(tmp_path: Path) -> None:
+    tables = collect([FakeRun(cell=cell(ranks=2), warmup_steps=3).write(tmp_path)])
+
+    assert {name: len(frame) for name, frame in tables.items()} == {
+        "runs": 1,
+        "steps": 2 * 20,
+        "epochs": 2 * 2,
+        "checkpoints": 2 * 2,
+        "evaluations": 2 * 2,
+        "phases": 2 * 3,
+    }
+    assert tables["steps"]["warmup"].sum() == 2 * 3
+    assert tables["steps"]["duration_s"].tolist() == pytest.approx([0.1] * 40)
+    assert tables["steps"]["wait_s"].tolist() == [0.0] * 40
+    assert tables["epochs"]["duration_s"].tolist() == pytest.approx([1.5] * 4)
+    assert tables["epochs"]["warmup_s"].tolist() == pytest.approx([0.3, 0.0] * 2)
+    assert set(tables["phases"]["attempt"]) == {1}
+
+
+def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: Path) -> None:
+    files = {"model.pt": 1000, "rank-0.npz": 24, "rank-1.npz": 26}
+    run = FakeRun(cell=cell(ranks=2), stall_s=lambda rank, step: 1.6, files=files)
+    checkpoints = collect([run.write(tmp_path)])["checkpoints"]
+
+    wrote = checkpoints[checkpoints["writes"]].iloc[0]
+    times = ["stall_s", "write_s", "sync_s", "commit_s", "durable_s", "retention_s"]
+    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.4, 0.2, 1.4, 0.1])
+    assert wrote[["bytes", "files", "main_bytes", "rank_bytes"]].tolist() == [1050, 3, 1000, 50]
+    waited = checkpoints[~checkpoints["writes"]]
+    assert waited["rank"].tolist() == [1, 1]
+    assert waited[["write_s", "bytes", "main_bytes"]].isna().all(axis=None)
+
+
+def test_the_order_of_folders_does_not_matter(tmp_path: Path) -> None:
+    folders = [FakeRun(cell=cell(repeat=repeat)).write(tmp_path) for repeat in range(3)]
+    forward, backward = collect(folders), collect(folders[::-1])
+    for name, frame in forward.items():
+        pd.testing.assert_frame_equal(frame, backward[name])
+
+
+def test_of_a_step_that_two_attempts_did_the_later_is_kept(tmp_path: Path) -> None:
+    losses = iter(np.arange(100.0))
+    run = FakeRun(cell=cell(), attempts=2, loss=lambda rank, step: next(losses))
+    tables = collect([run.write(tmp_path)])
+
+    # Attempt 1 drew losses 0-19 for steps 0-19; attempt 2 did steps 10-19 again.
+    assert tables["steps"]["step"].tolist() == list(range(20))
+    assert tables["steps"]["loss"].tolist() == [*range(10), *range(20, 30)]
+    assert not tables["runs"]["timing_valid"].any()
+    assert tables["phases"]["attempt"].tolist() == [1, 1, 1, 2, 2, 2]
+
+
+def test_a_resumed_run_may_lack_the_steps_of_the_epoch_that_a_kill_cut_short(
+    tmp_path: Path,
+) -> None:
+    folder = FakeRun(cell=cell(), attempts=2).write(tmp_path)
+    edit_trace(folder, lambda event: event.get("first_step") != 0)
+
+    steps = collect([folder])["steps"]
+
+    assert steps["step"].tolist() == list(range(10, 20))
+
+
+def test_tables_keep_their_types_through_parquet(tmp_path: Path) -> None:
+    raw = collect([FakeRun(cell=cell(interval)).write(tmp_path) for interval in ("e1", "never")])
+    tables = {**raw, **derive(raw)}
+    write_tables(tmp_path / "tables", tables)
+    for name, frame in read_tables(tmp_path / "tables", [*RAW, *DERIVED]).items():
+        pd.testing.assert_frame_equal(frame, tables[name])
+        assert (tmp_path / "tables" / f"{name}.csv").stat().st_size > 0
+
+
+def test_a_run_that_did_not_end_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    (folder / "seal.json").unlink()
+    with pytest.raises(RunFolderError, match=r"did not end .*run the study again"):
+        collect([folder])
+
+
+def test_changed_bytes_are_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    trace.write_text(trace.read_text().replace("0", "1", 1))
+    with pytest.raises(RunFolderError, match=r"trace-0.jsonl was changed .*remove"):
+        collect([folder])
+
+
+def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    trace.write_bytes(trace.read_bytes()[:-30])
+    with pytest.raises(RunFolderError, match=r"trace-0.jsonl has \d+ bytes, was sealed with"):
+        collect([folder])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"event":"epoch","epo', "Invalid control character"),
+        ('{"event":"epoch","epoch":0}', "without end_ns, samples, start_ns"),
+        ('{"event":"lunch"}', "lunch"),
+        ("[1]", "not an event"),
+        (
+            '{"event":"checkpoint","step":5,"epoch":0,"start_ns":1,"end_ns":2,"durable_ns":2}',
+            "without files, retained_ns, synced_ns, written_ns",
+        ),
+        (
+            '{"event":"steps","epoch":0,"first_step":0,"start_ns":[1],"end_ns":[2],"loss":[]}',
+            "differ in length",
+        ),
+    ],
+)
+def test_a_line_that_is_no_event_is_named_by_its_number(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    lines = trace.read_text().splitlines()
+    trace.write_text("\n".join([*lines[:4], line, *lines[4:]]) + "\n")
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=rf"trace-0.jsonl:5: .*{message}.*; remove"):
+        collect([folder])
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [
+        ("start", 'no "start" event of rank 0'),
+        ("steps", 'no "steps" event'),
+        ("epoch", 'no "epoch" event for epoch 0'),
+        ("checkpoint", 'no "checkpoint" event for checkpoint 10'),
+        ("end", 'does not close with an "end" event'),
+    ],
+)
+def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    edit_trace(folder, lambda event: event["event"] != lost)
+    with pytest.raises(RunFolderError, match=rf"trace-0.jsonl: .*{message}.*; remove"):
+        collect([folder])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"status": "failed"}, 'status is "failed"'),
+        ({"cell_id": "another"}, "cell_id is another"),
+        ({"cell": {"framework": "pytorch"}}, "cell is none of this version"),
+        ({"schema_version": 2}, "schema_version is 2, not 1"),
+    ],
+)
+def test_a_manifest_that_is_no_result_is_refused(
+    tmp_path: Path, fields: dict[str, object], message: str
+) -> None:
+    folder = FakeRun(cell=cell(), manifest=fields).write(tmp_path)
+    with pytest.raises(RunFolderError, match=rf"manifest.json: {message}.*; remove"):
+        collect([folder])
+
+
+def test_one_cell_in_two_folders_is_refused(tmp_path: Path) -> None:
+    folders = [FakeRun(cell=cell()).write(tmp_path / name) for name in "ab"]
+    with pytest.raises(RunFolderError, match="hold the same cell"):
+        collect(folders)
+
+
+def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"run": ["a"]}).to_parquet(tmp_path / "runs.parquet")
+    with pytest.raises(RunFolderError, match=r"runs.parquet: not the table .*collect the runs"):
+        read_tables(tmp_path, RAW)
+
+
+def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> None:
+    folder, tables, log = (
+        FakeRun(cell=cell()).write(tmp_path),
+        tmp_path / "tables",
+        tmp_path / "log",
+    )
+
+    assert script("collect_runs.py", folder, "--tables", tables, "--log", log).returncode == 0
+    assert script("analyse.py", "--tables", tables, "--log", log).returncode == 0
+    written = {path.stem for path in tables.glob("*.parquet")}
+    assert written == {table.name for table in (*RAW, *DERIVED)}
+
+    (folder / "seal.json").unlink()
+    failed = script("collect_runs.py", folder, "--tables", tables, "--log", log)
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1
+    assert failed.stderr == log.read_text()
+
+
+def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPTS / name, *arguments]
+    environment = {"PYTHONPATH": str(SCRIPTS.parent / "src")}
+    return subprocess.run(
+        [*map(str, command)], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def edit_trace(folder: Path, keep: Callable[[dict[str, object]], bool]) -> None:
+    """Drop the events of rank 0 that are not to be kept, and seal the folder again."""
+    trace = folder / "trace-0.jsonl"
+    lines = [line for line in trace.read_text().splitlines() if keep(json.loads(line))]
+    trace.write_text("\n".join(lines) + "\n")
+    seal(folder, 1)

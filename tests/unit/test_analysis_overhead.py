@@ -1,0 +1,193 @@
+"""Overhead: runs whose cost is known in closed form give exactly that cost, by both estimates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_folders import HOST, ByRankAndStep, FakeRun, cell
+
+from ckptbench.analysis.collect import collect
+from ckptbench.analysis.estimates import epochs_per_block
+from ckptbench.analysis.overhead import overhead
+from ckptbench.cells import Interval
+
+ESTIMATES = ["paired", "paired_lo", "paired_hi", "in_run", "in_run_lo", "in_run_hi"]
+
+
+def table(folder: Path, *runs: FakeRun) -> pd.DataFrame:
+    return overhead(collect([run.write(folder) for run in runs]))
+
+
+def only_row(folder: Path, *runs: FakeRun) -> pd.Series[Any]:
+    rows = table(folder, *runs)
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def with_baseline(interval: str = "e1", repeat: int = 0, **fields: Any) -> list[FakeRun]:
+    """A run and its baseline, otherwise alike."""
+    sizes = {name: fields.pop(name) for name in ("ranks", "epochs") if name in fields}
+    return [
+        FakeRun(cell=cell(which, repeat=repeat, **sizes), **fields) for which in (interval, "never")
+    ]
+
+
+def test_half_a_second_in_every_epoch_of_ten_steps_of_a_tenth_costs_half(tmp_path: Path) -> None:
+    row = only_row(tmp_path, *with_baseline(), *with_baseline(repeat=1))
+
+    assert row[ESTIMATES].tolist() == pytest.approx([0.5] * 6)
+    assert (row["repeats"], row["paired_repeats"], row["checkpoints"]) == (2, 2, 4)
+    assert row[["time_s", "baseline_s", "stall_s"]].tolist() == pytest.approx([3.0, 2.0, 1.0])
+    assert row["slowdown_s"] == 0.0
+    assert row["agree"]
+    assert row["note"] == ""
+
+
+def test_without_fsync_only_the_write_is_left_of_a_stall(tmp_path: Path) -> None:
+    row = only_row(tmp_path, *with_baseline())
+    assert row["overhead_without_fsync"] == pytest.approx(0.25)
+
+
+def test_the_slowest_rank_counts(tmp_path: Path) -> None:
+    def stall_s(rank: int, step: int) -> float:
+        return (0.5, 0.7)[rank]
+
+    row = only_row(tmp_path, *with_baseline(ranks=2, stall_s=stall_s))
+    assert row[["paired", "in_run"]].tolist() == pytest.approx([0.7, 0.7])
+
+
+def test_warm_up_steps_and_their_checkpoints_are_left_out(tmp_path: Path) -> None:
+    def step_s(rank: int, step: int) -> float:
+        return 100.0 if step < 4 else 0.1
+
+    row = only_row(tmp_path, *with_baseline("s2", step_s=step_s, warmup_steps=4))
+
+    # 16 steps of 0.1 s are left, and the 9 checkpoints after steps 4, 6, ... 20.
+    assert row["checkpoints"] == 9
+    assert row["baseline_s"] == pytest.approx(1.6)
+    assert row[["paired", "in_run"]].tolist() == pytest.approx([4.5 / 1.6] * 2)
+
+
+def test_slower_steps_during_a_background_save_are_its_cost(tmp_path: Path) -> None:
+    def step_s(rank: int, step: int) -> float:
+        return 0.3 if step in {10, 11} else 0.1
+
+    # The save after step 10 stalls for 0.1 s, and goes on until 0.65 s: steps 10 and 11 begin before that.
+    run, baseline = (
+        FakeRun(cell=cell(which, epochs=3), evaluates=False, **fields)
+        for which, fields in (
+            ("s10", {"step_s": step_s, "stall_s": lambda rank, step: 0.1, "durable_s": 0.65}),
+            ("never", {}),
+        )
+    )
+    row = only_row(tmp_path, run, baseline)
+
+    # After step 20 six steps of 0.1 s begin during the save, none of them slower; after 30 there are none.
+    assert row["slowdown_s"] == pytest.approx(0.4)
+    assert row[["paired", "in_run"]].tolist() == pytest.approx([0.7 / 3.0] * 2)
+
+
+def test_where_no_step_is_outside_a_save_nothing_is_estimated_from_inside(tmp_path: Path) -> None:
+    run = FakeRun(cell=cell("s1"), durable_s=100.0, warmup_steps=1)
+    row = only_row(tmp_path, run)
+    assert np.isnan(row["in_run"])
+    assert np.isnan(row["overhead_without_fsync"])
+    assert "every step lies inside a background save" in row["note"]
+
+
+def test_time_lost_where_no_checkpoint_is_makes_the_estimates_disagree(tmp_path: Path) -> None:
+    runs = [
+        FakeRun(cell=cell(which, repeat=repeat, epochs=4), step_s=lambda rank, step, s=seconds: s)
+        for which, seconds in (("e1", 0.2), ("never", 0.1))
+        for repeat in range(3)
+    ]
+    row = only_row(tmp_path, *runs)
+
+    assert row[["paired", "in_run"]].tolist() == pytest.approx([1.5, 0.25])
+    assert not row["agree"]
+    assert row["note"] == (
+        "the estimates disagree: 150.0% [150.0%, 150.0%] against the baseline, "
+        "25.0% [25.0%, 25.0%] from inside the run"
+    )
+
+
+def test_noise_widens_both_intervals_around_the_estimates(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+
+    def noisy(mean: float) -> ByRankAndStep:
+        return lambda rank, step: float(mean * random.uniform(0.8, 1.2))
+
+    runs = [
+        run
+        for repeat in range(3)
+        for run in with_baseline(repeat=repeat, epochs=8, step_s=noisy(0.1), stall_s=noisy(0.5))
+    ]
+    row = only_row(tmp_path, *runs)
+
+    for name in ("paired", "in_run"):
+        assert row[f"{name}_lo"] < row[name] < row[f"{name}_hi"]
+        assert row[f"{name}_lo"] < 0.5 < row[f"{name}_hi"]
+    assert row["agree"]
+
+
+def test_a_row_does_not_change_with_the_rows_beside_it(tmp_path: Path) -> None:
+    def step_s(rank: int, step: int) -> float:
+        return 0.1 + step % 3 / 100
+
+    runs = with_baseline(step_s=step_s)
+    alone = table(tmp_path / "a", *runs)
+    other = FakeRun(cell=cell("s5", format="hdf5"), step_s=step_s)
+    beside = table(tmp_path / "b", *runs, other)
+    pd.testing.assert_frame_equal(alone, beside[beside["interval"] == "e1"].reset_index(drop=True))
+
+
+def test_without_a_baseline_there_is_no_paired_estimate_and_a_note(tmp_path: Path) -> None:
+    row = only_row(tmp_path, FakeRun(cell=cell()), FakeRun(cell=cell("never", repeat=1)))
+    assert row[["paired", "paired_lo", "baseline_s"]].isna().all()
+    assert row["in_run"] == pytest.approx(0.5)
+    assert pd.isna(row["agree"])
+    assert "no baseline of the same repeat" in row["note"]
+
+
+def test_one_repeat_says_so(tmp_path: Path) -> None:
+    row = only_row(tmp_path, *with_baseline())
+    assert row["repeats"] == 1
+    assert "one repeat: the intervals show the variation within a run only" in row["note"]
+
+
+def test_one_repeat_of_one_block_of_epochs_has_no_paired_interval(tmp_path: Path) -> None:
+    row = only_row(tmp_path, *with_baseline("e2"))
+    assert row["paired"] == pytest.approx(0.25)
+    assert np.isnan(row["paired_lo"])
+    assert pd.isna(row["agree"])
+
+
+def test_a_resumed_run_is_in_no_estimate(tmp_path: Path) -> None:
+    resumed = FakeRun(cell=cell(repeat=1), attempts=2, step_s=lambda rank, step: 9.0)
+    row = only_row(tmp_path, *with_baseline(), resumed)
+    assert row["repeats"] == 1
+    assert row["paired"] == pytest.approx(0.5)
+
+
+def test_a_baseline_from_another_machine_is_noted(tmp_path: Path) -> None:
+    elsewhere = {"host": {**HOST, "host": "node2"}}
+    run, baseline = FakeRun(cell=cell()), FakeRun(cell=cell("never"), manifest=elsewhere)
+    assert "another machine" in only_row(tmp_path, run, baseline)["note"]
+
+
+def test_a_gpu_is_never_paired_with_a_cpu(tmp_path: Path) -> None:
+    on_gpu = FakeRun(cell=cell(), manifest={"measured_on": "gpu", "device": "V100"})
+    row = only_row(tmp_path, on_gpu, FakeRun(cell=cell("never")))
+    assert row["measured_on"] == "gpu"
+    assert row["paired_repeats"] == 0
+
+
+@pytest.mark.parametrize(
+    ("interval", "epochs"), [("e1", 1), ("e5", 5), ("s10", 1), ("s2", 1), ("s25", 5), ("s4", 2)]
+)
+def test_every_block_of_epochs_holds_equally_many_checkpoints(interval: str, epochs: int) -> None:
+    assert epochs_per_block(Interval.parse(interval), steps_per_epoch=10) == epochs

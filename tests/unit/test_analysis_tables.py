@@ -1,0 +1,177 @@
+"""Sizes, scaling, stalls, training curves and provenance of runs whose answers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from run_folders import HOST, FakeRun, cell
+
+from ckptbench.analysis.collect import collect
+from ckptbench.analysis.derive import derive
+from ckptbench.analysis.derived import DERIVED
+from ckptbench.analysis.document import document
+from ckptbench.analysis.provenance import caption_facts
+from ckptbench.analysis.raw import RAW
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
+
+
+def tables(folder: Path, *runs: FakeRun) -> dict[str, pd.DataFrame]:
+    return derive(collect([run.write(folder) for run in runs]))
+
+
+def test_sizes_compare_what_was_written_with_what_the_state_must_have(tmp_path: Path) -> None:
+    row = tables(tmp_path, FakeRun(cell=cell()), FakeRun(cell=cell(repeat=1)))["sizes"].iloc[0]
+
+    assert row[["versions", "files", "bytes", "main_bytes", "rank_bytes"]].tolist() == [
+        4,
+        2,
+        1024,
+        1000,
+        24,
+    ]
+    assert row["constant"]
+    assert row["ratio"] == pytest.approx(1024 / (600 + 300 + 100))
+    assert row["main_ratio"] == pytest.approx(1000 / (600 + 300))
+
+
+def test_sizes_that_vary_say_so(tmp_path: Path) -> None:
+    larger = FakeRun(cell=cell(repeat=1), files={"model.pt": 2000, "rank-0.npz": 24})
+    row = tables(tmp_path, FakeRun(cell=cell()), larger)["sizes"].iloc[0]
+    assert not row["constant"]
+    assert (row["bytes_min"], row["bytes_max"]) == (1024, 2024)
+
+
+def test_throughput_counts_the_images_of_all_ranks(tmp_path: Path) -> None:
+    def run(ranks: int, step_s: float) -> FakeRun:
+        slow_start = {0: 50.0}
+        return FakeRun(
+            cell=cell("never", ranks=ranks),
+            warmup_steps=1,
+            step_s=lambda rank, step: slow_start.get(step, step_s),
+        )
+
+    scaling = tables(tmp_path, run(2, 0.1), run(4, 0.125))["scaling"]
+
+    assert scaling["ranks"].tolist() == [2, 4]
+    assert scaling["steps"].tolist() == [19, 19]
+    assert scaling["images_per_s"].tolist() == pytest.approx([160.0, 256.0])
+    assert scaling["reference_ranks"].tolist() == [2, 2]
+    assert scaling["speedup"].tolist() == pytest.approx([1.0, 1.6])
+    assert scaling["efficiency"].tolist() == pytest.approx([1.0, 0.8])
+    assert scaling["efficiency_lo"].tolist() == pytest.approx([1.0, 0.8])
+    assert scaling["measured"].all()
+
+
+def test_the_cost_of_a_checkpoint_is_its_median_over_all_repeats(tmp_path: Path) -> None:
+    def stall_s(rank: int, step: int) -> float:
+        return {10: 0.2, 20: 0.4, 30: 9.0}[step]
+
+    runs = [FakeRun(cell=cell(repeat=repeat, epochs=3), stall_s=stall_s) for repeat in range(2)]
+    cost = tables(tmp_path, *runs)["checkpoint_cost"].iloc[0]
+
+    assert (cost["repeats"], cost["checkpoints"]) == (2, 6)
+    assert cost["stall_s"] == pytest.approx(0.4)
+    assert cost["durable_s"] == pytest.approx(0.4 * 0.875)
+    assert (cost["stall_s_lo"], cost["stall_s_hi"]) == pytest.approx((0.2, 9.0))
+    assert cost["in_run"] == pytest.approx(9.6 / 3.0)
+
+
+def test_a_stall_is_its_slowest_rank_with_the_parts_of_the_writing_one(tmp_path: Path) -> None:
+    def stall_s(rank: int, step: int) -> float:
+        return (1.6, 2.0)[rank]
+
+    stall = tables(tmp_path, FakeRun(cell=cell(ranks=2), stall_s=stall_s))["stall"]
+
+    assert stall["step"].tolist() == [10, 20]
+    assert stall["stall_s"].tolist() == pytest.approx([2.0, 2.0])
+    parts = stall[["write_s", "sync_s", "commit_s", "retention_s", "wait_s"]]
+    assert parts.iloc[0].tolist() == pytest.approx([0.8, 0.4, 0.2, 0.1, 0.5])
+    assert parts.sum(axis=1).tolist() == pytest.approx([2.0, 2.0])
+
+
+def test_a_resumed_run_is_in_the_training_curves_and_in_no_timing(tmp_path: Path) -> None:
+    found = tables(
+        tmp_path, FakeRun(cell=cell(), attempts=2), FakeRun(cell=cell("never"), attempts=2)
+    )
+    lengths = {name: len(frame) for name, frame in found.items()}
+    assert lengths["training"] == 4
+    for name in ("overhead", "scaling", "checkpoint_cost", "stall"):
+        assert lengths[name] == 0
+    assert set(found["training"]["attempts"]) == {2}
+
+
+def test_losses_are_means_over_ranks_and_the_test_set(tmp_path: Path) -> None:
+    run = FakeRun(cell=cell(ranks=2), loss=lambda rank, step: float(step + 10 * rank))
+    training = tables(tmp_path, run)["training"]
+    assert training["training_loss"].tolist() == pytest.approx([9.5, 19.5])
+    # Two shards of 10 samples: loss sums 20 and 21, 4 and 5 correct.
+    assert training["test_loss"].tolist() == pytest.approx([41 / 20] * 2)
+    assert training["test_accuracy"].tolist() == pytest.approx([9 / 20] * 2)
+
+
+def test_without_evaluation_there_is_no_test_loss(tmp_path: Path) -> None:
+    training = tables(tmp_path, FakeRun(cell=cell(), evaluates=False))["training"]
+    assert training["training_loss"].notna().all()
+    assert training[["test_loss", "test_accuracy"]].isna().all(axis=None)
+
+
+def test_a_caption_says_where_when_and_how_often(tmp_path: Path) -> None:
+    runs = [FakeRun(cell=cell(repeat=repeat)) for repeat in range(3)]
+    assert caption_facts(tables(tmp_path, *runs)["provenance"]) == (
+        "Measured on CPU (AMD EPYC, 2 cores, ext4), 2026-01-02, 3 repeats"
+    )
+
+
+def test_a_caption_tells_machines_apart_and_admits_changed_source(tmp_path: Path) -> None:
+    on_gpu = {
+        "measured_on": "gpu",
+        "device": "Tesla V100",
+        "host": {**HOST, "host": "node2", "cores": 1, "checkpoint_file_system": "lustre"},
+        "source": {"revision": None, "dirty": True},
+        "ended": "2026-01-05T00:00:00+00:00",
+        "versions": {"numpy": "2.1.0"},
+    }
+    runs = [FakeRun(cell=cell()), FakeRun(cell=cell(repeat=1))]
+    found = tables(tmp_path, *runs, FakeRun(cell=cell("never"), manifest=on_gpu))["provenance"]
+
+    assert found["measured_on"].tolist() == ["cpu", "gpu"]
+    assert found["runs"].tolist() == [2, 1]
+    assert found["versions"].tolist() == ['{"numpy": "2.0.0"}', '{"numpy": "2.1.0"}']
+    assert found["revision"].isna().tolist() == [False, True]
+    assert caption_facts(found) == (
+        "Measured on CPU (AMD EPYC, 2 cores, ext4) and GPU Tesla V100 (AMD EPYC, 1 core, lustre), "
+        "2026-01-02 to 2026-01-05, 1 to 2 repeats, source with uncommitted changes"
+    )
+
+
+def test_of_nothing_every_table_is_empty_with_its_columns() -> None:
+    raw = collect([])
+    found = {**raw, **derive(raw)}
+    for table in (*RAW, *DERIVED):
+        assert found[table.name].columns.tolist() == table.names
+        assert found[table.name].empty
+    assert caption_facts(found["provenance"]) == "Nothing was measured"
+
+
+def test_baselines_alone_give_no_costs(tmp_path: Path) -> None:
+    found = tables(tmp_path, FakeRun(cell=cell("never")))
+    for name in ("overhead", "sizes", "checkpoint_cost", "stall"):
+        assert found[name].empty
+    assert len(found["scaling"]) == 1
+
+
+def test_every_table_has_the_types_of_its_schema(tmp_path: Path) -> None:
+    raw = collect([FakeRun(cell=cell()).write(tmp_path)])
+    empty_raw = collect([])
+    for name, frame in {**raw, **derive(raw)}.items():
+        empty = {**empty_raw, **derive(empty_raw)}[name]
+        pd.testing.assert_series_equal(frame.dtypes, empty.dtypes)
+
+
+def test_the_page_on_tables_is_that_of_the_schema() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), (
+        "docs/tables.md differs from the schema: python -m ckptbench.analysis.document > docs/tables.md"
+    )
