@@ -1,19 +1,48 @@
 # Everything from a fresh clone: `make study` and `make test`. Needs Python 3.11, a C compiler and make.
 PYTHON ?= python3.11
-UV := .venv/bin/uv
-LOCKS := main dev data chainer pytorch tensorflow chainer-cuda pytorch-cuda tensorflow-cuda
+BIN := .venv/bin
 
-.PHONY: study environment test lint unit study-test benchmarks locks schema
+.PHONY: study test environment lint unit study-tests benchmarks schema locks clean
 
 study: environment
-	.venv/bin/snakemake --profile local
-	.venv/bin/snakemake --profile local --report report.html
+	$(BIN)/snakemake --profile local
+	$(BIN)/snakemake --profile local --report report.html
+
+test: lint unit study-tests
 
 environment: .venv/ready
 
-.venv/ready: envs/dev.txt envs/uv.txt pyproject.toml
+# uv is one of the locked packages: pip installs it, and it installs the rest.
+.venv/ready: envs/dev.txt pyproject.toml
 	$(PYTHON) -m venv --clear .venv
-	.venv/bin/python -m pip install --quiet --requirement envs/uv.txt
-	$(UV) pip sync --quiet --python .venv envs/dev.txt
-	$(UV) pip install --quiet --python .venv --no-deps --editable .
+	$(BIN)/python -m pip install --quiet "$$(grep '^uv==' envs/dev.txt)"
+	$(BIN)/uv pip sync --quiet --python .venv envs/dev.txt
+	$(BIN)/uv pip install --quiet --python .venv --no-deps --editable .
 	touch $@
+
+lint: environment
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: environment
+	$(BIN)/pytest tests/unit
+
+# With the real frameworks: makes their environments first, which takes about 3 GB.
+study-tests: environment
+	$(BIN)/snakemake --profile local environments
+	$(BIN)/pytest tests/study
+
+benchmarks: environment
+	cd benchmarks && for each in recorder_cost dry_run read_runs; do ../$(BIN)/python $$each.py; done
+
+schema: environment
+	$(BIN)/python scripts/write_schema.py workflow/schemas/config.schema.json
+
+locks: environment
+	PATH="$(BIN):$$PATH" scripts/lock.sh
+
+clean:
+	rm -rf results .snakemake report.html

@@ -1,0 +1,46 @@
+"""The workflow itself: linted, formatted, and in step with the library."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from checkout import ROOT, Checkout
+
+from ckptbench.analysis.derived import DERIVED
+from ckptbench.analysis.raw import RAW
+from ckptbench.config import load_config
+from ckptbench.expansion import expand
+
+# The one lint that does not fit: each rule's software is in envs/*.txt, installed by rule create_environment.
+ENVIRONMENTS_ARE_RULES = "Specify a conda environment or container for each rule."
+
+
+def test_the_linter_finds_nothing_but_that_environments_are_not_condas() -> None:
+    command = [sys.executable, "-m", "snakemake", "--lint"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lints = re.findall(r"^    \* (.*):$", done.stderr, re.MULTILINE)
+    assert "Lints for rule" in done.stderr
+    assert set(lints) == {ENVIRONMENTS_ARE_RULES}
+
+
+def test_the_rules_know_every_table_of_the_schema(tmp_path: Path) -> None:
+    listed = Checkout.make(tmp_path / "checkout").run("-n").stdout
+    for table in (*RAW, *DERIVED):
+        assert f"results/tables/{table.name}.parquet" in listed
+
+
+@pytest.mark.parametrize("study", ["rojas-power9", "rojas-abci", "rojas-sizes"])
+def test_the_published_matrices_can_be_planned(tmp_path: Path, study: str) -> None:
+    path = f"config/studies/{study}.yaml"
+    checkout = Checkout.make(tmp_path / "checkout")
+    planned = checkout.run("-n", study=path)
+    assert planned.returncode == 0, planned.stdout
+    cells = expand(load_config(yaml.safe_load((checkout.folder / path).read_text())))
+    counted = re.search(r"^train_cell +(\d+)$", planned.stdout, re.MULTILINE)
+    assert counted is not None
+    assert int(counted[1]) == len(cells)
