@@ -19,6 +19,7 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "unit")]
 
+from ratio import report  # noqa: E402
 from run_folders import FakeRun, cell  # noqa: E402
 
 from ckptbench.analysis.collect import collect  # noqa: E402
@@ -33,16 +34,12 @@ def main() -> None:
         traces = sorted(Path(folder).glob("*/trace-*.jsonl"))
         megabytes = sum(path.stat().st_size for path in traces) / 1e6
         print(f"{len(folders)} runs, {len(traces)} traces, {megabytes:.1f} MB")
-        ours_s, theirs_s = _interleaved(
+        pairs = _interleaved(
             lambda: collect(folders),
             lambda: [pd.read_json(path, lines=True) for path in traces],
             options.repeats,
         )
-    print(f"collect:   median {np.median(ours_s):.2f} s")
-    print(f"read_json: median {np.median(theirs_s):.2f} s")
-    ratios = ours_s / theirs_s
-    lo, hi = _median_interval(ratios)
-    print(f"ratio:     median {np.median(ratios):.2f} [{lo:.2f}, {hi:.2f}], promise <= {PROMISE:g}")
+    report(pairs, "collect", "read_json", promise=PROMISE)
 
 
 def _write_runs(folder: Path, options: argparse.Namespace) -> list[Path]:
@@ -62,23 +59,15 @@ def _write_runs(folder: Path, options: argparse.Namespace) -> list[Path]:
 
 def _interleaved(
     ours: Callable[[], object], theirs: Callable[[], object], repeats: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> list[tuple[float, float]]:
     """Seconds of each, in turns, so that both meet the same machine; one turn first that does not count."""
-    seconds = np.array([[_seconds(ours), _seconds(theirs)] for _ in range(repeats + 1)])
-    return seconds[1:, 0], seconds[1:, 1]
+    return [(_seconds(ours), _seconds(theirs)) for _ in range(repeats + 1)][1:]
 
 
 def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def _median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Bootstrap 95 % interval of the median."""
-    drawn = np.random.default_rng(0).choice(values, size=(2000, len(values)))
-    lo, hi = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-    return float(lo), float(hi)
 
 
 def _parse() -> argparse.Namespace:

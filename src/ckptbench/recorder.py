@@ -1,12 +1,13 @@
 """The trace of one rank: events with a monotonic clock, one JSON object a line.
 
 Every time is an integer of nanoseconds of CLOCK_MONOTONIC (one clock for all ranks of a host); `start`
-ties it to the wall clock. The events, in the order in which an attempt writes them:
+ties it to the wall clock. The events, by the order in which an attempt first writes them (`launch`, `import` and
+`join` come before `start`, the other phases after it):
 
 | event | fields beside `event` |
 | --- | --- |
-| `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `phase` | `name` (`launch`, `import`, `join`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
 | `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage, checksums known), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |

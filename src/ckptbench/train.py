@@ -268,9 +268,9 @@ def main(arguments: list[str] | None = None) -> int:
     die_with_parent()
     pin(place)
     log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
-    logging.basicConfig(
-        level=logging.INFO, format=f"%(asctime)s rank {place.rank}: %(message)s", stream=sys.stderr
-    )
+    logging.basicConfig(format=f"%(asctime)s rank {place.rank}: %(message)s", stream=sys.stderr)
+    # Not the root's level: frameworks have much to say on theirs, and Chainer's imports reset it.
+    logging.getLogger("ckptbench").setLevel(logging.INFO)
     try:
         run_rank(plan, place, started_ns)
     except CkptbenchError:

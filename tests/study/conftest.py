@@ -14,6 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session", autouse=True)
 def environments() -> None:
     """Made, or brought up to their locks, by the workflow's own rule."""
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all", "environments"]
+    command = [sys.executable, "-m", "snakemake", "environments", "--cores", "2", "--quiet", "all"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -201,7 +201,11 @@ def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> N
         tmp_path / "log",
     )
 
-    assert script("collect_runs.py", folder, "--tables", tables, "--log", log).returncode == 0
+    study = tmp_path / "study.json"
+    study.write_text(json.dumps({"cells": [folder.name]}))
+    of_study = ("--study", study, "--runs", tmp_path)
+
+    assert script("collect_runs.py", *of_study, "--tables", tables, "--log", log).returncode == 0
     assert script("analyse.py", "--tables", tables, "--log", log).returncode == 0
     written = {path.stem for path in tables.glob("*.parquet")}
     assert written == {table.name for table in (*RAW, *DERIVED)}

@@ -111,7 +111,8 @@ def test_time_lost_where_no_checkpoint_is_makes_the_estimates_disagree(tmp_path:
     assert not row["agree"]
     assert row["note"] == (
         "the estimates disagree: 150.0% [150.0%, 150.0%] against the baseline, "
-        "25.0% [25.0%, 25.0%] from inside the run"
+        "25.0% [25.0%, 25.0%] from inside the run; "
+        "of fewer than 5 repeats intervals are too narrow: this may be chance"
     )
 
 

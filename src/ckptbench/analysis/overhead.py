@@ -20,7 +20,7 @@ from ckptbench.analysis.estimates import (
 )
 from ckptbench.analysis.grouping import groups
 from ckptbench.analysis.schema import SETUP, SYSTEM
-from ckptbench.analysis.statistics import generator
+from ckptbench.analysis.statistics import FEW_REPEATS, generator
 from ckptbench.analysis.times import STALL, RunTimes, run_times
 from ckptbench.cells import NEVER, Interval
 
@@ -119,6 +119,8 @@ def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Itera
             f"the estimates disagree: {_words(against_baseline)} against the baseline, "
             f"{_words(inside)} from inside the run"
         )
+        if len(setup.runs) < FEW_REPEATS:
+            yield f"of fewer than {FEW_REPEATS} repeats intervals are too narrow: this may be chance"
 
 
 def _words(estimate: Estimate) -> str:

@@ -12,7 +12,7 @@ from matplotlib.gridspec import GridSpec
 
 from ckptbench.figures import labels
 from ckptbench.figures.captions import text_width_in, wrapped
-from ckptbench.figures.setups import per_framework
+from ckptbench.figures.setups import CHECKPOINT, ordered, per_framework
 from ckptbench.figures.style import COLUMN_IN, INK, PAGE_IN
 
 FACETS_ACROSS = 2
@@ -103,7 +103,8 @@ def _strips(frame: pd.DataFrame, facets: list[str]) -> Iterator[_Strip]:
     for start in range(0, len(facets), FACETS_ACROSS):
         chunk = facets[start : start + FACETS_ACROSS]
         for framework, rows in per_framework(frame[frame["facet"].isin(chunk)]):
-            yield _Strip(framework, chunk, list(rows["label"].unique()), rows)
+            names = ordered(rows, [c for c in CHECKPOINT if c in rows])["label"].unique()
+            yield _Strip(framework, chunk, list(names), rows)
 
 
 def _width_in(frame: pd.DataFrame, axes_across: int) -> float:

@@ -33,7 +33,7 @@ def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The rows in the order of these columns, each in its own (`labels.order`)."""
     keys = [
         tuple(labels.order(column, value) for column, value in zip(columns, row, strict=True))
-        for row in frame[list(columns)].itertuples(index=False)
+        for row in frame[list(columns)].to_numpy(dtype=object)
     ]
     places = sorted(range(len(frame)), key=keys.__getitem__)
     return frame.iloc[places].reset_index(drop=True)
@@ -47,21 +47,29 @@ def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware."""
     unsaid = {("deterministic", False), ("strategy", "native")}
-    return [
-        labels.describe(column, frame[column].iloc[0])
+    shared = [
+        (column, values[0])
         for column in columns
-        if column in frame and frame[column].nunique() == 1
-        if column != "hardware" and (column, frame[column].iloc[0]) not in unsaid
+        if column in frame and column != "hardware"
+        if len(values := frame[column].dropna().unique()) == 1
     ]
+    return [labels.describe(*pair) for pair in shared if pair not in unsaid]
 
 
 def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
     """One text per row: these columns, described and joined."""
     texts = [
         separator.join(labels.describe(*pair) for pair in zip(columns, row, strict=True))
-        for row in frame[list(columns)].itertuples(index=False)
+        for row in frame[list(columns)].to_numpy(dtype=object)
     ]
     return pd.Series(texts, frame.index, dtype=object)
+
+
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table in order, with what panels need: `facet` and `label`."""
+    known = with_hardware(frame)
+    present = [c for c in (*SYSTEM, "framework", *CHECKPOINT) if c in known]
+    return labelled(faceted(ordered(known, present)))
 
 
 def faceted(frame: pd.DataFrame, columns: Sequence[str] = SYSTEM) -> pd.DataFrame:

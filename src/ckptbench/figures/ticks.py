@@ -67,4 +67,8 @@ def _set_ticks(axis: Axis, ticks: list[float], labelled: list[float]) -> None:
 
 def plain(number: float) -> str:
     """`20,000`, `0.05`: no powers, no trailing zeros."""
-    return np.format_float_positional(number, trim="-", precision=6) if number < 1000 else f"{number:,.0f}"
+    return (
+        np.format_float_positional(number, trim="-", precision=6)
+        if number < 1000
+        else f"{number:,.0f}"
+    )

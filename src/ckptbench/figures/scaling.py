@@ -1,0 +1,173 @@
+"""Throughput without checkpoints, and the cost of one checkpoint, against the number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ckptbench.figures import labels
+from ckptbench.figures.captions import caption
+from ckptbench.figures.panels import (
+    FACETS_ACROSS,
+    LINE_IN,
+    PANEL_EDGES_IN,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.setups import (
+    SYSTEM,
+    faceted,
+    labelled,
+    ordered,
+    per_framework,
+    with_hardware,
+)
+from ckptbench.figures.style import COLUMN_IN, FAINT, LINE_STYLES, PAGE_IN, LineStyle, look
+from ckptbench.figures.ticks import logarithmic, measured_ranks
+
+READING = (
+    "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks"
+    " measured, times the ranks. One checkpoint: filled points are the median stall of the slowest rank,"
+    " hollow ones the median time until all is on stable storage. Vertical bars are bootstrap 95 % intervals"
+)
+NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
+SERIES = ("strategy", "format", "interval")
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `scaling`, `checkpoint_cost` and `provenance`."""
+    throughput, cost = _prepared(tables["scaling"], tables["checkpoint_cost"])
+    shown = pd.concat([frame for frame in (throughput, cost) if len(frame)] or [throughput])
+    if not (shown.groupby(["facet", "framework"])["ranks"].nunique() > 1).any():
+        text = caption(shown, tables["provenance"], "", (*SYSTEM, "ranks"))
+        return nothing_to_show(NOTHING, text)
+    rows = list(_rows(throughput, cost))
+    text = caption(shown, tables["provenance"], READING, (*SYSTEM, *SERIES))
+    return _grid(rows, text, shown["ranks"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Panels side by side: one quantity, a facet each."""
+
+    facets: list[str]
+    title: str
+    ylabel: str
+    height_in: float
+    frame: pd.DataFrame
+    draw: Callable[[Axes, pd.DataFrame], None]
+    legend: list[Line2D]
+    extent: pd.Series
+    """The values that the y axis spans, those of the same quantity in other rows included."""
+
+
+def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both tables in order, with facets in common; the second with `label`, the name of a
+    series, and `line`, its number within the framework."""
+    frames = [with_hardware(scaling), with_hardware(cost)]
+    both = pd.concat(
+        [frame.assign(is_cost=place == 1) for place, frame in enumerate(frames) if len(frame)]
+        or [frames[0].assign(is_cost=False)]
+    )
+    known = faceted(ordered(both, (*SYSTEM, "framework", "ranks")))
+    throughput, cost = known[~known["is_cost"]], known[known["is_cost"]]
+    if cost.empty:
+        return throughput, cost
+    series = labelled(ordered(cost, ("framework", *SERIES, *SYSTEM, "ranks")), SERIES)
+    lines = series.groupby("framework")["label"].transform(lambda own: pd.factorize(own)[0])
+    return throughput, series.assign(line=lines)
+
+
+def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
+    facets = list(pd.concat([throughput["facet"], cost["facet"]]).unique())
+    for start in range(0, len(facets), FACETS_ACROSS):
+        chunk = facets[start : start + FACETS_ACROSS]
+        rates = throughput[throughput["facet"].isin(chunk)]
+        if len(rates):
+            yield _Row(
+                chunk, "Throughput", "Images/s", 1.5, rates, _draw_throughput,
+                _throughput_legend(rates), throughput["images_per_s"],
+            )  # fmt: skip
+        for framework, own in per_framework(cost[cost["facet"].isin(chunk)]):
+            yield _Row(
+                chunk, f"One checkpoint, {labels.name(framework)}", "Time (s)", 0.9, own, _draw_cost,
+                _cost_legend(own), cost[["stall_s", "durable_s"]].stack(),
+            )  # fmt: skip
+
+
+def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
+    across = max(len(row.facets) for row in rows)
+    heights = [row.height_in for row in rows]
+    height_in = sum(heights) + (PANEL_EDGES_IN + LINE_IN) * len(rows)
+    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
+    grid = figure.add_gridspec(len(rows), across, height_ratios=heights)
+    for place, row in enumerate(rows):
+        for column, facet in enumerate(row.facets):
+            shown = row.frame[row.frame["facet"] == facet]
+            if len(shown):
+                axes = figure.add_subplot(grid[place, column])
+                axes.set_title(f"{row.title}, {facet}" if facet else row.title)
+                row.draw(axes, shown)
+                logarithmic(axes.yaxis, row.extent)
+                measured_ranks(axes.xaxis, ranks)
+                axes.set_xlabel("Ranks")
+                axes.set_ylabel(row.ylabel)
+        axes.legend(handles=row.legend, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
+    for framework, rows in per_framework(facet):
+        color, marker = look(framework).color, look(framework).marker
+        fewest = rows.loc[rows["ranks"].idxmin()]
+        ends = rows["ranks"].agg(["min", "max"])
+        ideal = fewest["images_per_s"] / fewest["ranks"] * ends
+        axes.plot(ends, ideal, ":", color=color, linewidth=0.8, gid="ideal")
+        axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
+        axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
+
+
+def _throughput_legend(rates: pd.DataFrame) -> list[Line2D]:
+    measured = [
+        Line2D([], [], color=look(f).color, marker=look(f).marker, label=labels.name(f))
+        for f, _ in per_framework(rates)
+    ]
+    return [*measured, Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="ideal")]
+
+
+def _draw_cost(axes: Axes, own: pd.DataFrame) -> None:
+    for line, rows in own.groupby("line"):
+        color, marker = (
+            look(rows["framework"].iloc[0]).color,
+            look(rows["framework"].iloc[0]).marker,
+        )
+        for quantity, face, size in (("durable_s", "white", 5), ("stall_s", color, 2.5)):
+            axes.plot(
+                rows["ranks"],
+                rows[quantity],
+                color=color,
+                marker=marker,
+                linestyle=_line_style(line),
+                markerfacecolor=face,
+                markersize=size,
+                gid=quantity,
+            )
+        axes.vlines(rows["ranks"], rows["stall_s_lo"], rows["stall_s_hi"], colors=color)
+
+
+def _cost_legend(own: pd.DataFrame) -> list[Line2D]:
+    series = own.drop_duplicates("line").sort_values("line")
+    color = look(own["framework"].iloc[0]).color
+    return [
+        Line2D([], [], color=color, linestyle=_line_style(line), label=label)
+        for line, label in zip(series["line"], series["label"], strict=True)
+    ]
+
+
+def _line_style(line: int) -> LineStyle:
+    return LINE_STYLES[line % len(LINE_STYLES)]

@@ -1,0 +1,116 @@
+"""What a checkpoint weighs in each format, next to the bytes that the state must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ckptbench.analysis.derived import SIZES_KEY
+from ckptbench.figures.captions import caption
+from ckptbench.figures.labels import counted
+from ckptbench.figures.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.setups import SYSTEM, faceted, in_words, labelled, ordered
+from ckptbench.figures.style import GREYS, INK, look
+
+READING = "The number is measured bytes over the bytes that the state must have"
+MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
+PARTS = {
+    "state_model_bytes": ("parameters and buffers", GREYS[0]),
+    "state_optimizer_bytes": ("optimizer", GREYS[2]),
+    "state_rest_bytes": ("random states and statistics of ranks", GREYS[4]),
+}
+SAME = 0.01
+"""Sizes closer than this, relatively, are one row."""
+ROW = ("strategy", "format", "counts")
+BAR = 0.36
+UNITS = {1e9: "GB", 1e6: "MB", 1e3: "kB"}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `sizes` and `provenance`."""
+    shown = tables["sizes"]
+    if shown.empty:
+        text = caption(shown, tables["provenance"], "")
+        return nothing_to_show("No checkpoint was written: there is no size to show.", text)
+    rows = _prepared(shown)
+    merged = len(rows) < len(shown)
+    reading = f"{READING}; {MERGED}" if merged else READING
+    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
+    figure, panels = forest(rows, text, pitch_in=0.29)
+    largest = {
+        facet: group[["bytes_max", "must_have"]].max(axis=None)
+        for facet, group in rows.groupby("facet")
+    }
+    for panel in panels:
+        _draw_panel(panel, largest[panel.rows["facet"].iloc[0]])
+    figure.legend(handles=_legend(), loc="outside upper left", ncols=2)
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, sizes that hardly depend on the number of ranks as one row."""
+    known = shown.assign(must_have=shown[list(PARTS)].sum(axis=1))
+    but_ranks = [column for column in SIZES_KEY if column != "ranks"]
+    merged = pd.concat([_merged(group) for _, group in known.groupby(but_ranks)])
+    in_order = ordered(merged, ("model", "dataset", "framework", "strategy", "format", "ranks"))
+    return labelled(faceted(in_order), ROW)
+
+
+def _merged(group: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one format, with `counts`: the numbers of ranks that each stands for."""
+    extent = group[["bytes", "must_have"]].agg(["min", "max"])
+    if (extent.loc["max"] - extent.loc["min"] > SAME * extent.loc["min"]).any():
+        return group.assign(counts=in_words(group, ["ranks"], ""))
+    fewest, most = group["ranks"].min(), group["ranks"].max()
+    counts = counted(most, "rank") if fewest == most else f"{fewest} to {most} ranks"
+    return group.nlargest(1, "bytes").assign(counts=counts)
+
+
+def _draw_panel(panel: Panel, largest_bytes: float) -> None:
+    (axes,) = panel.axes
+    unit, name = next(((u, n) for u, n in UNITS.items() if largest_bytes >= u), (1, "bytes"))
+    _draw_measured(axes, panel, unit)
+    _draw_must_have(axes, panel.rows, unit)
+    for row in panel.rows.itertuples():
+        end = max(row.bytes_max, row.must_have) / unit
+        axes.annotate(
+            f"{row.ratio:.2f}×", (end, row.y), (3, 0), textcoords="offset points", va="center"
+        )
+    axes.set_xlim(0, 1.2 * largest_bytes / unit)
+    if panel.is_lowest:
+        axes.set_xlabel(f"Size of one checkpoint ({name})")
+
+
+def _draw_measured(axes: Axes, panel: Panel, unit: float) -> None:
+    rows = panel.rows
+    y = rows["y"] - BAR / 2
+    axes.barh(y, rows["bytes"] / unit, BAR, color=look(panel.framework).color, gid="measured")
+    uneven = ~rows["constant"]
+    axes.hlines(
+        y[uneven], rows["bytes_min"][uneven] / unit, rows["bytes_max"][uneven] / unit, colors=INK
+    )
+
+
+def _draw_must_have(axes: Axes, rows: pd.DataFrame, unit: float) -> None:
+    left = 0 * rows["must_have"]
+    for part, (_, grey) in PARTS.items():
+        axes.barh(
+            rows["y"] + BAR / 2,
+            rows[part] / unit,
+            BAR,
+            left=left,
+            color=grey,
+            edgecolor=INK,
+            gid=part,
+        )
+        left = left + rows[part] / unit
+
+
+def _legend() -> list[Artist]:
+    must_have = [Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()]
+    return [Patch(facecolor=look("").color, label="measured (colour of the framework)"), *must_have]

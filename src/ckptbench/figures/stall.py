@@ -1,0 +1,94 @@
+"""How long one checkpoint blocks training: every checkpoint, and what the time goes into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ckptbench.figures.captions import caption
+from ckptbench.figures.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.figures.style import GREYS, INK, look
+from ckptbench.figures.ticks import logarithmic
+
+READING = "Left: one point a checkpoint, slowest rank. Right: mean share of the parts"
+WARMUP = "hollow points came during the warm-up and count neither for the median nor for the parts"
+PARTS = {
+    "write_s": ("write", GREYS[0]),
+    "sync_s": ("sync", GREYS[1]),
+    "commit_s": ("commit", GREYS[2]),
+    "retention_s": ("removal of old versions", GREYS[3]),
+    "wait_s": ("wait for other ranks", GREYS[4]),
+}
+SPREAD = 0.3
+"""How far from the middle of its row a point may lie."""
+GOLDEN = (5**0.5 - 1) / 2
+BAR = 0.6
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `stall` and `provenance`."""
+    shown = tables["stall"]
+    if shown.empty:
+        text = caption(shown, tables["provenance"], "")
+        return nothing_to_show("No checkpoint was written: there is no stall to show.", text)
+    rows = prepared(shown)
+    reading = f"{READING}; {WARMUP}" if rows["warmup"].any() else READING
+    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    figure, panels = forest(rows, text, pitch_in=0.19, axes_widths=(3, 2))
+    for panel in panels:
+        points, shares = panel.axes
+        _draw_points(points, panel)
+        _draw_shares(shares, panel.rows)
+        logarithmic(points.xaxis, rows["stall_s"])
+        if panel.is_lowest:
+            points.set_xlabel("Stall of one checkpoint (s)")
+            shares.set_xlabel("Share of it (%)")
+    figure.legend(handles=_legend(), loc="outside upper left", ncols=3)
+    return figure
+
+
+def _draw_points(axes: Axes, panel: Panel) -> None:
+    appearance = look(panel.framework)
+    for y, rows in panel.rows.groupby("y"):
+        # The golden ratio's multiples spread evenly however many there are, and are always the same.
+        offsets = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
+        for warmup, faces in ((False, appearance.color), (True, "none")):
+            chosen = (rows["warmup"] == warmup).to_numpy()
+            axes.plot(
+                rows["stall_s"][chosen],
+                (y + offsets)[chosen],
+                appearance.marker,
+                color=appearance.color,
+                markerfacecolor=faces,
+                markersize=2.5,
+                markeredgewidth=0.4,
+                alpha=0.6,
+                gid="checkpoints",
+            )
+        timed = rows.loc[~rows["warmup"], "stall_s"]
+        if len(timed):
+            axes.vlines(timed.median(), y - 0.42, y + 0.42, colors=INK, zorder=3, gid="median")
+
+
+def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
+    parts = rows[~rows["warmup"]].groupby("y")[list(PARTS)].mean()
+    percent = 100 * parts.div(parts.sum(axis=1), axis=0)
+    left = 0 * percent["write_s"]
+    for part, (_, grey) in PARTS.items():
+        axes.barh(percent.index, percent[part], BAR, left, color=grey, edgecolor=INK, gid=part)
+        left = left + percent[part]
+    axes.set_xlim(0, 100)
+    axes.set_xticks([0, 50, 100])
+
+
+def _legend() -> list[Artist]:
+    median = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="median")
+    return [median, *(Patch(facecolor=g, edgecolor=INK, label=name) for name, g in PARTS.values())]

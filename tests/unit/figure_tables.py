@@ -1,0 +1,251 @@
+"""Invented tables of a study, shaped like measured ones: what the figures are tested with."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.derived import DERIVED
+from ckptbench.analysis.schema import SETUP
+
+FORMATS = {
+    "chainer": ("npz", "npz_compressed", "hdf5"),
+    "pytorch": ("torch_save", "safetensors", "hdf5"),
+    "tensorflow": ("hdf5", "keras", "tf_checkpoint"),
+}
+WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
+MODEL_BYTES = {"resnet50": 94_330_000, "vgg16": 537_200_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The matrix that the tables pretend to come from."""
+
+    frameworks: tuple[str, ...] = tuple(FORMATS)
+    models: tuple[str, ...] = ("resnet50",)
+    ranks: tuple[int, ...] = (1, 2)
+    formats_each: int = 1
+    intervals: tuple[str, ...] = ("e1",)
+    hardware: tuple[str, ...] = ("cpu",)
+    deterministic: tuple[bool, ...] = (False,)
+    repeats: int = 3
+    epochs: int = 5
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        rows = {
+            "overhead": [_overhead(setup, self.repeats) for setup in self._setups()],
+            "sizes": list({_size_key(s): _size(s) for s in self._setups()}.values()),
+            "scaling": [_rate(setup, min(self.ranks)) for setup in self._baselines()],
+            "checkpoint_cost": [_cost(setup, self.repeats) for setup in self._setups()],
+            "stall": [row for setup in self._setups() for row in _stalls(setup, self)],
+            "training": [row for setup in self._all() for row in _curve(setup, self)],
+            "provenance": [_machine(on, self.repeats) for on in self.hardware],
+        }
+        return {table.name: table.rows(rows[table.name]) for table in DERIVED}
+
+    def _baselines(self) -> Iterator[dict[str, Any]]:
+        for framework in self.frameworks:
+            for model in self.models:
+                for ranks in self.ranks:
+                    for on in self.hardware:
+                        for deterministic in self.deterministic:
+                            yield {
+                                "framework": framework,
+                                "model": model,
+                                "dataset": "digits",
+                                "ranks": ranks,
+                                "batch_size": 32,
+                                "epochs": self.epochs,
+                                "deterministic": deterministic,
+                                "accelerator": "cuda" if on == "gpu" else "cpu",
+                                "measured_on": on,
+                                "strategy": "native",
+                                "format": "none",
+                                "interval": "never",
+                            }
+
+    def _setups(self) -> Iterator[dict[str, Any]]:
+        for setup in self._baselines():
+            formats = FORMATS.get(setup["framework"], FORMATS["pytorch"])
+            for written in formats[: self.formats_each]:
+                for interval in self.intervals:
+                    yield setup | {"format": written, "interval": interval}
+
+    def _all(self) -> Iterator[dict[str, Any]]:
+        yield from self._baselines()
+        yield from self._setups()
+
+
+def empty_tables() -> dict[str, pd.DataFrame]:
+    """A study of which nothing ran."""
+    return {table.name: table.rows([]) for table in DERIVED}
+
+
+def _random(setup: dict[str, Any]) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr([setup[name] for name in SETUP]).encode()))
+
+
+def _stall_s(setup: dict[str, Any]) -> float:
+    scale = MODEL_BYTES[setup["model"]] / MODEL_BYTES["resnet50"]
+    speed = 3 if setup["measured_on"] == "gpu" else 1
+    return scale * WRITE_S.get(setup["format"], 0.5) * (1 + 0.05 * setup["ranks"]) / speed
+
+
+def _overhead(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
+    random = _random(setup)
+    inside = _stall_s(setup) / 10 * random.uniform(0.9, 1.1)
+    outside = inside + random.normal(0, 0.015)
+    width = random.uniform(0.005, 0.03)
+    return setup | {
+        "repeats": repeats,
+        "paired_repeats": repeats,
+        "checkpoints": 12,
+        "time_s": 10 * (1 + outside),
+        "baseline_s": 10.0,
+        "paired": outside,
+        "paired_lo": outside - width,
+        "paired_hi": outside + width,
+        "in_run": inside,
+        "in_run_lo": inside - 0.005,
+        "in_run_hi": inside + 0.005,
+        "stall_s": 10 * inside,
+        "slowdown_s": 0.0,
+        "overhead_without_fsync": 0.7 * inside,
+        "agree": abs(outside - inside) <= width + 0.005,
+        "note": "",
+    }
+
+
+def _size_key(setup: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(
+        setup[n] for n in ("framework", "model", "dataset", "ranks", "strategy", "format")
+    )
+
+
+def _size(setup: dict[str, Any]) -> dict[str, Any]:
+    model = MODEL_BYTES[setup["model"]]
+    rest = 5_000 * setup["ranks"]
+    factor = 0.81 if setup["format"] == "npz_compressed" else 1.001
+    measured = int((2 * model + rest) * factor)
+    return setup | {
+        "versions": 12,
+        "files": 2.0 + setup["ranks"],
+        "bytes": measured,
+        "bytes_min": int(measured * 0.98) if factor < 1 else measured,
+        "bytes_max": measured,
+        "constant": factor > 1,
+        "main_bytes": measured - rest,
+        "rank_bytes": rest,
+        "state_model_bytes": model,
+        "state_optimizer_bytes": model,
+        "state_rest_bytes": rest,
+        "ratio": factor,
+        "main_ratio": factor,
+    }
+
+
+def _rate(setup: dict[str, Any], reference: int) -> dict[str, Any]:
+    base = {"chainer": 60.0, "pytorch": 160.0, "tensorflow": 110.0}.get(setup["framework"], 140.0)
+    base *= 40 if setup["measured_on"] == "gpu" else 1
+    efficiency = (setup["ranks"] / reference) ** -0.12
+    rate = base * setup["ranks"] * efficiency
+    return setup | {
+        "repeats": 3,
+        "steps": 300,
+        "images_per_s": rate,
+        "images_per_s_lo": 0.96 * rate,
+        "images_per_s_hi": 1.03 * rate,
+        "reference_ranks": reference,
+        "speedup": setup["ranks"] / reference * efficiency,
+        "efficiency": efficiency,
+        "efficiency_lo": 0.97 * efficiency,
+        "efficiency_hi": 1.03 * efficiency,
+        "measured": True,
+    }
+
+
+def _cost(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
+    stall = _stall_s(setup)
+    return setup | {
+        "repeats": repeats,
+        "checkpoints": 12,
+        "stall_s": stall,
+        "stall_s_lo": 0.9 * stall,
+        "stall_s_hi": 1.2 * stall,
+        "durable_s": 1.02 * stall,
+        "paired": 0.1,
+        "in_run": 0.1,
+        "measured": True,
+    }
+
+
+def _run(setup: dict[str, Any], repeat: int) -> str:
+    return "-".join([*map(str, (setup[name] for name in SETUP)), f"rep{repeat}"])
+
+
+def _stalls(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
+    random = _random(setup)
+    for repeat in range(study.repeats):
+        for epoch in range(study.epochs):
+            write = _stall_s(setup) * random.lognormal(0, 0.15)
+            parts = {
+                "write_s": write,
+                "sync_s": 0.4 * write,
+                "commit_s": 0.02,
+                "retention_s": 0.01,
+                "wait_s": 0.05 * (setup["ranks"] > 1),
+            }
+            yield (
+                setup
+                | parts
+                | {
+                    "run": _run(setup, repeat),
+                    "repeat": repeat,
+                    "epoch": epoch,
+                    "step": 20 * (epoch + 1),
+                    "warmup": epoch == 0,
+                    "stall_s": sum(parts.values()),
+                    "durable_s": 1.42 * write + 0.02,
+                    "bytes": 188_000_000,
+                }
+            )
+
+
+def _curve(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
+    speed = {"chainer": 0.35, "pytorch": 0.42, "tensorflow": 0.38}.get(setup["framework"], 0.4)
+    for repeat in range(study.repeats):
+        for epoch in range(study.epochs):
+            loss = 2.3 * np.exp(-speed * (epoch + 1)) * (1 + 0.06 * repeat)
+            yield setup | {
+                "run": _run(setup, repeat),
+                "repeat": repeat,
+                "attempts": 1,
+                "epoch": epoch,
+                "training_loss": loss,
+                "test_loss": 1.1 * loss,
+                "test_accuracy": 1 - 0.4 * loss,
+            }
+
+
+def _machine(on: str, repeats: int) -> dict[str, Any]:
+    return {
+        "measured_on": on,
+        "device": "cpu" if on == "cpu" else "Tesla V100-SXM2-16GB",
+        "host": "node1",
+        "cpu": "AMD EPYC 7B13",
+        "cores": 2,
+        "checkpoint_file_system": "ext4",
+        "revision": "0" * 40,
+        "dirty": False,
+        "first_date": "2026-01-02",
+        "last_date": "2026-01-02",
+        "runs": 24,
+        "repeats_min": repeats,
+        "repeats_max": repeats,
+        "versions": "{}",
+    }
