@@ -42,7 +42,7 @@ schema: environment
 	$(BIN)/python scripts/write_schema.py workflow/schemas/config.schema.json
 
 locks: environment
-	PATH="$(BIN):$$PATH" scripts/lock.sh
+	scripts/lock.sh
 
 clean:
 	rm -rf results .snakemake report.html

@@ -60,8 +60,6 @@ main() {
         echo "envs/$name.txt"
         choose_source_and_lock "$name" "${options[@]}"
     done
-    # What makes the first environment, by itself.
-    grep '^uv==' envs/dev.txt > envs/uv.txt
 }
 
 main "$@"

@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 from ckptbench.architectures import ARCHITECTURES
 from ckptbench.errors import ConfigError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.plan import Training
 
-FrameworkName = Literal[tuple(FRAMEWORKS)]  # type: ignore[valid-type]
-ModelName = Literal[tuple(ARCHITECTURES)]  # type: ignore[valid-type]
-DatasetName = Literal["digits", "cifar10", "synthetic"]
-FormatName = Literal[  # type: ignore[valid-type]
-    ("default", *dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats))
-]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """In an annotation: a string that is one of these names, which the schema lists."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
+
+
+class OneOrMore:
+    """In the annotation of a list: a single value is a list of one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_as_list, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several]}
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+Sweep = Annotated[list[T], Field(min_length=1), OneOrMore()]
+FrameworkName = Annotated[str, OneOf(tuple(FRAMEWORKS))]
+ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
+DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic"))]
+FORMATS = dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats)
+FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 Count = Annotated[int, Field(strict=True, ge=1)]
 CountFromZero = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -46,19 +76,6 @@ IntervalText = Annotated[
 ]
 
 
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list) else [value]
-
-
-def _sweep(item: Any) -> Any:
-    """One value or a list of them, as a list."""
-    return Annotated[
-        list[item],
-        Field(min_length=1),
-        BeforeValidator(_as_list, json_schema_input_type=item | list[item]),
-    ]
-
-
 class Section(BaseModel):
     """A mapping of the config file: unknown keys are errors, so that a typing error is not a default."""
 
@@ -68,33 +85,33 @@ class Section(BaseModel):
 class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
-    framework: _sweep(FrameworkName) = Field(
+    framework: Sweep[FrameworkName] = Field(
         default=list(FRAMEWORKS), description="Which frameworks train."
     )
-    model: _sweep(ModelName) = Field(
+    model: Sweep[ModelName] = Field(
         default=["resnet50"], description="Which networks (architectures.py)."
     )
-    dataset: _sweep(DatasetName) = Field(
+    dataset: Sweep[DatasetName] = Field(
         default=["digits"], description="What they train on; see `datasets`."
     )
-    ranks: _sweep(Count) = Field(
+    ranks: Sweep[Count] = Field(
         default=[1, 2],
         description="Training processes, one accelerator (or share of the CPU) each.",
     )
-    batch_size: _sweep(Count) = Field(default=[32], description="Samples per rank and step.")
-    epochs: _sweep(Count) = Field(default=[3], description="Epochs of each run.")
-    format: _sweep(FormatName) = Field(
+    batch_size: Sweep[Count] = Field(default=[32], description="Samples per rank and step.")
+    epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
+    format: Sweep[FormatName] = Field(
         default=["default"],
         description="How checkpoints lie in files. `default` is the first format of each framework; a named "
         "one is used with the frameworks that write it.",
     )
-    interval: _sweep(IntervalText) = Field(
+    interval: Sweep[IntervalText] = Field(
         default=["never", "e1"],
         description="Between two checkpoints: `never` (the baseline, always added), epochs as a whole number, "
         'or steps as in "50 steps".',
         validate_default=False,
     )
-    deterministic: _sweep(Flag) = Field(
+    deterministic: Sweep[Flag] = Field(
         default=[False], description="Whether the framework's deterministic mode is on."
     )
 
@@ -102,15 +119,15 @@ class Matrix(Section):
 class Selection(Section):
     """A combination to drop: cells that match every field given; a list matches any of its values."""
 
-    framework: _sweep(FrameworkName) | None = None
-    model: _sweep(ModelName) | None = None
-    dataset: _sweep(DatasetName) | None = None
-    ranks: _sweep(Count) | None = None
-    batch_size: _sweep(Count) | None = None
-    epochs: _sweep(Count) | None = None
-    format: _sweep(FormatName) | None = None
-    interval: _sweep(IntervalText) | None = None
-    deterministic: _sweep(Flag) | None = None
+    framework: Sweep[FrameworkName] | None = None
+    model: Sweep[ModelName] | None = None
+    dataset: Sweep[DatasetName] | None = None
+    ranks: Sweep[Count] | None = None
+    batch_size: Sweep[Count] | None = None
+    epochs: Sweep[Count] | None = None
+    format: Sweep[FormatName] | None = None
+    interval: Sweep[IntervalText] | None = None
+    deterministic: Sweep[Flag] | None = None
 
 
 class Addition(Section):

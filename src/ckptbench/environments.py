@@ -27,7 +27,9 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
-        raise EnvironmentSetupError("uv is not on the PATH: `make environment` installs it into .venv")
+        raise EnvironmentSetupError(
+            "uv is not on the PATH: `make environment` installs it into .venv"
+        )
     python = str(folder / "bin" / "python")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
     _run(
@@ -62,8 +64,10 @@ def _environment(lock: Path) -> dict[str, str]:
     wheels, uv takes PyTorch's own CPU build. The versions are the lock's either way.
     """
     environment = dict(os.environ)
+    if lock.stem.endswith("-cuda"):
+        return environment  # its wheels are PyPI's
     if find_links := os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS"):
         environment["UV_FIND_LINKS"] = find_links
-    elif not lock.stem.endswith("-cuda"):
+    else:
         environment.setdefault("UV_TORCH_BACKEND", "cpu")
     return environment

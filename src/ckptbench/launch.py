@@ -67,7 +67,7 @@ def launch(plan: Plan, *, python: Path, logs: Path, timeout_seconds: float | Non
     """
     logs.mkdir(parents=True, exist_ok=True)
     processes = _processes(plan, python, plan.write(), logs)
-    run_processes(processes, _environment(plan, logs), timeout_seconds=timeout_seconds)
+    run_processes(processes, _environment(plan, python, logs), timeout_seconds=timeout_seconds)
 
 
 def run_processes(
@@ -95,7 +95,7 @@ def _processes(plan: Plan, python: Path, plan_path: Path, logs: Path) -> list[Pr
     return [Process(command, {place.RANK: str(rank)}, [path]) for rank, path in enumerate(paths)]
 
 
-def _environment(plan: Plan, logs: Path) -> dict[str, str]:
+def _environment(plan: Plan, python: Path, logs: Path) -> dict[str, str]:
     ranks, cores = plan.cell.ranks, usable_cores()
     if ranks > cores and plan.cell.accelerator == "cpu":
         log.warning("%d ranks share %d cores: their times say little", ranks, cores)
@@ -106,7 +106,15 @@ def _environment(plan: Plan, logs: Path) -> dict[str, str]:
         logs=str(logs),
         launched_ns=clock(),
     )
+    if plan.cell.accelerator == "cuda":
+        shared["LD_LIBRARY_PATH"] = os.pathsep.join(_cuda_libraries(python))
     return {**os.environ, **shared, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+
+
+def _cuda_libraries(python: Path) -> list[str]:
+    """Where NVIDIA's wheels lay their libraries: CuPy finds cuDNN on the loader's path alone."""
+    wheels = python.parents[1].glob("lib/python3*/site-packages/nvidia/*/lib")
+    return [*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
 
 
 def free_addresses(count: int) -> tuple[str, ...]:

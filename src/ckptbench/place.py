@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.base import Place
@@ -62,6 +63,26 @@ def pin(place: Place) -> None:
     first = place.local_rank * place.threads
     if first + place.threads <= len(cores):
         os.sched_setaffinity(0, cores[first : first + place.threads])
+
+
+def see_one_gpu(place: Place) -> None:
+    """Leave this rank the GPU of its own, which is then the first of all for its framework.
+
+    Call it before the framework is imported. Raises LaunchError where the host has fewer GPUs than ranks.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible.split(",") if visible else [str(n) for n in range(_installed_gpus())]
+    if place.local_rank >= len(devices):
+        raise LaunchError(
+            f"rank {place.rank} is number {place.local_rank + 1} on its host, which has {len(devices)} "
+            "visible GPUs: one rank needs one GPU; use fewer ranks, or accelerator: cpu"
+        )
+    os.environ["CUDA_VISIBLE_DEVICES"] = devices[place.local_rank]
+
+
+def _installed_gpus() -> int:
+    """As the NVIDIA driver lists them."""
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
 def die_with_parent() -> None:

@@ -23,7 +23,7 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Framework, Place, Sgd
 from ckptbench.manifest import trace_path
-from ckptbench.place import LAUNCHED_NS, LOGS, die_with_parent, pin, read_place
+from ckptbench.place import LAUNCHED_NS, LOGS, die_with_parent, pin, read_place, see_one_gpu
 from ckptbench.plan import Plan
 from ckptbench.recorder import Recorder, clock
 
@@ -267,6 +267,8 @@ def main(arguments: list[str] | None = None) -> int:
     place = read_place(accelerator=plan.cell.accelerator)
     die_with_parent()
     pin(place)
+    if place.accelerator == "cuda":
+        see_one_gpu(place)
     log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
     logging.basicConfig(format=f"%(asctime)s rank {place.rank}: %(message)s", stream=sys.stderr)
     # Not the root's level: frameworks have much to say on theirs, and Chainer's imports reset it.

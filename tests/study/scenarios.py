@@ -76,7 +76,7 @@ def forward(framework: str, place: Place, folder: Path, model: str) -> Arrays:
 
 
 def train(
-    framework: str, place: Place, folder: Path, model: str, size: int, steps: int, **sgd: float
+    framework: str, place: Place, folder: Path, *, model: str, size: int, steps: int, **sgd: float
 ) -> Arrays:
     """All tensors after some steps on global batches of `size` samples, and this rank's losses."""
     scenario = Scenario(framework, place, model, **sgd)

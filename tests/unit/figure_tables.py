@@ -122,9 +122,7 @@ def _overhead(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
 
 
 def _size_key(setup: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        setup[n] for n in ("framework", "model", "dataset", "ranks", "strategy", "format")
-    )
+    return tuple(setup[n] for n in ("framework", "model", "dataset", "ranks", "strategy", "format"))
 
 
 def _size(setup: dict[str, Any]) -> dict[str, Any]:

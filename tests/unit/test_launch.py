@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from ckptbench.errors import LaunchError
+from ckptbench.frameworks.base import Place
 from ckptbench.launch import LogFollower, Process, run_processes
-from ckptbench.place import die_with_parent, rank_environment, read_place
+from ckptbench.place import die_with_parent, rank_environment, read_place, see_one_gpu
 
+SECOND = Place(rank=1, world_size=2, local_rank=1, threads=1, addresses=(), accelerator="cuda")
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -48,7 +50,8 @@ def gone(pid: int) -> bool:
     return not alive(pid)
 
 
-def test_a_run_ends_when_all_have_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_ends_when_all_have_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     run(python(tmp_path, 0, "print('hello')"), python(tmp_path, 1, "print('there')"))
     assert {"[rank-0] hello", "[rank-1] there"} <= set(caplog.messages)
 
@@ -133,6 +136,23 @@ def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
 def test_a_rank_outside_of_a_launcher_says_so() -> None:
     with pytest.raises(LaunchError, match=r"ranks are started by scripts/train_cell\.py"):
         read_place({}, accelerator="cpu")
+
+
+@pytest.mark.parametrize(("visible", "mine"), [("4,7", "7"), ("0,1,2", "1")])
+def test_a_rank_sees_the_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, visible: str, mine: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    see_one_gpu(SECOND)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == mine
+
+
+def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(
+        LaunchError, match="rank 1 is number 2 on its host, which has 1 visible GPUs"
+    ):
+        see_one_gpu(SECOND)
 
 
 def test_die_with_parent_asks_the_kernel() -> None:

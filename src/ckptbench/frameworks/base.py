@@ -29,6 +29,7 @@ class Place:
     addresses: tuple[str, ...]
     """`host:port` of every rank, free when the launcher looked: for rendezvous."""
     accelerator: str = "cpu"
+    """`cuda`: the rank sees one GPU, its own, as the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class _Model(chainer.Chain):
             x = self._apply(layer, x)
         return x
 
-    def _apply(self, layer: Layer, x: Any) -> Any:  # noqa: PLR0911 - one return a kind of layer
+    def _apply(self, layer: Layer, x: Any) -> Any:
         match layer:
             case Conv() | Dense() | BatchNorm():
                 return self[layer.name](x)
@@ -207,7 +207,7 @@ class Chainer(Framework):
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
         on_gpu = place.accelerator == "cuda"
-        device = chainer.get_device(f"@cupy:{place.local_rank}" if on_gpu else "@numpy")
+        device = chainer.get_device("@cupy:0" if on_gpu else "@numpy")
         device.use()
         chainer.global_config.cudnn_deterministic = deterministic
         seed_all(seed + place.rank)

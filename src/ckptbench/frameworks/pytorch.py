@@ -45,9 +45,7 @@ class PyTorch(Framework):
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._device = torch.device(
-            f"cuda:{place.local_rank}" if place.accelerator == "cuda" else "cpu"
-        )
+        self._device = torch.device(place.accelerator)
 
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
@@ -58,8 +56,6 @@ class PyTorch(Framework):
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
             torch.backends.cudnn.benchmark = False
-        if place.accelerator == "cuda":
-            torch.cuda.set_device(place.local_rank)
         if place.world_size > 1:
             dist.init_process_group(
                 "nccl" if place.accelerator == "cuda" else "gloo",
@@ -90,8 +86,7 @@ class PyTorch(Framework):
         self._forward = self._wrapped() if self._place.world_size > 1 else self.module
 
     def _wrapped(self) -> nn.Module:
-        ids = [self._place.local_rank] if self._device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(self.module, device_ids=ids)
+        return nn.parallel.DistributedDataParallel(self.module)
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         self._forward.train()
@@ -227,7 +222,7 @@ def _module(layer: arch.Layer) -> nn.Module:
             return nn.Dropout(layer.rate)
         case arch.Residual():
             return _Residual(layer)
-    module.network_name = layer.name  # type: ignore[assignment]
+    module.network_name = layer.name
     return module
 
 

@@ -34,5 +34,11 @@ def load_random_state(state: Arrays) -> None:
     random.setstate((int(state["python/version"]), words, None if np.isnan(cached) else cached))
     position, has_gauss = (int(number) for number in state["numpy/position"])
     np.random.set_state(
-        ("MT19937", state["numpy/keys"], position, has_gauss, float(state["numpy/gauss"]))
+        (
+            "MT19937",
+            state["numpy/keys"].astype(np.uint32),
+            position,
+            has_gauss,
+            float(state["numpy/gauss"]),
+        )
     )
