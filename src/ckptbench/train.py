@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import os
 import socket
@@ -94,64 +95,59 @@ class Trainer:
         )
 
     def _train_epoch(self, epoch: int, first: int) -> None:
+        """The steps of an epoch from its step `first` on, and the checkpoints that are due after them."""
         order = data.epoch_order(self._plan.seed, epoch, len(self._dataset.train_labels))
-        batch_size, interval = self._plan.cell.batch_size, self._plan.cell.interval
-        loss = float("nan")
         self._framework.barrier()
         epoch_start_ns = clock()
         for step_in_epoch in range(first, self._steps_per_epoch):
-            step = epoch * self._steps_per_epoch + step_in_epoch
-            start_ns = clock()
-            indices = data.rank_batch(
-                order, step_in_epoch, self._place.rank, self._place.world_size, batch_size
-            )
-            loss = self._framework.step(*self._dataset.batch("train", indices))
-            self._recorder.step(step, start_ns, clock(), loss)
-            if interval.due(steps_done=step + 1, steps_per_epoch=self._steps_per_epoch):
+            steps_done = epoch * self._steps_per_epoch + step_in_epoch + 1
+            self._step(order, step_in_epoch, steps_done - 1)
+            if self._plan.cell.interval.due(
+                steps_done=steps_done, steps_per_epoch=self._steps_per_epoch
+            ):
                 self._checkpoint(
-                    Position(step=step + 1, epoch=epoch, step_in_epoch=step_in_epoch + 1)
+                    Position(step=steps_done, epoch=epoch, step_in_epoch=step_in_epoch + 1)
                 )
         epoch_end_ns = clock()
+        self._record_epoch(epoch, epoch_start_ns, epoch_end_ns, self._steps_per_epoch - first)
+
+    def _step(self, order: NDArray[np.int64], step_in_epoch: int, index: int) -> None:
+        start_ns = clock()
+        indices = data.rank_batch(
+            order,
+            step_in_epoch,
+            self._place.rank,
+            self._place.world_size,
+            self._plan.cell.batch_size,
+        )
+        loss = self._framework.step(*self._dataset.batch("train", indices))
+        self._recorder.step(index, start_ns, clock(), loss)
+
+    def _record_epoch(self, epoch: int, start_ns: int, end_ns: int, steps: int) -> None:
         self._recorder.write_steps(epoch)
-        steps = self._steps_per_epoch - first
         self._recorder.event(
             "epoch",
             epoch=epoch,
-            start_ns=epoch_start_ns,
-            end_ns=epoch_end_ns,
-            samples=steps * batch_size,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            samples=steps * self._plan.cell.batch_size,
         )
+        seconds = (end_ns - start_ns) / 1e9
         log.info(
-            "epoch %d of %d: %d steps in %.2f s, last loss %.4f",
-            epoch + 1,
-            self._plan.cell.epochs,
-            steps,
-            (epoch_end_ns - epoch_start_ns) / 1e9,
-            loss,
+            "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
 
     def _checkpoint(self, position: Position) -> None:
         start_ns = clock()
         times = self._strategy.save(position)
         end_ns = clock()
-        written = (
-            {}
-            if times is None
-            else {
-                "written_ns": times.written_ns,
-                "synced_ns": times.synced_ns,
-                "durable_ns": times.durable_ns,
-                "retained_ns": times.retained_ns,
-                "files": times.files,
-            }
-        )
         self._recorder.event(
             "checkpoint",
             step=position.step,
             epoch=position.epoch,
             start_ns=start_ns,
             end_ns=end_ns,
-            **written,
+            **(dataclasses.asdict(times) if times else {}),
         )
 
     def _evaluate(self, epoch: int) -> None:

@@ -25,7 +25,7 @@ def caption(
     """
     common = ", ".join(constants(shown, shared))
     sentences = [reading, common, caption_facts(_of_shown(shown, provenance))]
-    return " ".join(f"{sentence}." for sentence in sentences if sentence)
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
 def _of_shown(shown: pd.DataFrame, provenance: pd.DataFrame) -> pd.DataFrame:

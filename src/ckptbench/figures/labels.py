@@ -8,7 +8,7 @@ from typing import Any
 from ckptbench.cells import Interval
 from ckptbench.frameworks import FRAMEWORKS
 
-NAMES = {
+SUBJECTS = {
     "chainer": "Chainer",
     "pytorch": "PyTorch",
     "tensorflow": "TensorFlow",
@@ -19,16 +19,20 @@ NAMES = {
     "small_cnn": "small CNN",
     "plain_cnn": "plain CNN",
     "cifar10": "CIFAR-10",
+}
+FORMATS = {
+    "npz": "npz",
     "npz_compressed": "npz, deflate",
+    "torch_save": "torch.save",
+    "safetensors": "safetensors",
     "hdf5": "HDF5",
     "hdf5_compressed": "HDF5, gzip",
-    "torch_save": "torch.save",
     "keras": ".keras",
     "tf_checkpoint": "TF Checkpoint",
 }
-"""Of frameworks, models, datasets and formats; a name that is missing is shown as it is."""
-
-FORMATS = tuple(dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats))
+"""In the order that figures show them: no framework's default comes after its other formats."""
+NAMES = {**FORMATS, **SUBJECTS}
+"""A name that is missing is shown as it is."""
 
 
 def name(value: str) -> str:
@@ -66,7 +70,7 @@ def order(column: str, value: Any) -> Any:
     """Sort key: frameworks and formats as registered (unknown ones last), intervals by their length."""
     if column == "interval":
         return Interval.parse(value)
-    known = {"framework": tuple(FRAMEWORKS), "format": FORMATS}.get(column)
+    known = {"framework": tuple(FRAMEWORKS), "format": tuple(FORMATS)}.get(column)
     if known is None:
         return value
     return (known.index(value) if value in known else len(known), value)

@@ -13,12 +13,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.style import BAND, INK, look
+from ckptbench.figures.ticks import LINEAR_PERCENT, is_wide, percent
 
 READING = "Points are estimates, bars their bootstrap 95 % intervals"
-SINGLE = "with one repeat they show the variation within the run only"
+SINGLE = "those of one repeat show the variation within the run only"
+LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """By its column, where in its row an estimate stands."""
 
@@ -31,17 +33,21 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         return nothing_to_show("No run with checkpoints: there is no overhead to show.", text)
     rows = prepared(shown)
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
-    figure, panels = forest(rows, text, pitch_in=0.18)
-    low, high = _limits_percent(rows)
+    figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:
         _draw_panel(panel)
-        panel.axes[0].set_xlim(low, high)
-    figure.legend(handles=_legend(rows), loc="outside upper left", ncols=2)
+        percent(panel.axes[0].xaxis, _values_percent(rows))
+    legend(figure, *_legend(rows))
     return figure
 
 
 def _reading(rows: pd.DataFrame) -> str:
-    return f"{READING}; {SINGLE}" if (rows["repeats"] == 1).any() else READING
+    parts = [
+        READING,
+        *([SINGLE] if (rows["repeats"] == 1).any() else []),
+        *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
+    ]
+    return "; ".join(parts)
 
 
 def _draw_panel(panel: Panel) -> None:
@@ -75,21 +81,17 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
     return rows["agree"].eq(False).fillna(False).astype(bool)
 
 
-def _limits_percent(rows: pd.DataFrame) -> tuple[float, float]:
-    """Ends of the axis, the same in all panels: every interval and zero, with some room."""
+def _values_percent(rows: pd.DataFrame) -> list[float]:
+    """All that the axis must hold: estimates and both ends of their intervals."""
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
-    values = 100 * rows[columns].to_numpy()
-    low, high = min(np.nanmin(values), 0), max(np.nanmax(values), 0)
-    room = 0.05 * (high - low or 1)
-    return low - room, high + room
+    values = rows[columns].to_numpy().ravel()
+    return list(100 * values[np.isfinite(values)])
 
 
-def _legend(rows: pd.DataFrame) -> list[Artist]:
-    point = {"marker": "o", "color": INK}
-    handles: list[Artist] = [
-        Line2D([], [], **point, label="paired with baseline"),
-        Line2D([], [], **point, markerfacecolor="white", label="from inside the run"),
+def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
+    estimates: list[Artist] = [
+        Line2D([], [], color=INK, marker="o", label="paired with baseline"),
+        Line2D([], [], color=INK, marker="o", markerfacecolor="white", label="from inside the run"),
     ]
-    if _disagree(rows).any():
-        handles.append(Patch(facecolor=BAND, label="intervals do not overlap"))
-    return handles
+    band = Patch(facecolor=BAND, label="the two intervals do not overlap")
+    return [estimates, [band] if _disagree(rows).any() else []]

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 
 from ckptbench.figures import labels
 from ckptbench.figures.captions import text_width_in, wrapped
@@ -21,7 +24,9 @@ LINE_IN = 0.13
 MARGIN_IN = 0.04
 PANEL_EDGES_IN = 0.34
 """Height of a panel's title and tick labels."""
-NARROWEST_AXES_IN = 0.8
+NARROWEST_AXES_IN = 0.6
+BOLD = 1.15
+"""How much wider bold letters are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,9 @@ def paper_figure(width_in: float, height_in: float, caption: str) -> Figure:
     lines = wrapped(caption, width_in - 2 * MARGIN_IN)
     caption_in = (len(lines) + 0.5) * LINE_IN
     total_in = height_in + caption_in
-    figure = Figure(figsize=(width_in, total_in), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, caption_in / total_in, 1, height_in / total_in))  # type: ignore[union-attr]
+    # The rectangle that the layout fills, as (left, bottom, width, height) in parts of the figure.
+    panels = (0.0, caption_in / total_in, 1.0, height_in / total_in)
+    figure = Figure((width_in, total_in), layout=ConstrainedLayoutEngine(rect=panels))
     figure.text(
         MARGIN_IN / width_in,
         MARGIN_IN / total_in,
@@ -56,10 +62,22 @@ def paper_figure(width_in: float, height_in: float, caption: str) -> Figure:
 
 def nothing_to_show(sentence: str, caption: str) -> Figure:
     """A figure that says in words why it has no panel."""
-    figure = paper_figure(COLUMN_IN, 0.8, caption)
-    lines = "\n".join(wrapped(sentence, COLUMN_IN - 0.4))
-    figure.text(0.5, 0.75, lines, gid="nothing", ha="center", va="center")
+    lines = wrapped(sentence, COLUMN_IN - 0.4)
+    figure = paper_figure(COLUMN_IN, (len(lines) + 2) * LINE_IN, caption)
+    top = 1 - LINE_IN / figure.get_figheight()
+    figure.text(0.5, top, "\n".join(lines), gid="nothing", ha="center", va="top")
     return figure
+
+
+def legend(figure: Figure, *rows: Sequence[Artist]) -> None:
+    """Above all panels: each of `rows` is a line of the legend; rows that are empty are left out."""
+    lines = [row for row in rows if row]
+    across = max(map(len, lines))
+    blank = Line2D([], [], linestyle="", label=" ")
+    by_column = [
+        row[column] if column < len(row) else blank for column in range(across) for row in lines
+    ]
+    figure.legend(handles=by_column, loc="outside upper left", ncols=across)
 
 
 def forest(
@@ -74,7 +92,7 @@ def forest(
     across = min(FACETS_ACROSS, len(facets))
     strips = list(_strips(frame, facets))
     height_in = sum(PANEL_EDGES_IN + pitch_in * len(strip.labels) for strip in strips)
-    width_in = _width_in(frame, across * len(axes_widths))
+    width_in = _width_in(frame, across, sum(axes_widths) / min(axes_widths))
     figure = paper_figure(width_in, height_in + 3 * LINE_IN, caption)
     grid = figure.add_gridspec(
         len(strips),
@@ -85,7 +103,9 @@ def forest(
     return figure, [
         panel
         for place, strip in enumerate(strips)
-        for panel in _panels(figure, grid, strips, place, strip, len(axes_widths))
+        for panel in _panels(
+            figure, grid, strip, strips[place + 1 :], place=place, width=len(axes_widths)
+        )
     ]
 
 
@@ -107,14 +127,22 @@ def _strips(frame: pd.DataFrame, facets: list[str]) -> Iterator[_Strip]:
             yield _Strip(framework, chunk, list(names), rows)
 
 
-def _width_in(frame: pd.DataFrame, axes_across: int) -> float:
+def _width_in(frame: pd.DataFrame, across: int, narrowest_parts: float) -> float:
+    """One column where labels, titles and the narrowest axes have room there, else the page."""
+    titles = {_title(*pair) for pair in frame[["framework", "facet"]].to_numpy()}
+    panel_in = max(
+        narrowest_parts * NARROWEST_AXES_IN, BOLD * max(map(text_width_in, titles)) + MARGIN_IN
+    )
     labels_in = max(map(text_width_in, frame["label"].unique()))
-    narrow = labels_in + axes_across * NARROWEST_AXES_IN + 4 * MARGIN_IN <= COLUMN_IN
-    return COLUMN_IN if narrow else PAGE_IN
+    return COLUMN_IN if labels_in + across * panel_in + 4 * MARGIN_IN <= COLUMN_IN else PAGE_IN
+
+
+def _title(framework: str, facet: str) -> str:
+    return f"{labels.name(framework)}, {facet}" if facet else labels.name(framework)
 
 
 def _panels(
-    figure: Figure, grid: GridSpec, strips: list[_Strip], place: int, strip: _Strip, width: int
+    figure: Figure, grid: GridSpec, strip: _Strip, below: list[_Strip], *, place: int, width: int
 ) -> Iterator[Panel]:
     """Those of one strip; a facet that the framework has no rows in stays empty."""
     named = False
@@ -128,18 +156,17 @@ def _panels(
         for axis in axes:
             _prepare_rows(axis, strip.labels, named=named)
             named = True
-        title = labels.name(strip.framework)
-        axes[0].set_title(f"{title}, {facet}" if facet else title)
+        axes[0].set_title(_title(strip.framework, facet))
         yield Panel(
             strip.framework,
             rows.assign(y=rows["label"].map(strip.labels.index)),
             axes,
-            is_lowest=not _below(strips[place + 1 :], column),
+            is_lowest=not _reaches(below, column),
         )
 
 
-def _below(strips: list[_Strip], column: int) -> bool:
-    """Whether a strip further down has a panel in this column."""
+def _reaches(strips: list[_Strip], column: int) -> bool:
+    """Whether one of the strips has a panel in this column."""
     return any(
         column < len(strip.facets) and (strip.rows["facet"] == strip.facets[column]).any()
         for strip in strips

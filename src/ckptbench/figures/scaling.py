@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ckptbench.analysis.grouping import groups
 from ckptbench.figures import labels
 from ckptbench.figures.captions import caption
 from ckptbench.figures.panels import (
@@ -27,7 +28,7 @@ from ckptbench.figures.setups import (
     per_framework,
     with_hardware,
 )
-from ckptbench.figures.style import COLUMN_IN, FAINT, LINE_STYLES, PAGE_IN, LineStyle, look
+from ckptbench.figures.style import COLUMN_IN, DOTTED, FAINT, LINE_STYLES, PAGE_IN, LineStyle, look
 from ckptbench.figures.ticks import logarithmic, measured_ranks
 
 READING = (
@@ -62,7 +63,7 @@ class _Row:
     frame: pd.DataFrame
     draw: Callable[[Axes, pd.DataFrame], None]
     legend: list[Line2D]
-    extent: pd.Series
+    extent: list[float]
     """The values that the y axis spans, those of the same quantity in other rows included."""
 
 
@@ -91,12 +92,12 @@ def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
         if len(rates):
             yield _Row(
                 chunk, "Throughput", "Images/s", 1.5, rates, _draw_throughput,
-                _throughput_legend(rates), throughput["images_per_s"],
+                _throughput_legend(rates), list(throughput["images_per_s"]),
             )  # fmt: skip
         for framework, own in per_framework(cost[cost["facet"].isin(chunk)]):
             yield _Row(
-                chunk, f"One checkpoint, {labels.name(framework)}", "Time (s)", 0.9, own, _draw_cost,
-                _cost_legend(own), cost[["stall_s", "durable_s"]].stack(),
+                chunk, labels.name(framework), "One checkpoint (s)", 0.9, own, _draw_cost,
+                _cost_legend(own), list(cost[["stall_s", "durable_s"]].to_numpy().ravel()),
             )  # fmt: skip
 
 
@@ -112,22 +113,26 @@ def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
             if len(shown):
                 axes = figure.add_subplot(grid[place, column])
                 axes.set_title(f"{row.title}, {facet}" if facet else row.title)
-                row.draw(axes, shown)
-                logarithmic(axes.yaxis, row.extent)
-                measured_ranks(axes.xaxis, ranks)
-                axes.set_xlabel("Ranks")
-                axes.set_ylabel(row.ylabel)
+                _draw_panel(axes, row, shown, ranks)
+        # Beside the last panel of the row, where it covers nothing.
         axes.legend(handles=row.legend, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def _draw_panel(axes: Axes, row: _Row, shown: pd.DataFrame, ranks: pd.Series) -> None:
+    row.draw(axes, shown)
+    logarithmic(axes.yaxis, row.extent)
+    measured_ranks(axes.xaxis, ranks)
+    axes.set_xlabel("Ranks")
+    axes.set_ylabel(row.ylabel)
 
 
 def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
     for framework, rows in per_framework(facet):
         color, marker = look(framework).color, look(framework).marker
-        fewest = rows.loc[rows["ranks"].idxmin()]
-        ends = rows["ranks"].agg(["min", "max"])
-        ideal = fewest["images_per_s"] / fewest["ranks"] * ends
-        axes.plot(ends, ideal, ":", color=color, linewidth=0.8, gid="ideal")
+        ends = rows["ranks"].to_numpy()[[0, -1]]
+        ideal = rows["images_per_s"].iloc[0] * ends / ends[0]
+        axes.plot(ends, ideal, linestyle=DOTTED, color=color, linewidth=0.8, gid="ideal")
         axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
         axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
 
@@ -137,22 +142,22 @@ def _throughput_legend(rates: pd.DataFrame) -> list[Line2D]:
         Line2D([], [], color=look(f).color, marker=look(f).marker, label=labels.name(f))
         for f, _ in per_framework(rates)
     ]
-    return [*measured, Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="ideal")]
+    return [*measured, Line2D([], [], color=FAINT, linestyle=DOTTED, linewidth=0.8, label="ideal")]
 
 
 def _draw_cost(axes: Axes, own: pd.DataFrame) -> None:
-    for line, rows in own.groupby("line"):
+    for group, rows in groups(own, ["line"]):
         color, marker = (
             look(rows["framework"].iloc[0]).color,
             look(rows["framework"].iloc[0]).marker,
         )
-        for quantity, face, size in (("durable_s", "white", 5), ("stall_s", color, 2.5)):
+        for quantity, face, size in (("durable_s", "white", 5.5), ("stall_s", color, 2.5)):
             axes.plot(
                 rows["ranks"],
                 rows[quantity],
                 color=color,
                 marker=marker,
-                linestyle=_line_style(line),
+                linestyle=_line_style(group["line"]),
                 markerfacecolor=face,
                 markersize=size,
                 gid=quantity,

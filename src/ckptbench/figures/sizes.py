@@ -11,18 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ckptbench.analysis.derived import SIZES_KEY
+from ckptbench.analysis.grouping import groups
 from ckptbench.figures.captions import caption
 from ckptbench.figures.labels import counted
-from ckptbench.figures.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.setups import SYSTEM, faceted, in_words, labelled, ordered
 from ckptbench.figures.style import GREYS, INK, look
 
-READING = "The number is measured bytes over the bytes that the state must have"
+READING = "Coloured bars are measured, grey ones the bytes that the state must have; the number is their ratio"
 MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
 PARTS = {
     "state_model_bytes": ("parameters and buffers", GREYS[0]),
     "state_optimizer_bytes": ("optimizer", GREYS[2]),
-    "state_rest_bytes": ("random states and statistics of ranks", GREYS[4]),
+    "state_rest_bytes": ("state of the ranks", GREYS[4]),
 }
 SAME = 0.01
 """Sizes closer than this, relatively, are one row."""
@@ -43,12 +44,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
     figure, panels = forest(rows, text, pitch_in=0.29)
     largest = {
-        facet: group[["bytes_max", "must_have"]].max(axis=None)
-        for facet, group in rows.groupby("facet")
+        group["facet"]: own[["bytes_max", "must_have"]].to_numpy().max()
+        for group, own in groups(rows, ["facet"])
     }
     for panel in panels:
         _draw_panel(panel, largest[panel.rows["facet"].iloc[0]])
-    figure.legend(handles=_legend(), loc="outside upper left", ncols=2)
+    legend(figure, _legend())
     return figure
 
 
@@ -56,7 +57,7 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, sizes that hardly depend on the number of ranks as one row."""
     known = shown.assign(must_have=shown[list(PARTS)].sum(axis=1))
     but_ranks = [column for column in SIZES_KEY if column != "ranks"]
-    merged = pd.concat([_merged(group) for _, group in known.groupby(but_ranks)])
+    merged = pd.concat([_merged(group) for _, group in groups(known, but_ranks)])
     in_order = ordered(merged, ("model", "dataset", "framework", "strategy", "format", "ranks"))
     return labelled(faceted(in_order), ROW)
 
@@ -76,10 +77,14 @@ def _draw_panel(panel: Panel, largest_bytes: float) -> None:
     unit, name = next(((u, n) for u, n in UNITS.items() if largest_bytes >= u), (1, "bytes"))
     _draw_measured(axes, panel, unit)
     _draw_must_have(axes, panel.rows, unit)
-    for row in panel.rows.itertuples():
-        end = max(row.bytes_max, row.must_have) / unit
+    ends = panel.rows[["bytes_max", "must_have"]].to_numpy().max(axis=1) / unit
+    for y, ratio, end in zip(panel.rows["y"], panel.rows["ratio"], ends, strict=True):
         axes.annotate(
-            f"{row.ratio:.2f}×", (end, row.y), (3, 0), textcoords="offset points", va="center"
+            f"{ratio:.2f}\N{MULTIPLICATION SIGN}",
+            (end, y),
+            (3, 0),
+            textcoords="offset points",
+            va="center",
         )
     axes.set_xlim(0, 1.2 * largest_bytes / unit)
     if panel.is_lowest:
@@ -112,5 +117,4 @@ def _draw_must_have(axes: Axes, rows: pd.DataFrame, unit: float) -> None:
 
 
 def _legend() -> list[Artist]:
-    must_have = [Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()]
-    return [Patch(facecolor=look("").color, label="measured (colour of the framework)"), *must_have]
+    return [Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()]

@@ -12,20 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ckptbench.analysis.grouping import groups
 from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.style import GREYS, INK, look
 from ckptbench.figures.ticks import logarithmic
 
-READING = "Left: one point a checkpoint, slowest rank. Right: mean share of the parts"
+READING = (
+    "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"
+)
 WARMUP = "hollow points came during the warm-up and count neither for the median nor for the parts"
 PARTS = {
     "write_s": ("write", GREYS[0]),
     "sync_s": ("sync", GREYS[1]),
     "commit_s": ("commit", GREYS[2]),
-    "retention_s": ("removal of old versions", GREYS[3]),
-    "wait_s": ("wait for other ranks", GREYS[4]),
+    "retention_s": ("remove old", GREYS[3]),
+    "wait_s": ("wait for ranks", GREYS[4]),
 }
 SPREAD = 0.3
 """How far from the middle of its row a point may lie."""
@@ -42,22 +45,23 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     rows = prepared(shown)
     reading = f"{READING}; {WARMUP}" if rows["warmup"].any() else READING
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
-    figure, panels = forest(rows, text, pitch_in=0.19, axes_widths=(3, 2))
+    figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 2))
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
         _draw_shares(shares, panel.rows)
         logarithmic(points.xaxis, rows["stall_s"])
         if panel.is_lowest:
-            points.set_xlabel("Stall of one checkpoint (s)")
-            shares.set_xlabel("Share of it (%)")
-    figure.legend(handles=_legend(), loc="outside upper left", ncols=3)
+            points.set_xlabel("Stall (s)")
+            shares.set_xlabel("Share (%)")
+    legend(figure, *_legend())
     return figure
 
 
 def _draw_points(axes: Axes, panel: Panel) -> None:
     appearance = look(panel.framework)
-    for y, rows in panel.rows.groupby("y"):
+    for group, rows in groups(panel.rows, ["y"]):
+        y = group["y"]
         # The golden ratio's multiples spread evenly however many there are, and are always the same.
         offsets = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
         for warmup, faces in ((False, appearance.color), (True, "none")):
@@ -89,6 +93,9 @@ def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xticks([0, 50, 100])
 
 
-def _legend() -> list[Artist]:
+def _legend() -> list[list[Artist]]:
     median = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="median")
-    return [median, *(Patch(facecolor=g, edgecolor=INK, label=name) for name, g in PARTS.values())]
+    parts: list[Artist] = [
+        Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()
+    ]
+    return [[median, *parts[:2]], parts[2:]]

@@ -42,14 +42,11 @@ FAINT = "#8a8a8a"
 BAND = "#fbf3c0"
 GREYS = ("#4d4d4d", "#8c8c8c", "#bdbdbd", "#e3e3e3", "#ffffff")
 """Parts of a whole, first to last: greys, because colours are frameworks."""
-LineStyle = str | tuple[int, tuple[float, ...]]
-LINE_STYLES: tuple[LineStyle, ...] = (
-    "-",
-    (0, (4, 1.5)),
-    (0, (1, 1.2)),
-    (0, (5, 1.2, 1, 1.2)),
-    (0, (7, 3)),
-)
+LineStyle = tuple[float, tuple[float, ...]]
+SOLID: LineStyle = (0, ())
+DASHED: LineStyle = (0, (4, 1.5))
+DOTTED: LineStyle = (0, (1, 1.2))
+LINE_STYLES = (SOLID, DASHED, DOTTED, (0, (5, 1.2, 1, 1.2)), (0, (7, 3)))
 """Series of one framework, by their place in its order."""
 
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from ckptbench.cells import NEVER
 from ckptbench.figures import labels
 from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import LINE_IN, PANEL_EDGES_IN, nothing_to_show, paper_figure
+from ckptbench.figures.panels import LINE_IN, PANEL_EDGES_IN, legend, nothing_to_show, paper_figure
 from ckptbench.figures.setups import (
     SYSTEM,
     faceted,
@@ -24,7 +24,7 @@ from ckptbench.figures.setups import (
     varying,
     with_hardware,
 )
-from ckptbench.figures.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
+from ckptbench.figures.style import COLUMN_IN, DOTTED, INK, PAGE_IN, SOLID, LineStyle, look
 
 READING = "Lines are means over {pooled}, bands reach from the smallest to the largest of them"
 FACET = (*SYSTEM, "ranks")
@@ -35,21 +35,28 @@ PANEL_IN = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One sort of run, never averaged with another."""
+    """One sort of run, never averaged with another, and its line.
+
+    Curves of different kinds often are the same to the last bit: all must be seen when they coincide.
+    """
 
     name: str
     line_style: LineStyle
+    width_points: float
+    alpha: float
 
 
 KINDS = (
-    Kind("with checkpoints", LINE_STYLES[0]),
-    Kind("baseline", LINE_STYLES[1]),
-    Kind("resumed", LINE_STYLES[2]),
+    Kind("baseline", SOLID, 3.5, 0.4),
+    Kind("with checkpoints", SOLID, 0.8, 1),
+    Kind("resumed", DOTTED, 2, 1),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
+    """A column, what it is called on its axis, and the factor between the two."""
+
     column: str
     label: str
     scale: float
@@ -75,14 +82,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     width_in = COLUMN_IN if pairs_across == 1 else PAGE_IN
     figure = paper_figure(width_in, lines * (PANEL_IN + 2 * PANEL_EDGES_IN) + 3 * LINE_IN, text)
     grid = figure.add_gridspec(lines, pairs_across * len(QUANTITIES))
+    first: dict[Quantity, Axes] = {}
     for place, facet in enumerate(facets):
         line, pair = divmod(place, pairs_across)
         for part, quantity in enumerate(QUANTITIES):
-            axes = figure.add_subplot(grid[line, pair * len(QUANTITIES) + part])
+            spot = grid[line, pair * len(QUANTITIES) + part]
+            axes = figure.add_subplot(spot, sharey=first.get(quantity))
+            first.setdefault(quantity, axes)
             _draw_panel(axes, rows[rows["facet"] == facet], quantity)
             if part == 0:
                 axes.set_title(facet)
-    figure.legend(handles=_legend(rows), loc="outside upper left", ncols=3)
+    legend(figure, *_legend(rows))
     return figure
 
 
@@ -116,6 +126,8 @@ def _draw_panel(axes: Axes, facet: pd.DataFrame, quantity: Quantity) -> None:
             color=color,
             marker=marker,
             linestyle=kind.line_style,
+            linewidth=kind.width_points,
+            alpha=kind.alpha,
             markevery=max(1, len(curve) // 6),
             gid=kind.name,
         )
@@ -134,15 +146,23 @@ def _curves(rows: pd.DataFrame) -> Iterator[tuple[str, Kind, pd.DataFrame]]:
                 yield framework, kind, curve
 
 
-def _legend(rows: pd.DataFrame) -> list[Line2D]:
+def _legend(rows: pd.DataFrame) -> list[list[Line2D]]:
     frameworks = [
         Line2D([], [], color=look(f).color, marker=look(f).marker, label=labels.name(f))
         for f, _ in per_framework(rows)
     ]
     present = set(rows["kind"])
     kinds = [
-        Line2D([], [], color=INK, linestyle=kind.line_style, label=kind.name)
+        Line2D(
+            [],
+            [],
+            color=INK,
+            linestyle=kind.line_style,
+            linewidth=kind.width_points,
+            alpha=kind.alpha,
+            label=kind.name,
+        )
         for kind in KINDS
         if kind.name in present
     ]
-    return [*frameworks, *kinds]
+    return [frameworks, kinds]
