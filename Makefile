@@ -28,7 +28,7 @@ lint: environment
 	$(BIN)/lint-imports
 
 unit: environment
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest --numprocesses auto tests/unit
 
 # With the real frameworks: makes their environments first, which takes about 3 GB.
 study-tests: environment

@@ -18,7 +18,8 @@ def run_script(work: Callable[[], object], log_path: Path | None) -> int:
     if log_path is not None:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(log_path, mode="w", encoding="utf-8"))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
+    logging.basicConfig(format="%(message)s", handlers=handlers)
+    logging.getLogger("ckptbench").setLevel(logging.INFO)  # the libraries speak up when they warn
     try:
         work()
     except CkptbenchError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench import launch
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.base import Place
 from ckptbench.launch import LogFollower, Process, run_processes
@@ -71,7 +72,10 @@ def test_a_killed_rank_is_told_by_its_signal(tmp_path: Path) -> None:
         run(python(tmp_path, 0, "os.kill(os.getpid(), 9)"))
 
 
-def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+def test_a_rank_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
     stubborn = python(
         tmp_path, 0,
         f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "

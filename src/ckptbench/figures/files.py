@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from ckptbench.analysis.derived import DERIVED
 from ckptbench.analysis.store import read_tables
 from ckptbench.figures import FIGURES
 from ckptbench.figures.style import paper
+
+log = logging.getLogger("ckptbench")
 
 # Without its date a figure drawn again from the same tables is the same file.
 METADATA = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
@@ -27,4 +30,5 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
     with paper():
         for path, suffix in paths.items():
             figure.savefig(path, metadata=METADATA[suffix])
+            log.info("%s", path)
     return list(paths)
