@@ -52,7 +52,6 @@ wildcard_constraints:
     cell=r"[A-Za-z0-9_-]+",
     environment=r"[a-z-]+",
     dataset=r"[a-z0-9]+",
-    figure="|".join(FIGURES),
 
 
 def get_all_environments():
@@ -101,15 +100,6 @@ def get_checkpoints(wildcards):
 
 def get_priority(wildcards):
     return PRIORITY[wildcards.cell]
-
-
-def get_figure_tables(wildcards):
-    tables = FIGURES[wildcards.figure].tables
-    return expand("results/tables/{table}.parquet", table=tables)
-
-
-def get_figure_labels(wildcards):
-    return {"figure": FIGURES[wildcards.figure].title}
 
 
 def get_sources(package, *endings):

@@ -1,21 +1,27 @@
-# Tables -> figures. A figure reads nothing but tables.
-rule draw_figure:
-    input:
-        tables=get_figure_tables,
-        script="scripts/draw_figure.py",
-        library=get_sources("figures", "py", "mplstyle"),
-    output:
-        pdf="results/figures/{figure}.pdf",
-        png=report(
-            "results/figures/{figure}.png",
-            caption="../report/{figure}.rst",
-            category="Figures",
-            labels=get_figure_labels,
-        ),
-    log:
-        "results/logs/draw_figure/{figure}.log",
-    message:
-        "figure {wildcards.figure}"
-    shell:
-        "python {input.script} {wildcards.figure} --tables results/tables"
-        " --output-stem results/figures/{wildcards.figure} --log {log}"
+# Tables -> figures, a rule for each. A figure reads nothing but tables.
+for figure, entry in FIGURES.items():
+
+    rule:
+        name:
+            f"draw_{figure}"
+        input:
+            expand("results/tables/{table}.parquet", table=entry.tables),
+            script="scripts/draw_figure.py",
+            library=get_sources("figures", "py", "mplstyle"),
+        output:
+            pdf=f"results/figures/{figure}.pdf",
+            png=report(
+                f"results/figures/{figure}.png",
+                caption=f"../report/{figure}.rst",
+                category="Figures",
+                labels={"figure": entry.title},
+            ),
+        log:
+            f"results/logs/draw_figure/{figure}.log",
+        params:
+            figure=figure,
+        message:
+            f"figure {figure}"
+        shell:
+            "python {input.script} {params.figure} --tables results/tables"
+            " --output-stem results/figures/{params.figure} --log {log}"
