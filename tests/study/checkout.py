@@ -60,9 +60,10 @@ class Checkout:
         )
 
     def seals(self) -> dict[str, int]:
-        """When each finished run was sealed, by cell id."""
-        paths = (self.folder / "results" / "runs").glob("*/seal.json")
-        return {path.parent.name: path.stat().st_mtime_ns for path in paths}
+        """When each sealed run ended, by cell id: when its manifest was written, for Snakemake touches the seal."""
+        seals = (self.folder / "results" / "runs").glob("*/seal.json")
+        manifests = [path.with_name("manifest.json") for path in seals]
+        return {path.parent.name: path.stat().st_mtime_ns for path in manifests}
 
     def table(self, name: str) -> pd.DataFrame:
         return pd.read_parquet(self.folder / "results" / "tables" / f"{name}.parquet")
