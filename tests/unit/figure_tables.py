@@ -103,6 +103,7 @@ def _overhead(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
     width = random.uniform(0.005, 0.03)
     return setup | {
         "repeats": repeats,
+        "steps_per_epoch": 10,
         "paired_repeats": repeats,
         "checkpoints": 12,
         "time_s": 10 * (1 + outside),

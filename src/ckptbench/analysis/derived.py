@@ -23,6 +23,7 @@ OVERHEAD = Table(
     SETUP,
     (
         *SETUP_COLUMNS,
+        Column("steps_per_epoch", "integer", "1", "an interval of one epoch is so many steps"),
         Column("repeats", "integer", "1", "runs with valid timing"),
         Column("paired_repeats", "integer", "1", "of these, repeats whose baseline ran too"),
         Column("checkpoints", "integer", "1", "after the warm-up, over all repeats"),

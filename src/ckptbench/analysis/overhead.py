@@ -78,6 +78,7 @@ def _row(setup: _Setup) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
     return {
         **setup.key,
+        "steps_per_epoch": setup.steps_per_epoch,
         "repeats": len(setup.runs),
         "paired_repeats": len(setup.pairs),
         "checkpoints": sum(len(run.checkpoints) for run in setup.runs),

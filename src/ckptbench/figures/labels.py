@@ -56,6 +56,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "ranks": lambda ranks: counted(ranks, "rank"),
     "batch_size": lambda size: f"batch {size} per rank",
     "epochs": lambda epochs: counted(epochs, "epoch"),
+    "steps_per_epoch": lambda steps: f"{counted(steps, 'step')} an epoch",
     "deterministic": lambda on: "deterministic mode" if on else "default mode",
     "hardware": str,
 }

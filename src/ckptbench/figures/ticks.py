@@ -15,7 +15,7 @@ MOST_LABELS = 6
 STEPS: Mapping[float, tuple[int, ...]] = {50: (1, 2, 5), 1000: (1, 3), inf: (1,)}
 """Ticks of a logarithmic axis in each power of ten, by the largest ratio of values that they suit."""
 LINEAR_PERCENT = 10
-WIDE_PERCENT = 50
+WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
 
 
