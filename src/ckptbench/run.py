@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,11 +151,13 @@ def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:
 
 def _measured(plan: Plan) -> dict[str, Any]:
     """What only the ranks knew: their device, versions, and the bytes that their state has."""
-    starts, states = [], []
+    starts, states, replicas = [], [], []
     for rank in range(plan.cell.ranks):
-        events = _events(trace_path(plan.run_folder, rank), {"start", "state"})
+        events = _events(trace_path(plan.run_folder, rank), {"start", "state", "digest"})
         starts.append(events["start"])
         states.append(events["state"])
+        replicas.append(events["digest"]["tensors"])
+    check_replicas(replicas)
     return {
         "device": starts[0]["device"],
         "versions": starts[0]["versions"],
@@ -167,6 +169,24 @@ def _measured(plan: Plan) -> dict[str, Any]:
             "rest": sum(state["rest"] for state in states),
         },
     }
+
+
+def check_replicas(digests: Sequence[Mapping[str, str]]) -> None:
+    """Raises LaunchError where the ranks, given by their digests, ended with different parameters or momenta.
+
+    Running statistics are each rank's own. What differs else was not trained data-parallel.
+    """
+    for rank, other in enumerate(digests[1:], start=1):
+        different = [
+            name
+            for name, bits in digests[0].items()
+            if other.get(name) != bits and not name.endswith((".mean", ".variance"))
+        ]
+        if different:
+            raise LaunchError(
+                f"rank {rank} ended with another {different[0]} than rank 0 ({len(different)} tensors "
+                "differ): gradients were not averaged, so this is no result"
+            )
 
 
 def _events(trace: Path, names: set[str]) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from ckptbench.errors import LaunchError, RunFolderError
 from ckptbench.frameworks.base import Place
 from ckptbench.manifest import read_json, trace_path, verify_seal
 from ckptbench.plan import Plan
-from ckptbench.run import Execution, run_cell
+from ckptbench.run import Execution, check_replicas, run_cell
 from ckptbench.train import run_rank
 
 ALONE = Place(rank=0, world_size=1, local_rank=0, threads=1, addresses=("127.0.0.1:1",))
@@ -184,6 +184,14 @@ def test_an_unwritable_folder_is_named(make_plan: MakePlan, execution: Execution
     plan = dataclasses.replace(make_plan("e1"), checkpoint_folder=Path("/proc/checkpoints"))
     with pytest.raises(LaunchError, match="/proc/checkpoints cannot be written"):
         run_cell(plan, execution)
+
+
+def test_replicas_may_differ_in_running_statistics_alone() -> None:
+    first = {"model/fc.kernel": "a", "model/norm.mean": "b", "optimizer/fc.kernel": "c"}
+    check_replicas([first, {**first, "model/norm.mean": "x"}])
+    for name in ("model/fc.kernel", "optimizer/fc.kernel"):
+        with pytest.raises(LaunchError, match=f"rank 2 ended with another {name} than rank 0"):
+            check_replicas([first, first, {**first, name: "x"}])
 
 
 def test_the_launcher_is_the_one_that_is_tested_here() -> None:

@@ -32,7 +32,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         text = caption(shown, tables["provenance"], "")
         return nothing_to_show("No run with checkpoints: there is no overhead to show.", text)
     rows = prepared(shown)
-    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, "steps_per_epoch", *CHECKPOINT))
+    text = caption(
+        rows, tables["provenance"], _reading(rows), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
+    )
     figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:
         _draw_panel(panel)

@@ -296,16 +296,13 @@ class Chainer(Framework):
     def rank_state(self) -> Arrays:
         return {
             **{f"buffer/{name}": statistics for name, statistics in self._buffers().items()},
-            **{f"random/{name}": words for name, words in random_state().items()},
+            **random_state(),
         }
 
     def load_rank_state(self, state: Arrays) -> None:
         for name in self._network.buffers():
             self._variable(name)[...] = self._device.send(state[f"buffer/{name}"])
-        prefix = "random/"
-        load_random_state(
-            {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-        )
+        load_random_state(state)
 
     def _buffers(self) -> Arrays:
         return {name: _to_host(self._variable(name)) for name in self._network.buffers()}

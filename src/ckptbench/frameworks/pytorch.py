@@ -142,7 +142,7 @@ class PyTorch(Framework):
 
     def rank_state(self) -> Arrays:
         """DistributedDataParallel sends rank 0's statistics before a forward pass: until then they differ."""
-        state = {f"random/{name}": array for name, array in random_state().items()}
+        state = random_state()
         state |= {f"buffer/{name}": _array(buffer) for name, buffer in self.module.named_buffers()}
         state["random/torch"] = torch.get_rng_state().numpy()
         if self._device.type == "cuda":
@@ -150,7 +150,7 @@ class PyTorch(Framework):
         return state
 
     def load_rank_state(self, state: Arrays) -> None:
-        load_random_state(_under("random/", state))
+        load_random_state(state)
         torch.set_rng_state(torch.from_numpy(state["random/torch"]))
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(torch.from_numpy(state["random/cuda"]), self._device)
@@ -228,14 +228,6 @@ def _module(layer: arch.Layer) -> nn.Module:
 
 def _array(tensor: torch.Tensor) -> NDArray[np.generic]:
     return tensor.detach().cpu().numpy().copy()
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _save_torch(framework: PyTorch, path: Path) -> None:

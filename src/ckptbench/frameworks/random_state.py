@@ -1,4 +1,7 @@
-"""The random generators that every framework shares, as arrays: Python's and NumPy's global ones."""
+"""The random generators that every framework shares, as arrays: Python's and NumPy's global ones.
+
+Names begin with `random/`, as those of a framework's own generators do in `Framework.rank_state`.
+"""
 
 from __future__ import annotations
 
@@ -19,26 +22,28 @@ def random_state() -> Arrays:
     version, words, cached = random.getstate()
     _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     return {
-        "python/words": np.asarray(words, np.uint64),
-        "python/version": np.asarray(version, np.int64),
-        "python/cached": np.asarray(np.nan if cached is None else cached, np.float64),
-        "numpy/keys": np.asarray(keys, np.uint32),
-        "numpy/position": np.asarray([position, has_gauss], np.int64),
-        "numpy/gauss": np.asarray(gauss, np.float64),
+        "random/python/words": np.asarray(words, np.uint64),
+        "random/python/version": np.asarray(version, np.int64),
+        "random/python/cached": np.asarray(np.nan if cached is None else cached, np.float64),
+        "random/numpy/keys": np.asarray(keys, np.uint32),
+        "random/numpy/position": np.asarray([position, has_gauss], np.int64),
+        "random/numpy/gauss": np.asarray(gauss, np.float64),
     }
 
 
 def load_random_state(state: Arrays) -> None:
-    cached = float(state["python/cached"])
-    words = tuple(int(word) for word in state["python/words"])
-    random.setstate((int(state["python/version"]), words, None if np.isnan(cached) else cached))
-    position, has_gauss = (int(number) for number in state["numpy/position"])
+    cached = float(state["random/python/cached"])
+    words = tuple(int(word) for word in state["random/python/words"])
+    random.setstate(
+        (int(state["random/python/version"]), words, None if np.isnan(cached) else cached)
+    )
+    position, has_gauss = (int(number) for number in state["random/numpy/position"])
     np.random.set_state(
         (
             "MT19937",
-            state["numpy/keys"].astype(np.uint32),
+            state["random/numpy/keys"].astype(np.uint32),
             position,
             has_gauss,
-            float(state["numpy/gauss"]),
+            float(state["random/numpy/gauss"]),
         )
     )

@@ -156,16 +156,13 @@ class TensorFlow(Framework):
         return {names[variable.path]: slot for variable, slot in slots}
 
     def rank_state(self) -> Arrays:
-        state = {f"random/{name}": array for name, array in random_state().items()}
+        state = random_state()
         state |= {f"buffer/{name}": _array(variable) for name, variable in self._buffers.items()}
         state |= {f"seed/{index}": _array(seed) for index, seed in enumerate(self._seeds)}
         return state
 
     def load_rank_state(self, state: Arrays) -> None:
-        prefix = "random/"
-        load_random_state(
-            {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-        )
+        load_random_state(state)
         for name, variable in self._buffers.items():
             variable.assign(state[f"buffer/{name}"])
         for index, seed in enumerate(self._seeds):
