@@ -1,8 +1,9 @@
-"""A short name for the bits of a tensor, so that two runs can be compared without keeping their tensors."""
+"""Digests: of a tensor, so that two runs can be compared without keeping their tensors, and of a file."""
 
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,3 +19,9 @@ def digest(tensor: NDArray[np.generic]) -> str:
 
 def digests(tensors: dict[str, NDArray[np.generic]]) -> dict[str, str]:
     return {name: digest(tensor) for name, tensor in sorted(tensors.items())}
+
+
+def file_sha256(path: Path) -> str:
+    """64 hex digits over the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

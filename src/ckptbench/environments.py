@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ckptbench.digest import file_sha256
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.manifest import write_json
 
@@ -36,7 +36,7 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
         [uv, "pip", "sync", "--python", python, "--build-constraints", str(constraints), str(lock)],
         lock,
     )
-    checksum = hashlib.sha256(lock.read_bytes()).hexdigest()
+    checksum = file_sha256(lock)
     write_json(folder / READY, {"lock": lock.name, "sha256": checksum})
 
 

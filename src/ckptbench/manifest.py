@@ -6,7 +6,6 @@ of every trace, written last. What died half-way has no seal; what was changed s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -15,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ckptbench.digest import file_sha256
 from ckptbench.errors import RunFolderError
 
 MANIFEST = "manifest.json"
@@ -51,7 +51,8 @@ def seal(folder: Path, ranks: int) -> None:
         {
             "schema_version": SCHEMA_VERSION,
             "files": {
-                path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
+                path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+                for path in files
             },
         },
     )
@@ -78,16 +79,11 @@ def _verified(path: Path, seal: dict[str, Any]) -> Path:
         found = "is missing"
     elif path.stat().st_size != seal["bytes"]:
         found = f"has {path.stat().st_size} bytes, was sealed with {seal['bytes']}"
-    elif _sha256(path) != seal["sha256"]:
+    elif file_sha256(path) != seal["sha256"]:
         found = "was changed after it was sealed (checksums differ)"
     else:
         return path
     raise RunFolderError(f"{path} {found}; remove {path.parent} to run the cell again")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def source_revision(repository: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import fcntl
-import hashlib
 import json
 import logging
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 
 from ckptbench import __version__, preflight
 from ckptbench.checkpoints.store import CheckpointStore, Version
+from ckptbench.digest import file_sha256
 from ckptbench.errors import LaunchError, RunFolderError
 from ckptbench.launch import launch
 from ckptbench.manifest import (
@@ -145,7 +145,7 @@ def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
         "lock": execution.lock.name,
-        "lock_sha256": hashlib.sha256(execution.lock.read_bytes()).hexdigest(),
+        "lock_sha256": file_sha256(execution.lock),
     }
 
 

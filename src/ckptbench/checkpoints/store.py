@@ -7,7 +7,6 @@ is it renamed: a kill at any moment leaves either the whole version or a partial
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ckptbench.digest import file_sha256
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.manifest import MANIFEST, read_json, write_json
 
@@ -66,7 +66,7 @@ class CheckpointStore:
         """
         names = sorted(path.name for path in staging.iterdir())
         with ThreadPoolExecutor(1) as pool:
-            checksums = [pool.submit(_sha256, staging / name) for name in names]
+            checksums = [pool.submit(file_sha256, staging / name) for name in names]
             for name in names:
                 fsync(staging / name)
         return {
@@ -189,7 +189,7 @@ def _check_file(path: Path, size: int, checksum: str) -> None:
         raise CheckpointError(
             f"checkpoint file {path} has {path.stat().st_size} bytes, was committed with {size}"
         )
-    if _sha256(path) != checksum:
+    if file_sha256(path) != checksum:
         raise CheckpointError(f"checkpoint file {path} was changed after its commit")
 
 
@@ -200,8 +200,3 @@ def fsync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import shutil
 import urllib.request
 from pathlib import Path
 
+from ckptbench.digest import file_sha256
 from ckptbench.errors import DataError
 
 TIMEOUT_SECONDS = 60
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 60
 def verify(archive: Path, sha256: str, *, remedy: str) -> None:
     """Raises DataError where `archive` cannot be read or has another checksum."""
     try:
-        found = _checksum(archive)
+        found = file_sha256(archive)
     except OSError as error:
         raise DataError(
             f"{archive}: the archive cannot be read: {error.strerror}; {remedy}"
@@ -42,7 +42,7 @@ def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
             partial.open("wb") as file,
         ):
             shutil.copyfileobj(response, file)
-        found = _checksum(partial)
+        found = file_sha256(partial)
         if found != sha256.lower():
             raise DataError(f"{url}: what came has SHA-256 {found}, expected {sha256}; {remedy}")
         partial.replace(archive)
@@ -51,8 +51,3 @@ def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
         raise DataError(f"{url} cannot be fetched to {archive}: {reason}; {remedy}") from error
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
