@@ -10,7 +10,7 @@ ties it to the wall clock. The events, by the order in which an attempt first wr
 | `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
-| `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage, checksums known), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |
+| `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage), `checked_ns` (their checksums known too), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |
 | `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |
 | `evaluation` | `epoch`, `start_ns`, `end_ns`, `samples`, `loss_sum`, `correct` (this rank's shard of the test set) |
 | `digest` | `step`, `tensors` (digest by name: see `digest.py`) |

@@ -194,7 +194,8 @@ def _stalls(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
             write = _stall_s(setup) * random.lognormal(0, 0.15)
             parts = {
                 "write_s": write,
-                "sync_s": 0.4 * write,
+                "sync_s": 0.3 * write,
+                "checksum_s": 0.1 * write,
                 "commit_s": 0.02,
                 "retention_s": 0.01,
                 "wait_s": 0.05 * (setup["ranks"] > 1),

@@ -33,7 +33,13 @@ HOST = {
     "checkpoint_file_system": "ext4",
     "scheduler_job": None,
 }
-SHARES = {"written_ns": 0.5, "synced_ns": 0.75, "durable_ns": 0.875, "retained_ns": 0.9375}
+SHARES = {
+    "written_ns": 0.5,
+    "synced_ns": 0.6875,
+    "checked_ns": 0.75,
+    "durable_ns": 0.875,
+    "retained_ns": 0.9375,
+}
 """When the parts of a checkpoint end, as shares of its stall; the last sixteenth is waiting."""
 
 ByRankAndStep = Callable[[int, int], float]

@@ -49,8 +49,8 @@ def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: P
     checkpoints = collect([run.write(tmp_path)])["checkpoints"]
 
     wrote = checkpoints[checkpoints["writes"]].iloc[0]
-    times = ["stall_s", "write_s", "sync_s", "commit_s", "durable_s", "retention_s"]
-    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.4, 0.2, 1.4, 0.1])
+    times = ["stall_s", "write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s"]
+    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.3, 0.1, 0.2, 1.4, 0.1])
     assert wrote[["bytes", "files", "main_bytes", "rank_bytes"]].tolist() == [1050, 3, 1000, 50]
     waited = checkpoints[~checkpoints["writes"]]
     assert waited["rank"].tolist() == [1, 1]
@@ -128,7 +128,7 @@ def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
         ("[1]", "not an event"),
         (
             '{"event":"checkpoint","step":5,"epoch":0,"start_ns":1,"end_ns":2,"durable_ns":2}',
-            "without files, retained_ns, synced_ns, written_ns",
+            "without checked_ns, files, retained_ns, synced_ns, written_ns",
         ),
         (
             '{"event":"steps","epoch":0,"first_step":0,"start_ns":[1],"end_ns":[2],"loss":[]}',

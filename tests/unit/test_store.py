@@ -32,7 +32,9 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     (staging / "model.bin").write_bytes(random.bytes(size))
     (staging / "rank-0.npz").write_bytes(random.bytes(100))
     position = Position(step=step, epoch=step // 4, step_in_epoch=step % 4)
-    return store.commit(staging, store.sync(staging), position=position, world_size=1, format="bin")
+    return store.commit(
+        staging, store.sync(staging).files, position=position, world_size=1, format="bin"
+    )
 
 
 def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ RANK_FILES = "rank-"
 """What the names of the files begin with that hold one rank's own state."""
 
 Row = dict[str, Any]
-PARTS = ("write_s", "sync_s", "commit_s", "durable_s", "retention_s")
+PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s")
 WEIGHTS = ("bytes", "files", "main_bytes", "rank_bytes")
 UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
 
@@ -147,15 +147,17 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
 
 def _written(event: Event) -> Row:
     """What a rank that writes knows of one checkpoint."""
-    started, written, synced, durable, retained = (
-        event[f"{name}_ns"] for name in ("start", "written", "synced", "durable", "retained")
+    started, written, synced, checked, durable, retained = (
+        event[f"{name}_ns"]
+        for name in ("start", "written", "synced", "checked", "durable", "retained")
     )
     sizes: dict[str, int] = event["files"]
     rank_bytes = sum(size for name, size in sizes.items() if name.startswith(RANK_FILES))
     return {
         "write_s": (written - started) / 1e9,
         "sync_s": (synced - written) / 1e9,
-        "commit_s": (durable - synced) / 1e9,
+        "checksum_s": (checked - synced) / 1e9,
+        "commit_s": (durable - checked) / 1e9,
         "durable_s": (durable - started) / 1e9,
         "retention_s": (retained - durable) / 1e9,
         "bytes": sum(sizes.values()),

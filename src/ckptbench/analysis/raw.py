@@ -97,11 +97,9 @@ CHECKPOINTS = Table(
         Column("stall_s", "number", "s", "the training loop of the rank was blocked"),
         Column("writes", "flag", "", "whether the rank wrote and committed"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
+        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column(
-            "sync_s",
-            "number",
-            "s",
-            "from then until the files were on stable storage and checksummed",
+            "checksum_s", "number", "s", "from then until their checksums, begun before, were known"
         ),
         Column(
             "commit_s", "number", "s", "from then until the commit record was on stable storage"

@@ -9,7 +9,7 @@ import pandas as pd
 from ckptbench.analysis.derived import STALL
 from ckptbench.analysis.schema import SETUP
 
-PARTS = ["write_s", "sync_s", "commit_s", "retention_s"]
+PARTS = ["write_s", "sync_s", "checksum_s", "commit_s", "retention_s"]
 
 
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

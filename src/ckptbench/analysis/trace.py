@@ -32,7 +32,9 @@ FIELDS: Mapping[str, frozenset[str]] = {
     }.items()
 }
 """What the analysis needs of each event."""
-COMMITTED = frozenset({"written_ns", "synced_ns", "durable_ns", "retained_ns", "files"})
+COMMITTED = frozenset(
+    {"written_ns", "synced_ns", "checked_ns", "durable_ns", "retained_ns", "files"}
+)
 """What the checkpoint events of a rank that writes hold besides."""
 
 

@@ -25,6 +25,7 @@ class WriteTimes:
 
     written_ns: int
     synced_ns: int
+    checked_ns: int
     durable_ns: int
     retained_ns: int
     files: dict[str, int]
@@ -65,11 +66,11 @@ class NativeStrategy:
         format.save(self._framework, staging / format.filename)
         written_ns = clock()
         self._framework.barrier()
-        files = self._store.sync(staging)
-        synced_ns = clock()
+        synced = self._store.sync(staging)
+        checked_ns = clock()
         version = self._store.commit(
             staging,
-            files,
+            synced.files,
             position=position,
             world_size=self._place.world_size,
             format=self._format,
@@ -80,7 +81,8 @@ class NativeStrategy:
         self._framework.barrier()
         return WriteTimes(
             written_ns=written_ns,
-            synced_ns=synced_ns,
+            synced_ns=synced.synced_ns,
+            checked_ns=checked_ns,
             durable_ns=durable_ns,
             retained_ns=retained_ns,
             files=version.files,

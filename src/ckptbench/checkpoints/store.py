@@ -19,6 +19,7 @@ from pathlib import Path
 from ckptbench.digest import file_sha256
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.manifest import MANIFEST, read_json, write_json
+from ckptbench.recorder import clock
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,16 @@ class Version:
     """Bytes by name, without the manifest."""
 
 
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The files of a version on stable storage."""
+
+    files: dict[str, tuple[int, str]]
+    """Size and SHA-256 by name."""
+    synced_ns: int
+    """When the last sync returned, ns of the recorder's clock; the checksums may have taken longer."""
+
+
 class CheckpointStore:
     """The versions of one run under one folder. One rank commits; every rank may write into `staging`."""
 
@@ -59,20 +70,19 @@ class CheckpointStore:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def sync(self, staging: Path) -> dict[str, tuple[int, str]]:
-        """Put every file of `staging` on stable storage; returns size and SHA-256 by name.
-
-        The checksum is taken while the device works: both wait in system calls, outside the interpreter's lock.
-        """
+    def sync(self, staging: Path) -> Synced:
+        """Put every file of `staging` on stable storage, and take its checksum while the device works."""
         names = sorted(path.name for path in staging.iterdir())
         with ThreadPoolExecutor(1) as pool:
             checksums = [pool.submit(file_sha256, staging / name) for name in names]
             for name in names:
                 fsync(staging / name)
-        return {
+            synced_ns = clock()
+        files = {
             name: ((staging / name).stat().st_size, checksum.result())
             for name, checksum in zip(names, checksums, strict=True)
         }
+        return Synced(files, synced_ns)
 
     def commit(
         self,

@@ -26,9 +26,10 @@ WARMUP = "hollow points came during the warm-up and count neither for the median
 PARTS = {
     "write_s": ("write", GREYS[0]),
     "sync_s": ("sync", GREYS[1]),
-    "commit_s": ("commit", GREYS[2]),
-    "retention_s": ("remove old", GREYS[3]),
-    "wait_s": ("wait for ranks", GREYS[4]),
+    "checksum_s": ("checksum", GREYS[2]),
+    "commit_s": ("commit", GREYS[3]),
+    "retention_s": ("remove old", GREYS[4]),
+    "wait_s": ("wait for ranks", GREYS[5]),
 }
 SPREAD = 0.3
 """How far from the middle of its row a point may lie."""

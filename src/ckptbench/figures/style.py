@@ -40,7 +40,7 @@ SPARE_LOOKS = tuple(Look(color, marker) for marker in "PX*" for color in ("#E69F
 INK = "#222222"
 FAINT = "#8a8a8a"
 BAND = "#fbf3c0"
-GREYS = ("#4d4d4d", "#8c8c8c", "#bdbdbd", "#e3e3e3", "#ffffff")
+GREYS = ("#404040", "#737373", "#a3a3a3", "#c9c9c9", "#e8e8e8", "#ffffff")
 """Parts of a whole, first to last: greys, because colours are frameworks."""
 LineStyle = tuple[float, tuple[float, ...]]
 SOLID: LineStyle = (0, ())
