@@ -53,6 +53,9 @@ FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 Count = Annotated[int, Field(strict=True, ge=1)]
 CountFromZero = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# NumPy's old generator, which Chainer draws from, takes 32 bits; repeats and ranks are added to the seed.
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 
 INTERVAL_HELP = 'use "never", a whole number of epochs from 1, or steps as in "50 steps"'
 
@@ -147,10 +150,10 @@ class Addition(Section):
 class TrainingSection(Section):
     """How every cell trains."""
 
-    seed: CountFromZero = Field(default=1, description="Repeat r uses seed + r.")
-    learning_rate: float = Field(default=0.01, gt=0, description="Of SGD with momentum.")
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="0.9 in all three studies.")
-    weight_decay: float = Field(default=0.0, ge=0, description="Added to every gradient.")
+    seed: Seed = Field(default=1, description="Repeat r uses seed + r.")
+    learning_rate: Finite = Field(default=0.01, gt=0, description="Of SGD with momentum.")
+    momentum: Finite = Field(default=0.9, ge=0, lt=1, description="0.9 in all three studies.")
+    weight_decay: Finite = Field(default=0.0, ge=0, description="Added to every gradient.")
     steps_per_epoch: Count | None = Field(
         default=None,
         description="At most this many steps an epoch; null for the whole training set.",
@@ -196,7 +199,7 @@ class SyntheticSection(Section):
     classes: Annotated[int, Field(strict=True, ge=2)] = 10
     train_samples: Count = 2048
     test_samples: Count = 512
-    seed: CountFromZero = 0
+    seed: Seed = 0
 
 
 class DatasetSection(Section):
@@ -209,7 +212,7 @@ class DatasetSection(Section):
 class LimitSection(Section):
     """When a run is given up."""
 
-    run_minutes: Annotated[float, Field(gt=0)] | None = Field(
+    run_minutes: Annotated[Finite, Field(gt=0)] | None = Field(
         default=None, description="End a run that takes longer than this; null for no limit."
     )
 

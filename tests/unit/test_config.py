@@ -40,6 +40,11 @@ def cells(**content: Any) -> list[Cell]:
         ({"matrix": {"epochs": []}}, "matrix.epochs is []: "),
         ({"matrix": {"rank": 2}}, "matrix.rank is no field of the config"),
         ({"training": {"momentum": 1}}, "training.momentum is 1: use a number less than 1"),
+        (
+            {"training": {"learning_rate": float("inf")}},
+            "training.learning_rate is inf: use a finite",
+        ),
+        ({"training": {"seed": 2**32}}, "training.seed is 4294967296: use a number less than"),
         ({"exclude": [{"ranks": "two"}]}, "exclude[0].ranks[0] is 'two': use"),
         ({"repeats": 0}, "repeats is 0: use a number greater"),
         ({"accelerator": "tpu"}, "accelerator is 'tpu': use 'cpu' or 'cuda'"),
