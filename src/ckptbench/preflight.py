@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ckptbench.architectures import ARCHITECTURES
-from ckptbench.data import Dataset
+from ckptbench.data import Dataset, steps_per_epoch
 from ckptbench.errors import LaunchError
 from ckptbench.plan import Plan
 
@@ -40,8 +40,12 @@ def needed_disk(plan: Plan, dataset: Dataset) -> int:
 
 
 def check(plan: Plan) -> None:
-    """Raises LaunchError with the two numbers and the remedy where the machine has less than the run needs."""
+    """Raises LaunchError with the two numbers and the remedy where the machine has less than the run needs.
+
+    DataError where the dataset has too few samples for a step, LaunchError where no step is left to time.
+    """
     dataset = Dataset.open(plan.dataset_folder)
+    _check_steps(plan, dataset)
     for folder in (plan.run_folder, plan.checkpoint_folder):
         _check_writable(folder)
     _compare(
@@ -56,6 +60,16 @@ def check(plan: Plan) -> None:
         shutil.disk_usage(plan.checkpoint_folder).free,
         "are free there: free some, set checkpoints.folder to another file system, or lower checkpoints.keep_during_run",
     )
+
+
+def _check_steps(plan: Plan, dataset: Dataset) -> None:
+    samples, limit = len(dataset.train_labels), plan.training.steps_per_epoch
+    each = steps_per_epoch(samples, plan.cell.ranks, plan.cell.batch_size, limit)
+    if plan.training.warmup_steps >= plan.cell.epochs * each:
+        raise LaunchError(
+            f"training.warmup_steps is {plan.training.warmup_steps}, and {plan.cell.epochs} epochs have "
+            f"{plan.cell.epochs * each} steps: none is left to time; lower it, or train longer"
+        )
 
 
 def _compare(need: str, needed: int, available: int | None, have: str) -> None:

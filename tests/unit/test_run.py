@@ -12,7 +12,7 @@ import pytest
 
 from ckptbench import launch as launch_module
 from ckptbench import place, preflight, run
-from ckptbench.errors import LaunchError, RunFolderError
+from ckptbench.errors import DataError, LaunchError, RunFolderError
 from ckptbench.frameworks.base import Place
 from ckptbench.manifest import read_json, trace_path, verify_seal
 from ckptbench.plan import Plan
@@ -178,6 +178,24 @@ def test_a_run_that_needs_more_disk_than_there_is_does_not_start(
     with pytest.raises(LaunchError, match=r"checkpoint versions in .* free there: free some, set"):
         run_cell(make_plan("e1"), execution)
     run_cell(make_plan("never", name="baseline"), execution)
+
+
+def test_a_warmup_that_leaves_no_step_to_time_is_refused(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    training = dataclasses.replace(plan.training, warmup_steps=12)
+    with pytest.raises(LaunchError, match=r"warmup_steps is 12, and 3 epochs have 12 steps: none"):
+        run_cell(dataclasses.replace(plan, training=training), execution)
+
+
+def test_a_dataset_with_too_few_samples_is_refused_before_the_start(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    cell = dataclasses.replace(plan.cell, batch_size=4096)
+    with pytest.raises(DataError, match="4096"):
+        run_cell(dataclasses.replace(plan, cell=cell), execution)
 
 
 def test_an_unwritable_folder_is_named(make_plan: MakePlan, execution: Execution) -> None:
