@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from ckptbench.architectures import ARCHITECTURES
@@ -53,6 +54,7 @@ FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 Count = Annotated[int, Field(strict=True, ge=1)]
 CountFromZero = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
+Folder = Annotated[str, Field(strict=True, min_length=1), AfterValidator(os.path.expanduser)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # NumPy's old generator, which Chainer draws from, takes 32 bits; repeats and ranks are added to the seed.
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -170,7 +172,7 @@ class TrainingSection(Section):
 class CheckpointSection(Section):
     """Where checkpoints go and how many stay."""
 
-    folder: Path | None = Field(
+    folder: Folder | None = Field(
         default=None,
         description="Write checkpoints below this folder (another file system, say); null for the run folders.",
     )
@@ -260,7 +262,7 @@ def load_config(content: Mapping[str, Any], sources: Sequence[Path] = ()) -> Stu
 
 def _explain(entry: Any, sources: Sequence[Path]) -> str:
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"])
-    where = f"{_source_of(entry['loc'], sources)}: {field.lstrip('.')}"
+    where = f"{_source_of(entry['loc'], entry['input'], sources)}: {field.lstrip('.')}"
     if entry["type"] == "extra_forbidden":
         return f"{where} is no field of the config: config/README.md lists them all"
     allowed = _allowed(entry["msg"])
@@ -275,23 +277,23 @@ def _allowed(message: str) -> str:
     return words.replace("Input should be", "use")
 
 
-def _source_of(location: tuple[int | str, ...], sources: Sequence[Path]) -> str:
-    """The file that sets a field: the last one that has it, else the command line."""
+def _source_of(location: tuple[int | str, ...], value: object, sources: Sequence[Path]) -> str:
+    """The file that sets a field to this value: the last one that does, else the command line."""
     for source in reversed(sources):
-        if _has(yaml.safe_load(source.read_text(encoding="utf-8")), location):
+        if _sets(yaml.safe_load(source.read_text(encoding="utf-8")), location, value):
             return str(source)
     return "--config" if sources else "config"
 
 
-def _has(content: Any, location: tuple[int | str, ...]) -> bool:
+def _sets(content: Any, location: tuple[int | str, ...], value: object) -> bool:
     for part in location:
         if isinstance(part, int) and not isinstance(content, list):
-            return True  # a single value, which is a list of one
+            break  # a single value, which is a list of one
         try:
             content = content[part]
         except (KeyError, IndexError, TypeError):
             return False
-    return True
+    return bool(content == value)
 
 
 def schema() -> dict[str, Any]:

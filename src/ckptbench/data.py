@@ -113,7 +113,9 @@ def _array(path: Path, described: dict[str, Any]) -> NDArray[Any]:
 
 
 def _unusable(path: Path, reason: str) -> DataError:
-    return DataError(f"{path}: {reason}; prepare the dataset again with scripts/prepare_dataset.py")
+    return DataError(
+        f"{path}: {reason}; remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
+    )
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:

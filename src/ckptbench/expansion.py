@@ -50,6 +50,13 @@ def _added(config: StudyConfig, index: int, addition: Addition) -> Iterator[Cell
         for axis in AXES
         for value in [getattr(addition, axis)]
     }
+    if addition.interval is None and addition.format is not None:
+        # A baseline has no format: who names one wants checkpoints.
+        fields["interval"] = next((i for i in config.matrix.interval if i != str(NEVER)), None)
+    if addition.format is not None and fields["interval"] in (None, str(NEVER)):
+        raise ConfigError(
+            f"include[{index}] names a format and no interval to write it at: add one, as in interval: 1"
+        )
     try:
         yield from _repeats(config, fields)
     except ConfigError as error:

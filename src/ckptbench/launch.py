@@ -128,15 +128,21 @@ def free_addresses(count: int) -> tuple[str, ...]:
 
 def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """In a session of its own, so that all it starts can be ended with it."""
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        stderr=sys.stderr,
-        start_new_session=True,
-        preexec_fn=place.die_with_parent,  # noqa: PLW1509 (this process has one thread)
-    )
+    try:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            start_new_session=True,
+            preexec_fn=place.die_with_parent,  # noqa: PLW1509 (this process has one thread)
+        )
+    except OSError as error:
+        raise LaunchError(
+            f"{command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
+            "environment's folder and run the study again, which makes it anew"
+        ) from error
 
 
 @dataclass(slots=True)

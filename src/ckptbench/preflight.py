@@ -74,7 +74,11 @@ def _check_steps(plan: Plan, dataset: Dataset) -> None:
 
 def _compare(need: str, needed: int, available: int | None, have: str) -> None:
     if available is not None and needed > available:
-        raise LaunchError(f"{need} {needed / 1e9:.1f} GB, but {available / 1e9:.1f} GB {have}")
+        raise LaunchError(f"{need} {_in_words(needed)}, but {_in_words(available)} {have}")
+
+
+def _in_words(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 / 10 else f"{size / 1e6:.2g} MB"
 
 
 def _check_writable(folder: Path) -> None:

@@ -86,7 +86,8 @@ class Trainer:
     def train(self, position: Position) -> None:
         for epoch in range(position.epoch, self._plan.cell.epochs):
             first = position.step_in_epoch if epoch == position.epoch else 0
-            self._train_epoch(epoch, first)
+            if first < self._steps_per_epoch:  # else the checkpoint was this epoch's last act
+                self._train_epoch(epoch, first)
             self._evaluate(epoch)
         self._recorder.event(
             "digest",

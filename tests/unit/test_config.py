@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def test_a_wrong_value_is_one_line_with_field_value_and_what_is_allowed(
 
 def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
     default, study = tmp_path / "config.yaml", tmp_path / "study.yaml"
-    default.write_text("repeats: 3\nmatrix: {ranks: [1, 2], epochs: 0}\n")
+    default.write_text("repeats: -1\nmatrix: {ranks: [1, 2], epochs: 0}\n")
     study.write_text("matrix: {ranks: [1, 0]}\n")
     content = {"repeats": -1, "matrix": {"ranks": [1, 0], "epochs": 0}}
     with pytest.raises(ConfigError) as caught:
@@ -71,6 +72,20 @@ def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
         f"{default}: matrix.epochs[0] is 0: use a number greater than or equal to 1",
         f"{default}: repeats is -1: use a number greater than or equal to 1",
     ]
+
+
+def test_a_value_of_the_command_line_is_not_blamed_on_a_file(tmp_path: Path) -> None:
+    default = tmp_path / "config.yaml"
+    default.write_text("repeats: 3\n")
+    with pytest.raises(ConfigError, match=r"^--config: repeats is 'abc'"):
+        load_config({"repeats": "abc"}, [default])
+
+
+def test_a_folder_may_begin_at_home_and_is_not_empty() -> None:
+    folder = load_config({"checkpoints": {"folder": "~/ck"}}).checkpoints.folder
+    assert folder == os.path.expanduser("~/ck")
+    with pytest.raises(ConfigError, match=r"checkpoints\.folder is ''"):
+        load_config({"checkpoints": {"folder": ""}})
 
 
 def test_lists_are_sweeps_and_every_interval_gets_its_baseline() -> None:
@@ -132,6 +147,14 @@ def test_include_adds_single_cells_with_their_baseline() -> None:
 def test_include_of_an_impossible_cell_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"include\[0\]: tensorflow does not write npz"):
         cells(include=[{"framework": "tensorflow", "format": "npz", "interval": 1}])
+
+
+def test_include_of_a_format_takes_the_first_interval_that_writes() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 2]}
+    ids = {cell.id for cell in cells(matrix=matrix, include=[{"format": "hdf5"}], repeats=1)}
+    assert "pytorch-resnet50-digits-r1-b32-n3-hdf5-e2-rep0" in ids
+    with pytest.raises(ConfigError, match=r"include\[0\] names a format and no interval"):
+        cells(matrix={"interval": "never"}, include=[{"format": "hdf5", "framework": "pytorch"}])
 
 
 def test_baselines_run_beside_their_cells_first_in_even_repeats_last_in_odd() -> None:

@@ -55,7 +55,7 @@ def test_a_batch_takes_a_shard_as_it_is_even_an_empty_one(folder: Path) -> None:
 
 def test_a_folder_without_description_is_no_dataset(folder: Path) -> None:
     (folder / "dataset.json").unlink()
-    with pytest.raises(DataError, match=rf"{folder}: not a prepared dataset.*prepare_dataset\.py"):
+    with pytest.raises(DataError, match=rf"{folder}: not a prepared dataset.*run the study again"):
         Dataset.open(folder)
 
 

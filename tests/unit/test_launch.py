@@ -86,6 +86,14 @@ def test_a_rank_that_ignores_sigterm_is_killed(
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
+    missing = str(tmp_path / "bin" / "python")
+    with pytest.raises(
+        LaunchError, match=rf"{missing} cannot be started \(No such file.*remove the"
+    ):
+        run(Process([missing], {}, []))
+
+
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"took longer than its 0\.5 s \(limits\.run_minutes\)"):
         run(python(tmp_path, 0, "time.sleep(60)"), timeout_seconds=0.5)

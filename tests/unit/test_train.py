@@ -94,6 +94,7 @@ def test_a_resumed_run_ends_with_the_same_bits(make_plan: MakePlan, interval: st
         resumed = dataclasses.replace(make_plan(interval, name=version.name), resume_from=version)
         run(resumed)
         assert events(resumed.run_folder, "digest") == events(whole.run_folder, "digest")
+        assert all(event["samples"] > 0 for event in events(resumed.run_folder, "epoch"))
         later = {event["epoch"] for event in events(resumed.run_folder, "evaluation")}
         assert max(later) == 2
 

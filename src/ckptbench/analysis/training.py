@@ -13,13 +13,17 @@ from ckptbench.analysis.schema import SETUP
 def training(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `epochs`, `steps` and `evaluations`."""
     by_epoch = ["run", "epoch"]
-    loss = tables["steps"].groupby(by_epoch)["loss"].mean().rename("training_loss")
-    tests = tables["evaluations"].groupby(by_epoch)[["samples", "loss_sum", "correct"]].sum()
+    steps = tables["steps"].groupby(by_epoch)["loss"].agg(["sum", "size"])
+    evaluated = tables["evaluations"].groupby(by_epoch)
+    tests = evaluated[["samples", "loss_sum", "correct"]].sum()
+    # pandas' sums leave NaN out: the loss of a run that diverged would look like a good one.
+    loss = (steps["sum"] / steps["size"]).where(_all_known(tables["steps"], "loss"))
+    tests["loss_sum"] = tests["loss_sum"].where(_all_known(tables["evaluations"], "loss_sum"))
     rows = (
-        tables["epochs"][by_epoch]
+        pd.concat([tables[name][by_epoch] for name in ("epochs", "steps", "evaluations")])
         .drop_duplicates()
         .merge(tables["runs"][["run", *SETUP, "repeat", "attempts"]], on="run")
-        .join(loss, on=by_epoch)
+        .join(loss.rename("training_loss"), on=by_epoch)
         .join(tests, on=by_epoch)
     )
     return TRAINING.frame(
@@ -28,3 +32,9 @@ def training(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             test_accuracy=rows["correct"] / rows["samples"],
         )
     )
+
+
+def _all_known(frame: pd.DataFrame, column: str) -> pd.Series:
+    """By run and epoch, whether no value of the column is NaN."""
+    known: pd.Series = frame[column].notna().groupby([frame["run"], frame["epoch"]]).all()
+    return known

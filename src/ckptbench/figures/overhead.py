@@ -30,7 +30,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     shown = tables["overhead"]
     if shown.empty:
         text = caption(shown, tables["provenance"], "")
-        return nothing_to_show("No run with checkpoints: there is no overhead to show.", text)
+        return nothing_to_show(
+            "No run with checkpoints was timed from start to end: there is no overhead to show.",
+            text,
+        )
     rows = prepared(shown)
     text = caption(
         rows, tables["provenance"], _reading(rows), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
