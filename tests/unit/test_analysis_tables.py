@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -176,3 +177,11 @@ def test_the_page_on_tables_is_that_of_the_schema() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
         "docs/tables.md differs from the schema: python -m ckptbench.analysis.document > docs/tables.md"
     )
+
+
+def test_the_loss_of_a_run_that_diverged_is_not_a_number(tmp_path: Path) -> None:
+    def loss(rank: int, step: int) -> float:
+        return math.nan if (rank, step) == (1, 5) else 1.0
+
+    training = tables(tmp_path, FakeRun(cell=cell(ranks=2), loss=loss))["training"]
+    assert training["training_loss"].isna().tolist() == [True, False]
