@@ -53,6 +53,16 @@ def die_after(monkeypatch: pytest.MonkeyPatch, steps: int, error: BaseException)
     monkeypatch.setattr(NumpyFramework, "step", dying)
 
 
+def interrupt(
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, steps: int
+) -> None:
+    """Run the cell, and end it as Ctrl-C does after this many steps."""
+    with monkeypatch.context() as patch:
+        die_after(patch, steps, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, execution)
+
+
 def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
     make_plan: MakePlan, execution: Execution
 ) -> None:
@@ -99,10 +109,7 @@ def test_an_interrupted_run_starts_anew_by_default(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    with monkeypatch.context() as patch:
-        die_after(patch, 6, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(plan, execution)
+    interrupt(plan, execution, monkeypatch, steps=6)
     assert read_json(plan.run_folder / "manifest.json")["status"] == "interrupted"
     run_cell(plan, execution)
     trace = trace_path(plan.run_folder, 0).read_text()
@@ -118,10 +125,7 @@ def test_with_resume_it_goes_on_and_ends_with_the_same_bits(
     run_cell(whole, execution)
     plan = make_plan("e1")
     resume = dataclasses.replace(execution, resume=True)
-    with monkeypatch.context() as patch:
-        die_after(patch, steps, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(plan, resume)
+    interrupt(plan, resume, monkeypatch, steps=steps)
     run_cell(plan, resume)
     manifest = read_json(plan.run_folder / "manifest.json")
     assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
@@ -139,10 +143,7 @@ def test_a_resume_under_another_plan_starts_anew(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    with monkeypatch.context() as patch:
-        die_after(patch, 6, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(plan, execution)
+    interrupt(plan, execution, monkeypatch, steps=6)
     other = dataclasses.replace(
         plan, training=dataclasses.replace(plan.training, learning_rate=0.2)
     )
