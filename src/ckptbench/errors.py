@@ -27,3 +27,19 @@ class RunFolderError(CkptbenchError):
 
 class EnvironmentSetupError(CkptbenchError):
     """A framework's environment cannot be made."""
+
+
+class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
+    """A run was told to stop, and did: nothing is wrong with it."""
+
+    def __init__(self, signal: str, steps_done: int | None) -> None:
+        self.steps_done = steps_done
+        where = (
+            "before its training began"
+            if steps_done is None
+            else f"with a checkpoint after step {steps_done}"
+        )
+        super().__init__(
+            f"stopped {where}, as told by {signal}; requeued by its scheduler, or run again with resume: true, "
+            "the run goes on from there"
+        )

@@ -1,4 +1,4 @@
-"""Starts the ranks of one run on this machine and watches them: a rank that dies ends the run at once."""
+"""Starts the ranks of one run on what was allocated and watches them: a rank that dies ends the run at once."""
 
 from __future__ import annotations
 
@@ -9,23 +9,50 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ckptbench import place
-from ckptbench.errors import LaunchError
+from ckptbench.allocation import Allocation, Seat, ranks_a_node
+from ckptbench.control import ControlServer
+from ckptbench.errors import LaunchError, RunStopped
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.plan import Plan
 from ckptbench.preflight import usable_cores
-from ckptbench.recorder import clock
+from ckptbench.recorder import boot_id, clock
+from ckptbench.starters import Process, rank_processes
+from ckptbench.stopping import StopRequest
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 3.0
+COME_UP_SECONDS = 300.0
 TAIL_LINES = 12
 SOURCE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What every rank of a run executes."""
+
+    command: list[str]
+    logs: Path
+    """The folder of `rank-<rank>.log`."""
+    mpiexec: Path | None = None
+    """What starts ranks that speak MPI; None: they do not."""
+    libraries: tuple[str, ...] = ()
+    """Folders for the loader's path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to end a run that does not end by itself."""
+
+    timeout_seconds: float | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
 
 
 @dataclass(slots=True)
@@ -50,28 +77,61 @@ class LogFollower:
         return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A command to start, the variables of its own, and the logs that it or its children write."""
-
-    command: list[str]
-    variables: dict[str, str]
-    logs: list[Path]
-
-
-def launch(plan: Plan, *, python: Path, logs: Path, timeout_seconds: float | None = None) -> None:
-    """Run every rank of `plan` with the interpreter `python` until all have ended well.
+def launch(plan: Plan, allocation: Allocation, *, python: Path, logs: Path, limits: Limits) -> None:
+    """Run every rank of `plan` on `allocation` with the interpreter `python` until all have ended well.
 
     Raises LaunchError with the last log lines of the rank that died first, after ending the others; also when
-    the run takes longer than `timeout_seconds` or the workflow that started this process is gone.
+    the run takes longer than `limits` or the workflow that started this process is gone. Raises RunStopped where the
+    ranks stopped as they were asked to.
     """
-    logs.mkdir(parents=True, exist_ok=True)
-    processes = _processes(plan, python, plan.write(), logs)
-    run_processes(processes, _environment(plan, python, logs), timeout_seconds=timeout_seconds)
+    # MPI comes with the framework's environment, so that its library and its launcher agree.
+    speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec"
+    program = Program(
+        command=[str(python), "-m", "ckptbench.train", str(plan.write())],
+        logs=logs,
+        mpiexec=python.parent / "mpiexec" if speaks_mpi else None,
+        libraries=_cuda_libraries(python) if plan.cell.accelerator == "cuda" else (),
+    )
+    ranks_here = ranks_a_node(allocation.seats(plan.cell.ranks))
+    if plan.cell.accelerator == "cpu" and ranks_here > usable_cores():
+        log.warning("%d ranks share %d cores: their times say little", ranks_here, usable_cores())
+    run_ranks(program, plan.cell.ranks, allocation, limits)
+
+
+def run_ranks(
+    program: Program,
+    ranks: int,
+    allocation: Allocation,
+    limits: Limits,
+    *,
+    threads: int | None = None,
+) -> None:
+    """Start the program in so many ranks, and see that all come up where they should and end well.
+
+    Each computes with `threads`; None: with its share of the cores of its node, taken to be like this one.
+    """
+    seats = allocation.seats(ranks)
+    program.logs.mkdir(parents=True, exist_ok=True)
+    control = ControlServer(seats, host=_own_host(allocation, seats))
+    variables = _variables(program, seats, control, threads)
+    processes = rank_processes(
+        program.command,
+        allocation,
+        seats,
+        mpiexec=program.mpiexec,
+        variables=variables,
+        logs=program.logs,
+    )
+    run_processes(processes, {**os.environ, **variables}, limits, control)
+    if control.stopped_at is not None:
+        raise RunStopped(limits.stop.signal or "a request", control.stopped_at)
 
 
 def run_processes(
-    processes: list[Process], environment: dict[str, str], *, timeout_seconds: float | None = None
+    processes: list[Process],
+    environment: dict[str, str],
+    limits: Limits,
+    control: ControlServer | None = None,
 ) -> None:
     """Start them all and wait until all have ended well; as soon as one does not, end the others and raise."""
     for path in (path for process in processes for path in process.logs):
@@ -82,48 +142,42 @@ def run_processes(
             running = _start(process.command, {**environment, **process.variables})
             stack.callback(_end, running)
             watched.append(_Watched(running, [LogFollower(path) for path in process.logs]))
-        _watch(watched, timeout_seconds)
+        if control is not None:
+            stack.callback(
+                control.close
+            )  # before they are ended: ranks that hear it end themselves
+            control.serve()
+        _Watch(watched, limits, control).until_all_have_ended()
 
 
-def _processes(plan: Plan, python: Path, plan_path: Path, logs: Path) -> list[Process]:
-    command = [str(python), "-m", "ckptbench.train", str(plan_path)]
-    paths = [logs / f"rank-{rank}.log" for rank in range(plan.cell.ranks)]
-    if plan.cell.ranks > 1 and FRAMEWORKS[plan.cell.framework].launcher == "mpiexec":
-        # MPI comes with the framework's environment, so that its library and its launcher agree.
-        mpiexec = str(python.parent / "mpiexec")
-        return [Process([mpiexec, "-n", str(plan.cell.ranks), *command], {}, paths)]
-    return [Process(command, {place.RANK: str(rank)}, [path]) for rank, path in enumerate(paths)]
+def _own_host(allocation: Allocation, seats: Sequence[Seat]) -> str:
+    """By what name the ranks reach this process."""
+    if given := os.environ.get("CKPTBENCH_LAUNCHER_HOST"):
+        return given
+    alone = all(seat.node == allocation.here for seat in seats)
+    return "127.0.0.1" if alone else socket.gethostname()
 
 
-def _environment(plan: Plan, python: Path, logs: Path) -> dict[str, str]:
-    ranks, cores = plan.cell.ranks, usable_cores()
-    if ranks > cores and plan.cell.accelerator == "cpu":
-        log.warning("%d ranks share %d cores: their times say little", ranks, cores)
+def _variables(
+    program: Program, seats: Sequence[Seat], control: ControlServer, threads: int | None
+) -> dict[str, str]:
     shared = place.rank_environment(
-        ranks=ranks,
-        threads=max(1, cores // ranks),
-        addresses=free_addresses(ranks),
-        logs=str(logs),
-        launched_ns=clock(),
+        seats,
+        threads=threads or max(1, usable_cores() // ranks_a_node(seats)),
+        control=control.address,
+        token=control.token,
+        logs=str(program.logs),
+        launched=f"{boot_id()} {clock()} {time.time_ns()}",
     )
-    if plan.cell.accelerator == "cuda":
-        shared["LD_LIBRARY_PATH"] = os.pathsep.join(_cuda_libraries(python))
-    return {**os.environ, **shared, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+    if program.libraries:
+        shared["LD_LIBRARY_PATH"] = os.pathsep.join(program.libraries)
+    return {**shared, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
 
 
-def _cuda_libraries(python: Path) -> list[str]:
+def _cuda_libraries(python: Path) -> tuple[str, ...]:
     """Where NVIDIA's wheels lay their libraries: CuPy finds cuDNN on the loader's path alone."""
     wheels = python.parents[1].glob("lib/python3*/site-packages/nvidia/*/lib")
-    return [*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-
-
-def free_addresses(count: int) -> tuple[str, ...]:
-    """Addresses on this host that were free a moment ago."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets)
+    return (*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")]))
 
 
 def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -169,23 +223,59 @@ class _Watched:
             raise LaunchError(f"{who} {_how(code)}; last lines:\n{self.tails()}")
 
 
-def _watch(watched: list[_Watched], timeout_seconds: float | None) -> None:
-    parent, deadline = os.getppid(), time.monotonic() + (timeout_seconds or float("inf"))
-    while True:
-        ended = all(process.running.poll() is not None for process in watched)
-        for process in watched:
-            process.relay()
-            process.raise_if_dead()
-        if ended:
-            return
-        if time.monotonic() > deadline:
-            tails = "\n".join(process.tails() for process in watched)
+class _Watch:
+    """Looks after the processes of one run, five times a second."""
+
+    def __init__(
+        self, watched: list[_Watched], limits: Limits, control: ControlServer | None
+    ) -> None:
+        self._watched = watched
+        self._limits = limits
+        self._control = control
+        self._parent = os.getppid()
+        self._started = time.monotonic()
+        self._asked_to_stop = False
+
+    def until_all_have_ended(self) -> None:
+        while True:
+            ended = all(process.running.poll() is not None for process in self._watched)
+            for process in self._watched:
+                process.relay()
+                process.raise_if_dead()
+            if ended:
+                return
+            self._raise_if_too_late()
+            if self._control is not None:
+                self._supervise(self._control)
+            time.sleep(POLL_SECONDS)
+
+    def _raise_if_too_late(self) -> None:
+        seconds = self._limits.timeout_seconds
+        if seconds is not None and time.monotonic() - self._started > seconds:
             raise LaunchError(
-                f"the run took longer than its {timeout_seconds:g} s (limits.run_minutes); last lines:\n{tails}"
+                f"the run took longer than its {seconds:g} s (limits.run_minutes); last lines:\n{self._tails()}"
             )
-        if os.getppid() != parent:
+        if os.getppid() != self._parent:
             raise LaunchError("the workflow that started this run is gone: the run was stopped")
-        time.sleep(POLL_SECONDS)
+
+    def _supervise(self, control: ControlServer) -> None:
+        control.raise_if_misplaced()
+        missing = control.missing
+        if self._limits.stop.signal and missing:
+            raise RunStopped(self._limits.stop.signal, None)
+        if self._limits.stop.signal and not self._asked_to_stop:
+            log.info("told to stop by %s: a checkpoint follows", self._limits.stop.signal)
+            control.ask_to_stop()
+            self._asked_to_stop = True
+        if missing and time.monotonic() - self._started > COME_UP_SECONDS:
+            who = ", ".join(f"{seat.rank} ({seat.node})" for seat in missing[:TAIL_LINES])
+            raise LaunchError(
+                f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"
+                f"{self._tails()}"
+            )
+
+    def _tails(self) -> str:
+        return "\n".join(process.tails() for process in self._watched)
 
 
 def _how(code: int) -> str:

@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ckptbench.allocation import scheduler_job
 from ckptbench.digest import file_sha256
 from ckptbench.errors import RunFolderError
 
@@ -106,9 +107,7 @@ def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": (_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or "").split("\n")[:-1],
         "checkpoint_file_system": _file_system(checkpoint_folder),
-        "scheduler_job": next(
-            (os.environ[name] for name in ("SLURM_JOB_ID", "PBS_JOBID", "JOB_ID") if name in os.environ), None
-        ),
+        "scheduler_job": scheduler_job(os.environ),
     }  # fmt: skip
 
 

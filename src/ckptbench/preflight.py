@@ -22,12 +22,12 @@ FORMAT_MARGIN = 1.1
 """No format needs more than the state's own bytes and a little."""
 
 
-def needed_memory(plan: Plan, dataset: Dataset) -> int:
-    """Bytes of memory that all ranks of the run need together, estimated from above."""
+def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
+    """Bytes of memory that so many ranks of the run need together, estimated from above."""
     network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
     activations = network.activation_count(dataset.image_shape) * plan.cell.batch_size
     floats = PARAMETER_COPIES * network.parameter_count + ACTIVATION_COPIES * activations
-    return plan.cell.ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
+    return ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
 
 
 def needed_disk(plan: Plan, dataset: Dataset) -> int:
@@ -39,8 +39,8 @@ def needed_disk(plan: Plan, dataset: Dataset) -> int:
     return int((plan.training.keep_during_run + 1) * state * FORMAT_MARGIN)
 
 
-def check(plan: Plan) -> None:
-    """Raises LaunchError with the two numbers and the remedy where the machine has less than the run needs.
+def check(plan: Plan, *, ranks_here: int) -> None:
+    """`ranks_here` of the run's ranks share this machine. Raises LaunchError with the two numbers and the remedy where the machine has less than the run needs.
 
     DataError where the dataset has too few samples for a step, LaunchError where no step is left to time.
     """
@@ -49,8 +49,8 @@ def check(plan: Plan) -> None:
     for folder in (plan.run_folder, plan.checkpoint_folder):
         _check_writable(folder)
     _compare(
-        f"{plan.cell.ranks} ranks of {plan.cell.model} need about",
-        needed_memory(plan, dataset),
+        f"{ranks_here} ranks of {plan.cell.model} need about",
+        needed_memory(plan, dataset, ranks_here),
         available_memory() if plan.cell.accelerator == "cpu" else None,
         "of memory are free: use fewer ranks, a smaller batch_size or model",
     )

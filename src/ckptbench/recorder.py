@@ -1,18 +1,19 @@
 """The trace of one rank: events with a monotonic clock, one JSON object a line.
 
 Every time is an integer of nanoseconds of CLOCK_MONOTONIC (one clock for all ranks of a host); `start`
-ties it to the wall clock. The events, by the order in which an attempt first writes them (`launch`, `import` and
-`join` come before `start`, the other phases after it):
+ties it to the wall clock. The events, by the order in which an attempt first writes them (`launch`, `meet`, `import`
+and `join` come before `start`, the other phases after it):
 
 | event | fields beside `event` |
 | --- | --- |
-| `phase` | `name` (`launch`, `import`, `join`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `phase` | `name` (`launch`, `meet` (the other ranks and the launcher), `import`, `join`, `data`, `build`, `load`), `start_ns`, `end_ns` |
 | `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
 | `checkpoint` | `step`, `epoch`, `start_ns`, `end_ns` (the loop is blocked between them: the stall); on the rank that writes also `written_ns` (the framework's own write returned), `synced_ns` (files on stable storage), `checked_ns` (their checksums known too), `durable_ns` (commit record too), `retained_ns` (old versions removed), `files` (bytes by name) |
 | `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |
 | `evaluation` | `epoch`, `start_ns`, `end_ns`, `samples`, `loss_sum`, `correct` (this rank's shard of the test set) |
+| `stop` | `step` (completed steps): the attempt was told to stop, and its checkpoint is durable |
 | `digest` | `step`, `tensors` (digest by name: see `digest.py`) |
 | `end` | `monotonic_ns` |
 
@@ -28,6 +29,11 @@ from pathlib import Path
 from typing import Any
 
 clock = time.monotonic_ns
+
+
+def boot_id() -> str:
+    """Names the host and its boot: two processes with the same one share a monotonic clock."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 class Recorder:

@@ -7,6 +7,7 @@ import datetime
 import fcntl
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench import __version__, preflight
+from ckptbench.allocation import ranks_a_node, read_allocation, scheduler_job
 from ckptbench.checkpoints.store import CheckpointStore, Version
 from ckptbench.digest import file_sha256
-from ckptbench.errors import LaunchError, RunFolderError
-from ckptbench.launch import launch
+from ckptbench.errors import LaunchError, RunFolderError, RunStopped
+from ckptbench.launch import Limits, launch
 from ckptbench.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
@@ -31,6 +33,7 @@ from ckptbench.manifest import (
     write_json,
 )
 from ckptbench.plan import PLAN, Plan
+from ckptbench.stopping import stop_requests
 
 log = logging.getLogger(__name__)
 
@@ -53,26 +56,29 @@ class Execution:
 def run_cell(plan: Plan, execution: Execution) -> None:
     """Train the cell and seal its run folder.
 
-    What an earlier attempt left is removed, or with `resume` gone on from where it has a complete version.
-    Raises LaunchError, and leaves a manifest that says why, where the run does not end well.
+    What an earlier attempt left is removed; with `resume`, or where this job's scheduler has requeued it, it is gone
+    on from where it has a complete version. Raises LaunchError, and leaves a manifest that says why, where the run
+    does not end well; RunStopped where it was told to stop.
     """
     plan.run_folder.mkdir(parents=True, exist_ok=True)
-    with _locked(plan.run_folder):
-        plan = _prepare(plan, execution)
-        manifest = _opening_manifest(plan, execution)
+    with _locked(plan.run_folder), stop_requests() as stop:
+        plan, requeues = _prepare(plan, execution)
+        manifest = {**_opening_manifest(plan, execution), "requeues": requeues}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
-            preflight.check(plan)
+            allocation = read_allocation(os.environ)
+            seats = allocation.seats(plan.cell.ranks)
+            preflight.check(plan, ranks_here=ranks_a_node(seats))
             launch(
                 plan,
+                allocation,
                 python=execution.python,
                 logs=execution.logs,
-                timeout_seconds=execution.timeout_seconds,
+                limits=Limits(timeout_seconds=execution.timeout_seconds, stop=stop),
             )
             manifest |= _measured(plan)
         except BaseException as error:
-            status = "failed" if isinstance(error, Exception) else "interrupted"
-            _close(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
+            _close(plan, manifest, status=_status(error), error=f"{type(error).__name__}: {error}")
             raise
         CheckpointStore(plan.checkpoint_folder, keep=execution.keep_after_run).retain()
         _close(plan, manifest, status="complete", error=None)
@@ -92,22 +98,39 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(plan: Plan, execution: Execution) -> Plan:
-    """Empty the run folder, or make the plan go on from the newest version in it."""
+def _status(error: BaseException) -> str:
+    if isinstance(error, RunStopped):
+        return "stopped"
+    return "failed" if isinstance(error, Exception) else "interrupted"
+
+
+def _prepare(plan: Plan, execution: Execution) -> tuple[Plan, int]:
+    """Empty the run folder, or make the plan go on from the newest version in it.
+
+    Also returns how often the scheduler has requeued this run.
+    """
     (plan.run_folder / SEAL).unlink(missing_ok=True)
     store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
-    earlier = _interrupted_attempt(plan) if execution.resume else None
-    if earlier is not None:
+    earlier = _interrupted_attempt(plan)
+    requeued = earlier is not None and _is_requeue(earlier)
+    requeues = earlier.get("requeues", 0) + 1 if earlier and requeued else 0
+    if earlier is not None and (execution.resume or requeued):
         store.discard_partial()
         version = store.newest()
         if version is not None:
-            return _resumed(plan, version, earlier)
+            return _resumed(plan, version, earlier), requeues
     for path in plan.run_folder.glob("trace-*.jsonl"):
         path.unlink()
     for path in (plan.checkpoint_folder, execution.logs):
         if path.exists():
             shutil.rmtree(path)
-    return plan
+    return plan, requeues
+
+
+def _is_requeue(earlier: dict[str, Any]) -> bool:
+    """Whether the earlier attempt was made by the very job that this is: schedulers requeue under the same id."""
+    job = scheduler_job(os.environ)
+    return job is not None and earlier["host"]["scheduler_job"] == job
 
 
 def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
@@ -118,6 +141,8 @@ def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
 
 def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
     """The manifest of an attempt at this very plan that did not end, None where there is none."""
+    if not (plan.run_folder / MANIFEST).exists():
+        return None
     try:
         manifest = read_json(plan.run_folder / MANIFEST)
         planned = Plan.read(plan.run_folder / PLAN)

@@ -6,41 +6,63 @@ import argparse
 import dataclasses
 import logging
 import os
-import socket
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench import data
 from ckptbench.architectures import ARCHITECTURES, Network
+from ckptbench.cells import NO_FORMAT
 from ckptbench.checkpoints.native import NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore, Position, read_version
+from ckptbench.control import Link
 from ckptbench.digest import digests
 from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Framework, Place, Sgd
 from ckptbench.manifest import trace_path
-from ckptbench.place import LAUNCHED_NS, LOGS, die_with_parent, pin, read_place, see_one_gpu
+from ckptbench.place import (
+    LAUNCHED,
+    LOGS,
+    die_with_parent,
+    ignore_stop_signals,
+    read_seat,
+    take_place,
+)
 from ckptbench.plan import Plan
-from ckptbench.recorder import Recorder, clock
+from ckptbench.recorder import Recorder, boot_id, clock
 
 log = logging.getLogger("ckptbench.train")
 
 EVALUATION_BATCH = 64
 
 
+class Stopped(Exception):  # noqa: N818 (nothing went wrong)
+    """All ranks have stopped after the same step, as the launcher asked."""
+
+    def __init__(self, steps_done: int) -> None:
+        super().__init__(f"stopped after step {steps_done}")
+        self.steps_done = steps_done
+
+
 class Trainer:
     """Trains one rank of a run from its first step, or from a checkpoint, to its last."""
 
-    def __init__(self, plan: Plan, place: Place, recorder: Recorder, framework: Framework) -> None:
+    def __init__(
+        self, plan: Plan, place: Place, link: Link, recorder: Recorder, framework: Framework
+    ) -> None:
         self._plan = plan
         self._place = place
+        self._may_enter = link.may_enter
         self._recorder = recorder
         self._framework = framework
+        self._began = 0
+        self._saved: int | None = None
         started_ns = clock()
         self._dataset = data.Dataset.open(plan.dataset_folder)
         self._steps_per_epoch = data.steps_per_epoch(
@@ -51,7 +73,7 @@ class Trainer:
         )
         recorder.phase("data", started_ns, clock())
         store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
-        self._strategy = NativeStrategy(framework, place, store, plan.cell.format)
+        self._strategy = NativeStrategy(framework, place, store, checkpoint_format(plan))
 
     def build(self) -> None:
         started_ns = clock()
@@ -84,6 +106,8 @@ class Trainer:
         return version.position
 
     def train(self, position: Position) -> None:
+        """Train to the end. Raises Stopped, after a checkpoint, where the launcher asks to stop."""
+        self._began = position.step
         for epoch in range(position.epoch, self._plan.cell.epochs):
             first = position.step_in_epoch if epoch == position.epoch else 0
             if first < self._steps_per_epoch:  # else the checkpoint was this epoch's last act
@@ -102,6 +126,8 @@ class Trainer:
         epoch_start_ns = clock()
         for step_in_epoch in range(first, self._steps_per_epoch):
             steps_done = epoch * self._steps_per_epoch + step_in_epoch + 1
+            if not self._may_enter(steps_done):
+                self._stop(Position(step=steps_done - 1, epoch=epoch, step_in_epoch=step_in_epoch))
             self._step(order, step_in_epoch, steps_done - 1)
             if self._plan.cell.interval.due(
                 steps_done=steps_done, steps_per_epoch=self._steps_per_epoch
@@ -138,7 +164,16 @@ class Trainer:
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
 
+    def _stop(self, position: Position) -> NoReturn:
+        """Leave a checkpoint of all that was done, unless an earlier one holds it already."""
+        self._recorder.write_steps(position.epoch)
+        if position.step not in (self._began, self._saved):
+            self._checkpoint(position)
+        self._recorder.event("stop", step=position.step)
+        raise Stopped(position.step)
+
     def _checkpoint(self, position: Position) -> None:
+        self._saved = position.step
         start_ns = clock()
         times = self._strategy.save(position)
         end_ns = clock()
@@ -209,21 +244,36 @@ def state_bytes(network: Network, framework: Framework) -> dict[str, int]:
     }
 
 
-def run_rank(plan: Plan, place: Place, started_ns: int) -> None:
+def checkpoint_format(plan: Plan) -> str:
+    """What the run's checkpoints are written in; a baseline writes one when it is told to stop."""
+    if plan.cell.format == NO_FORMAT:
+        return FRAMEWORKS[plan.cell.framework].formats[0]
+    return plan.cell.format
+
+
+def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
     """Train this rank and write its trace. `started_ns` is when this process began to run Python."""
     recorder = Recorder(trace_path(plan.run_folder, place.rank))
-    recorder.phase("launch", int(os.environ[LAUNCHED_NS]), started_ns)
+    recorder.phase("launch", launched_ns(os.environ[LAUNCHED], started_ns), started_ns)
+    met_ns = clock()
+    recorder.phase("meet", started_ns, met_ns)
     framework_class = FRAMEWORKS[plan.cell.framework].load()
     imported_ns = clock()
-    recorder.phase("import", started_ns, imported_ns)
+    recorder.phase("import", met_ns, imported_ns)
     framework = framework_class.join(place, seed=plan.seed, deterministic=plan.cell.deterministic)
     recorder.phase("join", imported_ns, clock())
     try:
         _record_start(recorder, plan, place, framework)
-        trainer = Trainer(plan, place, recorder, framework)
+        trainer = Trainer(plan, place, link, recorder, framework)
         trainer.build()
         trainer.train(trainer.start())
         framework.close()
+    except Stopped as stopped:
+        log.info("%s", stopped)
+        framework.close()
+        link.tell_stopped(stopped.steps_done)
+        recorder.close()
+        return
     except BaseException as error:
         log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
         log.error("%s: %s", type(error).__name__, error)
@@ -233,13 +283,24 @@ def run_rank(plan: Plan, place: Place, started_ns: int) -> None:
     recorder.close()
 
 
+def launched_ns(told: str, started_ns: int) -> int:
+    """When the launcher started the ranks, on this host's monotonic clock.
+
+    Another host's is another clock: between hosts the wall clocks, which clusters keep in step, tell the distance.
+    """
+    boot, monotonic_ns, unix_ns = told.split()
+    if boot == boot_id():
+        return int(monotonic_ns)
+    return started_ns - max(0, time.time_ns() - (clock() - started_ns) - int(unix_ns))
+
+
 def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Framework) -> None:
     recorder.event(
         "start",
         attempt=plan.attempt,
         rank=place.rank,
         world_size=place.world_size,
-        host=socket.gethostname(),
+        host=place.node,
         pid=os.getpid(),
         device=framework.device(),
         monotonic_ns=clock(),
@@ -261,19 +322,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", type=Path, help="plan.json of the run")
     plan = Plan.read(parser.parse_args(arguments).plan)
-    place = read_place(accelerator=plan.cell.accelerator)
+    seat, _ = read_seat()
     die_with_parent()
-    pin(place)
-    if place.accelerator == "cuda":
-        see_one_gpu(place)
-    log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
-    logging.basicConfig(format=f"%(asctime)s rank {place.rank}: %(message)s", stream=sys.stderr)
+    ignore_stop_signals()
+    log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
+    logging.basicConfig(format=f"%(asctime)s rank {seat.rank}: %(message)s", stream=sys.stderr)
     # Not the root's level: frameworks have much to say on theirs, and Chainer's imports reset it.
     logging.getLogger("ckptbench").setLevel(logging.INFO)
     try:
-        run_rank(plan, place, started_ns)
+        place, link = take_place(accelerator=plan.cell.accelerator)
+    except CkptbenchError as error:
+        log.error("%s: %s", type(error).__name__, error)
+        return 1
+    try:
+        run_rank(plan, place, link, started_ns)
     except CkptbenchError:
         return 1  # the log has its one line
+    link.close()
     return 0
 
 

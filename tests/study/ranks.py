@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ckptbench import place
+from ckptbench.allocation import read_allocation
 from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.launch import Process, free_addresses, run_processes
+from ckptbench.launch import Limits, Program, run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).with_name("scenarios.py")
@@ -26,23 +25,11 @@ def run_scenario(
     folder.mkdir(parents=True, exist_ok=True)
     python = ROOT / ".environments" / framework / "bin" / "python"
     command = [str(python), str(SCENARIOS), framework, scenario, str(folder), json.dumps(options)]
-    logs = [folder / f"rank-{rank}.log" for rank in range(ranks)]
-    if ranks > 1 and FRAMEWORKS[framework].launcher == "mpiexec":
-        mpiexec = [str(python.parent / "mpiexec"), "-n", str(ranks)]
-        processes = [Process([*mpiexec, *command], {}, logs)]
-    else:
-        processes = [
-            Process(command, {place.RANK: str(rank)}, [logs[rank]]) for rank in range(ranks)
-        ]
-    told = place.rank_environment(
-        ranks=ranks,
-        threads=1,
-        addresses=free_addresses(ranks),
-        logs=str(folder),
-        launched_ns=0,
+    speaks_mpi = FRAMEWORKS[framework].launcher == "mpiexec"
+    program = Program(
+        command=command, logs=folder, mpiexec=python.parent / "mpiexec" if speaks_mpi else None
     )
-    environment = {**os.environ, **told, "PYTHONPATH": str(ROOT / "src")}
-    run_processes(processes, environment, timeout_seconds=300)
+    run_ranks(program, ranks, read_allocation({}), Limits(timeout_seconds=300), threads=1)
     return [read(folder / f"found-{rank}.npz") for rank in range(ranks)]
 
 

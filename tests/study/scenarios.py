@@ -13,7 +13,7 @@ import numpy as np
 from ckptbench.architectures import ARCHITECTURES, Network
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Arrays, Framework, Place, Sgd
-from ckptbench.place import LOGS, read_place
+from ckptbench.place import LOGS, read_seat, take_place
 from ckptbench.train import log_to
 
 IMAGE, CLASSES = (32, 32, 3), 10
@@ -125,10 +125,11 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
 
 def main() -> None:
     framework, scenario, folder, options = sys.argv[1:]
-    place = read_place(os.environ, accelerator="cpu")
-    log_to(Path(os.environ[LOGS]) / f"rank-{place.rank}.log")
+    log_to(Path(os.environ[LOGS]) / f"rank-{read_seat()[0].rank}.log")
+    place, link = take_place(accelerator="cpu")
     found = SCENARIOS[scenario](framework, place, Path(folder), **json.loads(options))
     np.savez(Path(folder) / f"found-{place.rank}.npz", **found)
+    link.close()
 
 
 if __name__ == "__main__":

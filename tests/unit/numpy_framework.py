@@ -9,8 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.architectures import Dense, Flatten, Network
+from ckptbench.control import Link
 from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+
+ALONE = Place(
+    rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
+)
+
+
+class Unasked(Link):
+    """A launcher's line in which nobody asks to stop; or asks after the step `last_step`."""
+
+    def __init__(self, last_step: int | None = None) -> None:
+        self.last_step = last_step
+        self.told: int | None = None
+
+    def may_enter(self, step: int) -> bool:
+        return self.last_step is None or step <= self.last_step
+
+    def tell_stopped(self, steps_done: int) -> None:
+        self.told = steps_done
 
 
 def linear(image: tuple[int, int, int], classes: int) -> Network:

@@ -93,6 +93,7 @@ class FakeRun:
             "seed": 1 + self.cell.repeat,
             "status": "complete",
             "attempts": self.attempts,
+            "requeues": 0,
             "started": "2026-01-02T03:04:05.000+00:00",
             "ended": "2026-01-02T03:05:05.000+00:00",
             "duration_s": 60.0,

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from ckptbench import launch
+from ckptbench.allocation import Seat, seats_of
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Place
-from ckptbench.launch import LogFollower, Process, run_processes
-from ckptbench.place import die_with_parent, rank_environment, read_place, see_one_gpu
+from ckptbench.launch import Limits, LogFollower, run_processes
+from ckptbench.place import die_with_parent, rank_environment, read_seat, see_one_gpu
+from ckptbench.starters import Process
 
-SECOND = Place(rank=1, world_size=2, local_rank=1, threads=1, addresses=(), accelerator="cuda")
+SECOND = Seat(rank=1, node="here", local_rank=1)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -31,7 +32,7 @@ def python(tmp_path: Path, rank: int, code: str) -> Process:
 
 
 def run(*processes: Process, timeout_seconds: float | None = None) -> None:
-    run_processes(list(processes), dict(os.environ), timeout_seconds=timeout_seconds)
+    run_processes(list(processes), dict(os.environ), Limits(timeout_seconds=timeout_seconds))
 
 
 def alive(pid: int) -> bool:
@@ -101,8 +102,8 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.launch import Process, run_processes;"
-        f"run_processes([Process(['sleep', '60'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ))"
+        "import os; from pathlib import Path; from ckptbench.launch import Limits, Process, run_processes;"
+        f"run_processes([Process(['sleep', '60'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits())"
     )
     started = subprocess.Popen(
         [sys.executable, "-c", launcher], env={**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -136,18 +137,18 @@ def test_a_follower_hands_on_whole_lines_once(tmp_path: Path) -> None:
 
 
 def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
+    seats = seats_of(["node1", "node1", "node2"])
     told = rank_environment(
-        ranks=2, threads=4, addresses=("a:1", "b:2"), logs="/logs", launched_ns=1
+        seats, threads=4, control="a:1", token="t", logs="/logs", launched="boot 1 2"
     )
-    place = read_place({**told, "PMI_RANK": "1"}, accelerator="cpu")
-    assert (place.rank, place.world_size, place.threads) == (1, 2, 4)
-    assert place.addresses == ("a:1", "b:2")
+    assert read_seat({**told, "PMI_RANK": "1"}) == (seats[1], 3)
+    assert read_seat({**told, "SLURM_PROCID": "2"})[0] == Seat(rank=2, node="node2", local_rank=0)
     assert told["OMP_NUM_THREADS"] == told["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_a_rank_outside_of_a_launcher_says_so() -> None:
     with pytest.raises(LaunchError, match=r"ranks are started by scripts/train_cell\.py"):
-        read_place({}, accelerator="cpu")
+        read_seat({})
 
 
 @pytest.mark.parametrize(("visible", "mine"), [("4,7", "7"), ("0,1,2", "1")])
@@ -161,9 +162,7 @@ def test_a_rank_sees_the_gpu_of_its_own(
 
 def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(
-        LaunchError, match="rank 1 is number 2 on its host, which has 1 visible GPUs"
-    ):
+    with pytest.raises(LaunchError, match="rank 1 is number 2 on here, which has 1 visible GPUs"):
         see_one_gpu(SECOND)
 
 

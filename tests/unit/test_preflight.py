@@ -16,8 +16,9 @@ from ckptbench.plan import Plan
 def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:
     plan = make_plan("e1")
     dataset = Dataset.open(plan.dataset_folder)
-    two = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, ranks=2))
-    assert preflight.needed_memory(two, dataset) == 2 * preflight.needed_memory(plan, dataset)
+    assert preflight.needed_memory(plan, dataset, 2) == 2 * preflight.needed_memory(
+        plan, dataset, 1
+    )
     more = dataclasses.replace(plan, training=dataclasses.replace(plan.training, keep_during_run=5))
     assert preflight.needed_disk(more, dataset) == pytest.approx(
         2 * preflight.needed_disk(plan, dataset), abs=2
@@ -34,7 +35,7 @@ def test_resnet50_with_two_ranks_fits_a_small_machine(
 ) -> None:
     plan = make_plan("e1")
     cell = dataclasses.replace(plan.cell, ranks=2, model="resnet50", batch_size=8)
-    needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell), Dataset.open(dataset))
+    needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell), Dataset.open(dataset), 2)
     assert 2e9 < needed < 5e9
 
 

@@ -5,32 +5,35 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from numpy_framework import ALONE, Unasked
 
 from ckptbench import launch as launch_module
 from ckptbench import place, preflight, run
-from ckptbench.errors import DataError, LaunchError, RunFolderError
-from ckptbench.frameworks.base import Place
+from ckptbench.analysis.run_folder import Run
+from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.manifest import read_json, trace_path, verify_seal
 from ckptbench.plan import Plan
+from ckptbench.recorder import boot_id
 from ckptbench.run import Execution, check_replicas, run_cell
+from ckptbench.stopping import stop_requests
 from ckptbench.train import run_rank
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, threads=1, addresses=("127.0.0.1:1",))
 MakePlan = Callable[..., Plan]
 
 
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """Ranks run inside this process, so that a test needs no environment of a framework."""
-    monkeypatch.setenv(place.LAUNCHED_NS, "1")
+    monkeypatch.setenv(place.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, **_: object) -> None:
+    def launch(plan: Plan, _allocation: object, **_: object) -> None:
         plan.write()
-        run_rank(plan, ALONE, started_ns=2)
+        run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(run, "launch", launch)
     lock = tmp_path / "numpy.txt"
@@ -215,3 +218,71 @@ def test_replicas_may_differ_in_running_statistics_alone() -> None:
 
 def test_the_launcher_is_the_one_that_is_tested_here() -> None:
     assert run.launch is launch_module.launch
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
+    """Have the launcher's ranks told to stop after this step; None: never again."""
+
+    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+        plan.write()
+        run_rank(plan, ALONE, Unasked(last_step), started_ns=2)
+        if last_step is not None:
+            raise RunStopped("SIGUSR2", last_step)
+
+    monkeypatch.setattr(run, "launch", launch)
+
+
+def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("never")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    for requeues, last_step in enumerate((3, 7)):
+        stop_after(monkeypatch, last_step)
+        with pytest.raises(RunStopped, match=f"after step {last_step}, as told by SIGUSR2"):
+            run_cell(plan, execution)
+        manifest = read_json(plan.run_folder / "manifest.json")
+        assert (manifest["status"], manifest["requeues"]) == ("stopped", requeues)
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    manifest = read_json(plan.run_folder / "manifest.json")
+    assert (manifest["status"], manifest["attempts"], manifest["requeues"]) == ("complete", 3, 2)
+    assert Run.read(plan.run_folder).resumed
+
+
+def test_a_requeue_that_found_no_checkpoint_is_no_timing_either(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("never")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    stop_after(monkeypatch, 0)
+    with pytest.raises(RunStopped):
+        run_cell(plan, execution)
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    assert Run.read(plan.run_folder).manifest["attempts"] == 1
+    assert Run.read(plan.run_folder).resumed
+
+
+def test_another_job_starts_a_stopped_run_anew(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("never")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    stop_after(monkeypatch, 3)
+    with pytest.raises(RunStopped):
+        run_cell(plan, execution)
+    monkeypatch.setenv("SLURM_JOB_ID", "43")
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    assert not Run.read(plan.run_folder).resumed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_stop_signal_is_a_request_only_while_a_run_lasts(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_requests() as request:
+        assert request.signal is None
+        signal.raise_signal(number)
+        assert request.signal == number.name
+    assert signal.getsignal(number) == before

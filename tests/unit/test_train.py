@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy_framework import NumpyFramework
+from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench import place
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, CkptbenchError
-from ckptbench.frameworks.base import Arrays, Place
+from ckptbench.frameworks.base import Arrays
 from ckptbench.manifest import trace_path
 from ckptbench.plan import Plan
-from ckptbench.train import cross_entropy_sum, run_rank
+from ckptbench.recorder import boot_id, clock
+from ckptbench.train import cross_entropy_sum, launched_ns, run_rank
 
-ALONE = Place(rank=0, world_size=1, local_rank=0, threads=1, addresses=("127.0.0.1:1",))
 MakePlan = Callable[..., Plan]
 
 
 @pytest.fixture(autouse=True)
 def launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(place.LAUNCHED_NS, "1")
+    monkeypatch.setenv(place.LAUNCHED, f"{boot_id()} 1 1")
 
 
 def run(plan: Plan) -> list[dict[str, Any]]:
-    run_rank(plan, ALONE, started_ns=2)
+    run_rank(plan, ALONE, Unasked(), started_ns=2)
     return events(plan.run_folder)
 
 
@@ -44,7 +45,7 @@ def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakeP
     plan = make_plan("e1")
     trace = run(plan)
     names = [event["event"] for event in trace]
-    assert names[:7] == ["phase", "phase", "phase", "start", "phase", "phase", "state"]
+    assert names[:8] == [*["phase"] * 4, "start", "phase", "phase", "state"]
     assert names[7:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
     assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
     assert [event["step"] for event in trace if event["event"] == "checkpoint"] == [4, 8, 12]
@@ -168,3 +169,36 @@ def test_cross_entropy_is_the_sum_of_negative_log_probabilities() -> None:
     logits = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
     expected = -np.log(0.25) - np.log(0.8)
     assert cross_entropy_sum(logits + 100, np.array([1, 2])) == pytest.approx(expected)
+
+
+def test_told_to_stop_it_leaves_a_checkpoint_of_that_step_and_goes_on_to_the_same_bits(
+    make_plan: MakePlan,
+) -> None:
+    whole, plan = make_plan("never"), make_plan("never", name="stopped")
+    run(whole)
+    link = Unasked(last_step=6)
+    run_rank(plan, ALONE, link, started_ns=2)
+    assert link.told == 6
+    assert [event["step"] for event in events(plan.run_folder, "stop")] == [6]
+    version = CheckpointStore(plan.checkpoint_folder, keep=2).newest()
+    assert version is not None
+    assert (version.position.step, version.position.step_in_epoch) == (6, 2)
+    run(dataclasses.replace(plan, attempt=2, resume_from=version.folder))
+    digests = [events(each.run_folder, "digest")[-1]["tensors"] for each in (whole, plan)]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(("last_step", "steps"), [(0, []), (4, [4]), (5, [4, 5])])
+def test_a_stop_writes_no_checkpoint_that_is_there_already(
+    make_plan: MakePlan, last_step: int, steps: list[int]
+) -> None:
+    plan = make_plan("e1", keep=5)
+    run_rank(plan, ALONE, Unasked(last_step=last_step), started_ns=2)
+    assert [event["step"] for event in events(plan.run_folder, "checkpoint")] == steps
+
+
+def test_a_launcher_on_another_host_is_told_by_the_wall_clock() -> None:
+    started_ns = clock() - 1_000_000
+    told = f"another-boot 5 {time.time_ns() - 2_000_000_000}"
+    assert 1.9e9 < started_ns - launched_ns(told, started_ns) < 2.5e9
+    assert launched_ns(f"{boot_id()} 5 6", started_ns) == 5

@@ -57,7 +57,10 @@ def _run(run: Run) -> Row:
     return {
         "run": run.cell.id,
         **run.cell.to_json(),
-        **{name: manifest[name] for name in ("seed", "measured_on", "attempts", "device")},
+        **{
+            name: manifest[name]
+            for name in ("seed", "measured_on", "attempts", "requeues", "device")
+        },
         "timing_valid": not run.resumed,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),

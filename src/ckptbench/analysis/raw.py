@@ -14,8 +14,12 @@ RUNS = Table(
         REPEAT,
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never interrupted"),
+        Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
         Column(
-            "timing_valid", "flag", "", "false where the run was resumed: no timing table reads it"
+            "timing_valid",
+            "flag",
+            "",
+            "false where the run was resumed or requeued: no timing table reads it",
         ),
         Column("started", "time", "UTC", "when the first attempt began"),
         Column("ended", "time", "UTC", "when the last attempt ended"),
@@ -136,7 +140,7 @@ PHASES = Table(
         RUN,
         RANK,
         Column("attempt", "integer", "1", "from 1"),
-        Column("phase", "text", "", "launch, import, join, data, build, load"),
+        Column("phase", "text", "", "launch, meet, import, join, data, build, load"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", ""),
     ),

@@ -14,7 +14,7 @@ from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, 
 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
-    "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "started", "ended",
+    "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
     "duration_s", "measured_on", "device", "host", "versions", "lock_sha256", "source", "state_bytes",
 })
 # fmt: on
@@ -40,7 +40,8 @@ class Run:
     @property
     def resumed(self) -> bool:
         """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
-        return bool(self.manifest["attempts"] > 1 or len(self.ranks[0].trace.starts) > 1)
+        attempts = max(self.manifest["attempts"], len(self.ranks[0].trace.starts))
+        return bool(attempts > 1 or self.manifest["requeues"])
 
     @property
     def steps(self) -> int:

@@ -27,6 +27,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
         "checkpoint": "step epoch start_ns end_ns",
         "epoch": "epoch start_ns end_ns samples",
         "evaluation": "epoch start_ns end_ns samples loss_sum correct",
+        "stop": "step",
         "digest": "step tensors",
         "end": "monotonic_ns",
     }.items()

@@ -24,10 +24,11 @@ class Place:
     rank: int
     world_size: int
     local_rank: int
+    node: str
     threads: int
     """How many threads the rank may compute with."""
     addresses: tuple[str, ...]
-    """`host:port` of every rank, free when the launcher looked: for rendezvous."""
+    """`host:port` of every rank, free when that rank looked: for rendezvous."""
     accelerator: str = "cpu"
     """`cuda`: the rank sees one GPU, its own, as the first."""
 

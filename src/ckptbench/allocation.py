@@ -1,0 +1,128 @@
+"""Where the ranks of a run sit: what the scheduler gave this job, in the scheduler's own words."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ckptbench.errors import LaunchError
+
+Scheduler = Literal["none", "slurm", "gridengine", "pbs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The place of one rank: its node, and its number among the ranks of that node."""
+
+    rank: int
+    node: str
+    local_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The nodes that a run may use."""
+
+    scheduler: Scheduler
+    job_id: str | None
+    nodes: tuple[str, ...]
+    """Their names as the scheduler calls them."""
+    here: str | None
+    """The one on which this process runs; None where it is none of them (a login node)."""
+
+    def seats(self, ranks: int) -> tuple[Seat, ...]:
+        """Block-wise: the first ranks on the first node, and as even as can be."""
+        if ranks < len(self.nodes):
+            raise LaunchError(
+                f"job {self.job_id} holds {len(self.nodes)} nodes for {ranks} ranks: ask for "
+                "fewer nodes, or let tasks-per-node decide"
+            )
+        share, rest = divmod(ranks, len(self.nodes))
+        names = [
+            name for n, name in enumerate(self.nodes) for _ in range(share + (1 if n < rest else 0))
+        ]
+        return seats_of(names)
+
+
+def seats_of(nodes: list[str]) -> tuple[Seat, ...]:
+    """The seats of ranks 0, 1, ... given the node of each."""
+    taken: Counter[str] = Counter()
+    seats = []
+    for rank, node in enumerate(nodes):
+        seats.append(Seat(rank, node, taken[node]))
+        taken[node] += 1
+    return tuple(seats)
+
+
+def ranks_a_node(seats: Sequence[Seat]) -> int:
+    """Of the fullest node."""
+    return 1 + max(seat.local_rank for seat in seats)
+
+
+def read_allocation(environment: Mapping[str, str]) -> Allocation:
+    """The allocation of the job that this process belongs to; without a scheduler, this machine."""
+    if "SLURM_JOB_ID" in environment and "SLURM_JOB_NODELIST" in environment:
+        return _slurm(environment)
+    if "JOB_ID" in environment and "SGE_ROOT" in environment:
+        return _listed("gridengine", environment["JOB_ID"], _grid_engine_hosts(environment))
+    if "PBS_JOBID" in environment and "PBS_NODEFILE" in environment:
+        return _listed("pbs", environment["PBS_JOBID"], _first_words(environment["PBS_NODEFILE"]))
+    return _listed("none", None, [])
+
+
+def scheduler_job(environment: Mapping[str, str]) -> str | None:
+    """The id of the scheduler's job, None outside of one; a requeued job keeps it."""
+    names = ("SLURM_JOB_ID", "PBS_JOBID", "JOB_ID")
+    return next((environment[name] for name in names if name in environment), None)
+
+
+def _slurm(environment: Mapping[str, str]) -> Allocation:
+    command = ["scontrol", "show", "hostnames", environment["SLURM_JOB_NODELIST"]]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LaunchError(
+            f"the nodes of job {environment['SLURM_JOB_ID']} cannot be told ({error}): is scontrol "
+            "on the PATH of the compute nodes?"
+        ) from error
+    nodes = tuple(done.stdout.split())
+    here = environment.get("SLURMD_NODENAME")
+    return Allocation(
+        scheduler="slurm",
+        job_id=environment["SLURM_JOB_ID"],
+        nodes=nodes,
+        here=here if here in nodes else None,
+    )
+
+
+def _grid_engine_hosts(environment: Mapping[str, str]) -> list[str]:
+    """A parallel environment's hosts; SGE_JOB_HOSTLIST is where a site grants whole nodes by a resource."""
+    names = ("PE_HOSTFILE", "SGE_JOB_HOSTLIST")
+    path = next((environment[name] for name in names if environment.get(name)), None)
+    return _first_words(path) if path else []
+
+
+def _first_words(path: str) -> list[str]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise LaunchError(f"the scheduler's list of nodes cannot be read: {error}") from error
+    return [line.split()[0] for line in lines if line.split()]
+
+
+def _listed(scheduler: Scheduler, job_id: str | None, hosts: list[str]) -> Allocation:
+    """`hosts` may name one several times, once a slot; this process runs on one of them."""
+    own = socket.gethostname()
+    nodes = tuple(dict.fromkeys(hosts)) or (own,)
+    here = next((node for node in nodes if same_host(node, own)), None)
+    return Allocation(scheduler=scheduler, job_id=job_id, nodes=nodes, here=here)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two names are of one host, with or without its domain."""
+    return one.split(".", maxsplit=1)[0] == other.split(".", maxsplit=1)[0]

@@ -1,0 +1,152 @@
+"""Who sits where: what the scheduler says, and the commands that start ranks there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ckptbench import place
+from ckptbench.allocation import Allocation, Seat, read_allocation, scheduler_job
+from ckptbench.errors import LaunchError
+from ckptbench.starters import rank_processes
+
+HOST = socket.gethostname()
+LOGS = Path("/logs")
+TRAIN = ["python", "-m", "train", "a plan.json"]
+
+
+def on(scheduler: str, *nodes: str, here: str | None = None) -> Allocation:
+    return Allocation(
+        scheduler=scheduler,  # type: ignore[arg-type]
+        job_id="7",
+        nodes=nodes,
+        here=here if here else nodes[0],
+    )
+
+
+def commands(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[str]:
+    processes = rank_processes(
+        TRAIN,
+        allocation,
+        allocation.seats(ranks),
+        mpiexec=Path("/env/bin/mpiexec") if mpi else None,
+        variables={"CKPTBENCH_CONTROL": "n1:5", "PYTHONPATH": "/s"},
+        logs=LOGS,
+    )
+    return [" ".join(process.command) for process in processes]
+
+
+def test_without_a_scheduler_all_ranks_sit_on_this_host() -> None:
+    allocation = read_allocation({})
+    assert allocation.scheduler == "none"
+    assert allocation.seats(2) == (Seat(0, HOST, 0), Seat(1, HOST, 1))
+
+
+def test_ranks_fill_nodes_block_wise_and_evenly() -> None:
+    seats = on("slurm", "a", "b", "c").seats(7)
+    assert [seat.node for seat in seats] == [*"aaabbcc"]
+    assert [seat.local_rank for seat in seats] == [0, 1, 2, 0, 1, 0, 1]
+
+
+def test_more_nodes_than_ranks_is_an_error() -> None:
+    with pytest.raises(LaunchError, match="job 7 holds 2 nodes for 1 ranks"):
+        on("slurm", "a", "b").seats(1)
+
+
+def test_slurm_says_which_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\n[ "$*" = "show hostnames n[1-2]" ] && printf "n1\\nn2\\n"\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]", "SLURMD_NODENAME": "n1"}
+    assert read_allocation(job) == Allocation(
+        scheduler="slurm", job_id="12", nodes=("n1", "n2"), here="n1"
+    )
+    del job["SLURMD_NODENAME"]  # the shell of an salloc runs on the login node
+    assert read_allocation(job).here is None
+
+
+def test_a_slurm_job_without_scontrol_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match=r"job 12 cannot be told.*is scontrol on the PATH"):
+        read_allocation({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"})
+
+
+def test_grid_engine_lists_hosts_with_their_slots(tmp_path: Path) -> None:
+    hosts = tmp_path / "pe_hostfile"
+    hosts.write_text(f"{HOST} 2 main.q@{HOST} UNDEFINED\nnode2.site 2 main.q@node2 UNDEFINED\n")
+    job = {"JOB_ID": "5", "SGE_ROOT": "/sge", "PE_HOSTFILE": str(hosts)}
+    assert read_allocation(job) == Allocation(
+        scheduler="gridengine", job_id="5", nodes=(HOST, "node2.site"), here=HOST
+    )
+    assert read_allocation({"JOB_ID": "5", "SGE_ROOT": "/sge"}).nodes == (HOST,)
+
+
+def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
+    hosts = tmp_path / "nodefile"
+    hosts.write_text(f"{HOST}\n{HOST}\nhnode002\nhnode002\n")
+    job = {"PBS_JOBID": "9.server", "PBS_NODEFILE": str(hosts)}
+    assert read_allocation(job).nodes == (HOST, "hnode002")
+    with pytest.raises(LaunchError, match="list of nodes cannot be read"):
+        read_allocation({**job, "PBS_NODEFILE": str(tmp_path / "gone")})
+
+
+def test_the_job_of_a_manifest_is_the_schedulers() -> None:
+    assert scheduler_job({"PBS_JOBID": "9.server"}) == "9.server"
+    assert scheduler_job({}) is None
+
+
+@pytest.mark.parametrize("scheduler", ["none", "slurm", "gridengine", "pbs"])
+def test_on_one_node_ranks_are_started_without_the_scheduler(scheduler: str) -> None:
+    assert commands(on(scheduler, "n1"), 2) == ["python -m train a plan.json"] * 2
+    assert commands(on(scheduler, "n1"), 2, mpi=True) == [
+        "/env/bin/mpiexec -launcher fork -rmk user -n 2 python -m train a plan.json"
+    ]
+
+
+def test_slurm_starts_one_step_with_every_rank_on_its_node() -> None:
+    (command,) = commands(on("slurm", "n1", "n2"), 3)
+    assert command.startswith("srun --nodes=2 --ntasks=3 --distribution=arbitrary")
+    assert "--nodelist=n1,n1,n2" in command
+    assert command.endswith(" python -m train a plan.json")
+
+
+def test_from_a_login_node_even_one_node_needs_the_scheduler() -> None:
+    allocation = Allocation(scheduler="slurm", job_id="7", nodes=("n1",), here=None)
+    (command,) = commands(allocation, 1)
+    assert command.startswith("srun --nodes=1 --ntasks=1")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "start"), [("gridengine", "qrsh -nostdin -inherit"), ("pbs", "pbs_tmrsh")]
+)
+def test_grid_engine_and_pbs_start_each_remote_rank_with_its_variables(
+    scheduler: str, start: str
+) -> None:
+    here, there = commands(on(scheduler, "n1", "n2"), 2)
+    assert here == "python -m train a plan.json"
+    assert there == (
+        f"{start} n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s {place.RANK}=1 python -m train 'a plan.json'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "launcher"),
+    [
+        ("slurm", "-launcher slurm"),
+        ("gridengine", "-launcher sge"),
+        ("pbs", "-launcher rsh -launcher-exec pbs_tmrsh"),
+    ],
+)
+def test_mpi_ranks_are_started_by_mpiexec_over_the_schedulers_starter(
+    scheduler: str, launcher: str
+) -> None:
+    (command,) = commands(on(scheduler, "n1", "n2"), 3, mpi=True)
+    assert command.startswith(f"/env/bin/mpiexec {launcher} -rmk user -hosts n1:2,n2:1 -n 3 python")
+
+
+def test_other_hosts_without_a_scheduler_are_refused() -> None:
+    with pytest.raises(LaunchError, match="need a scheduler that starts them there"):
+        commands(on("none", "n1", "n2"), 2)
