@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -139,7 +138,7 @@ def run_processes(
     with ExitStack() as stack:
         watched = []
         for process in processes:
-            running = _start(process.command, {**environment, **process.variables})
+            running = _start(process, environment)
             stack.callback(_end, running)
             watched.append(_Watched(running, [LogFollower(path) for path in process.logs]))
         if control is not None:
@@ -180,21 +179,23 @@ def _cuda_libraries(python: Path) -> tuple[str, ...]:
     return (*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")]))
 
 
-def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(process: Process, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """In a session of its own, so that all it starts can be ended with it."""
+    variables = {**environment, **process.variables}
     try:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            stderr=sys.stderr,
-            start_new_session=True,
-            preexec_fn=place.die_with_parent,  # noqa: PLW1509 (this process has one thread)
-        )
+        with process.logs[0].open("ab") as output:
+            return subprocess.Popen(
+                process.command,
+                env={name: value for name, value in variables.items() if value is not None},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=place.die_with_parent,  # noqa: PLW1509 (this process has one thread)
+            )
     except OSError as error:
         raise LaunchError(
-            f"{command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
+            f"{process.command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
             "environment's folder and run the study again, which makes it anew"
         ) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,25 @@ from ckptbench.allocation import Allocation, Seat
 from ckptbench.errors import LaunchError
 
 
+STEP: Mapping[str, str | None] = {
+    # srun would bind a step of one task a node to one core: each rank takes its own cores (place.pin).
+    "SLURM_CPU_BIND": "none",
+    # It reads the job's own shape from the environment, where it would contradict the step's.
+    **dict.fromkeys(
+        ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A command to start, the variables of its own, and the logs that it or its children write."""
+    """A command to start, and the logs that it and the ranks it starts write."""
 
     command: list[str]
-    variables: dict[str, str]
+    variables: Mapping[str, str | None]
+    """Its own beside those of all processes; None takes one away."""
     logs: list[Path]
+    """The first takes what the command itself prints."""
 
 
 def rank_processes(
@@ -36,14 +47,14 @@ def rank_processes(
     `mpiexec` starts ranks that speak MPI (None: they do not). `variables` are in the environment of every process
     started; where a scheduler's starter does not hand the environment on, they are written into the command.
     """
-    paths = [rank_log(logs, seat.rank) for seat in seats]
+    paths = [logs / "starter.log", *(rank_log(logs, seat.rank) for seat in seats)]
     if mpiexec and len(seats) > 1:
-        return [Process([str(mpiexec), *_hydra(allocation, seats), *command], _unbound(), paths)]
+        return [Process([str(mpiexec), *_hydra(allocation, seats), *command], STEP, paths)]
     if all(seat.node == allocation.here for seat in seats):
         return [_here(command, seat, logs) for seat in seats]
     match allocation.scheduler:
         case "slurm":
-            return [Process([*_srun(seats), *command], _unbound(), paths)]
+            return [Process([*_srun(seats), *command], STEP, paths)]
         case "gridengine":
             start = ["qrsh", "-nostdin", "-inherit"]
         case "pbs":
@@ -73,7 +84,8 @@ def _there(
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
     # The remote side hands the words to a shell.
     quoted = [shlex.quote(word) for word in words]
-    return Process([*start, seat.node, *quoted], {}, [rank_log(logs, seat.rank)])
+    starter_log = logs / f"starter-{seat.rank}.log"
+    return Process([*start, seat.node, *quoted], {}, [starter_log, rank_log(logs, seat.rank)])
 
 
 def _srun(seats: Sequence[Seat]) -> list[str]:
@@ -106,14 +118,3 @@ def _hydra(allocation: Allocation, seats: Sequence[Seat]) -> list[str]:
     }[allocation.scheduler]
     hosts = ",".join(f"{node}:{sum(seat.node == node for seat in seats)}" for node in nodes)
     return [*launcher, "-rmk", "user", "-hosts", hosts, *number]
-
-
-def _unbound() -> dict[str, str]:
-    """srun would bind a step of one task a node to one core: each rank takes its own cores (place.pin)."""
-    return {"SLURM_CPU_BIND": "none", **_without_job_shape()}
-
-
-def _without_job_shape() -> dict[str, str]:
-    """srun reads the job's own shape from the environment, where it would contradict the step's."""
-    names = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
-    return {name: "" for name in names if name in os.environ}

@@ -92,7 +92,7 @@ def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(
         LaunchError, match=rf"{missing} cannot be started \(No such file.*remove the"
     ):
-        run(Process([missing], {}, []))
+        run(Process([missing], {}, [tmp_path / "rank-0.log"]))
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:

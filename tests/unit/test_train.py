@@ -46,7 +46,7 @@ def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakeP
     trace = run(plan)
     names = [event["event"] for event in trace]
     assert names[:8] == [*["phase"] * 4, "start", "phase", "phase", "state"]
-    assert names[7:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
+    assert names[8:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
     assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
     assert [event["step"] for event in trace if event["event"] == "checkpoint"] == [4, 8, 12]
 
