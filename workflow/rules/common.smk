@@ -102,6 +102,21 @@ def get_priority(wildcards):
     return PRIORITY[wildcards.cell]
 
 
+def get_ranks(wildcards):
+    """On a cluster: the tasks of the run's job."""
+    return CELLS[wildcards.cell].ranks
+
+
+def get_gpus(wildcards):
+    cell = CELLS[wildcards.cell]
+    return cell.ranks if cell.accelerator == "cuda" else 0
+
+
+def get_threads(wildcards):
+    """This machine's cores; on a cluster a profile's cpus_per_task says what a rank gets."""
+    return workflow.cores if workflow.local_exec else 1
+
+
 def get_sources(package, *endings):
     """The library files whose edit makes anew what they compute."""
     folder = Path("src/ckptbench") / package

@@ -8,6 +8,7 @@ rule prepare_dataset:
         "results/datasets/{dataset}/dataset.json",
     log:
         "results/logs/prepare_dataset/{dataset}.log",
+    localrule: True
     params:
         settings=get_dataset_settings,
     message:

@@ -8,6 +8,7 @@ rule create_environment:
         ready=".environments/{environment}/ready.json",
     log:
         "results/logs/create_environment/{environment}.log",
+    localrule: True
     message:
         "environment {wildcards.environment} from {input.lock}"
     shell:

@@ -18,6 +18,7 @@ for figure, entry in FIGURES.items():
             ),
         log:
             f"results/logs/draw_figure/{figure}.log",
+        localrule: True
         params:
             figure=figure,
         message:

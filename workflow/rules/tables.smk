@@ -12,6 +12,7 @@ rule collect_runs:
         ),
     log:
         "results/logs/collect_runs.log",
+    localrule: True
     params:
         study=STUDY,
     message:
@@ -38,6 +39,7 @@ rule derive_tables:
         ],
     log:
         "results/logs/derive_tables.log",
+    localrule: True
     message:
         "overhead, sizes, scaling, stalls and training from the collected tables"
     shell:

@@ -1,4 +1,4 @@
-# One run a cell. A run that is timed has the machine to itself.
+# One run a cell. A run that is timed has the machine, or its nodes of a cluster, to itself.
 rule train_cell:
     input:
         environment=get_environment,
@@ -9,9 +9,11 @@ rule train_cell:
     log:
         "results/logs/train_cell/{cell}.log",
     priority: get_priority
-    threads: workflow.cores
+    threads: get_threads
     resources:
         machine=1,
+        tasks=get_ranks,
+        gpus=get_gpus,
     params:
         cell=get_cell,
         training=TRAINING,
