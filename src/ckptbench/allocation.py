@@ -77,7 +77,8 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 def scheduler_job(environment: Mapping[str, str]) -> str | None:
     """The id of the scheduler's job, None outside of one; a requeued job keeps it."""
-    names = ("SLURM_JOB_ID", "PBS_JOBID", "JOB_ID")
+    # On PBS submitit may have to follow a job up with another, which it takes for the same.
+    names = ("SLURM_JOB_ID", "SUBMITIT_PBS_JOB_ID", "PBS_JOBID", "JOB_ID")
     return next((environment[name] for name in names if name in environment), None)
 
 

@@ -1,0 +1,83 @@
+"""A job of Grid Engine, seen from inside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+from submitit.core import logger
+from submitit.core.job_environment import JobEnvironment, SignalHandler
+from submitit.core.utils import DelayedSubmission, JobPaths
+
+from submitit_gridengine.processes import end_others_of_job
+
+REQUEUE_STATUS = 99
+"""The exit status that makes Grid Engine run the job again under the same id; a job that is
+being deleted stays deleted (seen with 8.1.9)."""
+
+
+class GridEngineJobEnvironment(JobEnvironment):
+    _env: ClassVar[dict[str, str]] = {
+        "job_id": "JOB_ID",
+        "array_job_id": "JOB_ID",
+        "array_task_id": "SGE_TASK_ID",
+        "num_nodes": "NHOSTS",
+        "nodes": "PE_HOSTFILE",
+        # Never set: submitit runs one task a job, whatever was allocated.
+        **dict.fromkeys(("num_tasks", "node", "global_rank", "local_rank"), "SUBMITIT_ONE_TASK"),
+    }
+
+    @property
+    def array_job_id(self) -> str | None:
+        return super().array_job_id if self.array_task_id else None
+
+    @property
+    def array_task_id(self) -> str | None:
+        """From 1; None in a job that is no array."""
+        task = super().array_task_id
+        return None if task == "undefined" else task
+
+    @property
+    def hostnames(self) -> list[str]:
+        """The hosts of the allocation, the first being where the job's only task runs."""
+        if not (hostfile := os.environ.get(self._env["nodes"])):
+            return [self.hostname]
+        lines = Path(hostfile).read_text().splitlines()
+        return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
+
+    def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
+        """SIGUSR1 comes at the soft time limit and before a suspension, SIGUSR2 before a SIGKILL,
+        SIGTERM where a queue's terminate_method says so: each is the order to stop."""
+        handler = _Requeue(self, paths, submission)
+        signal.signal(signal.SIGCONT, handler.bypass)
+        for number in handler.signals:
+            signal.signal(number, handler.checkpoint_and_try_requeue)
+
+    def _requeue(self, countdown: int) -> None:
+        logger.get_logger().info(
+            f"Leaving with status {REQUEUE_STATUS}: Grid Engine requeues job {self.job_id} "
+            f"({countdown} remaining timeouts)"
+        )
+
+
+class _Requeue(SignalHandler):
+    @property
+    def signals(self) -> set[signal.Signals]:
+        return {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, self.env._usr_sig()}
+
+    def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
+        # A SIGUSR2 may follow the SIGUSR1 while the checkpoint is being written.
+        for number in self.signals:
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            super().checkpoint_and_try_requeue(signum, frame)
+        finally:
+            end_others_of_job()
+
+    def _exit(self) -> None:
+        sys.stdout.flush()
+        sys.exit(REQUEUE_STATUS)

@@ -1,0 +1,71 @@
+"""What qstat says of jobs that wait or run."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+Info = dict[str, str]
+
+
+def command(user: str) -> list[str]:
+    return ["qstat", "-u", user, "-xml"]
+
+
+def read(output: str) -> dict[str, Info]:
+    """By submitit's job id, from `qstat -xml`. Raises ElementTree.ParseError."""
+    infos: dict[str, Info] = {}
+    for entry in ElementTree.fromstring(output).iter("job_list"):
+        number = entry.findtext("JB_job_number", "")
+        for job_id in _job_ids(number, entry.findtext("tasks", "")):
+            infos[job_id] = _info(job_id, entry)
+    return infos
+
+
+def reasons_command(job_ids: list[str]) -> list[str]:
+    """Details of jobs in state E, whose list does not say why."""
+    return ["qstat", "-j", ",".join(sorted({job_id.split("_")[0] for job_id in job_ids}))]
+
+
+def read_reasons(output: str) -> dict[str, str]:
+    """The error of each job and task of an array that has one, from `qstat -j`."""
+    reasons: dict[str, str] = {}
+    number = ""
+    for line in output.splitlines():
+        if line.startswith("job_number:"):
+            number = line.split(":", 1)[1].strip()
+        elif match := re.match(r"error reason\s+(\d+):\s+(.*)", line):
+            reasons[number] = reasons[f"{number}_{match[1]}"] = match[2]
+    return reasons
+
+
+def _job_ids(number: str, tasks: str) -> list[str]:
+    """`tasks` names those of an array that share a state: `3`, `4-20:1`, `1,3-5:2`; else empty."""
+    if not tasks:
+        return [number]
+    job_ids = []
+    for part in tasks.split(","):
+        if match := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip()):
+            first, last, step = (int(group) if group else 0 for group in match.groups())
+            job_ids += [f"{number}_{k}" for k in range(first, (last or first) + 1, step or 1)]
+    return job_ids
+
+
+def _info(job_id: str, entry: ElementTree.Element) -> Info:
+    letters = entry.findtext("state", "")
+    return {
+        "JobID": job_id,
+        "State": _state(letters),
+        "GridEngineState": letters,
+        "NodeList": entry.findtext("queue_name", "").partition("@")[2],
+    }
+
+
+def _state(letters: str) -> str:
+    """submitit's word for the letters of sge_status(5): `qw`, `hqw`, `r`, `dr`, `Rr`, `Eqw`..."""
+    if "E" in letters:
+        return "FAILED"
+    if "d" in letters:
+        return "COMPLETING"
+    # A suspended job has its place, and goes on by itself.
+    return "RUNNING" if set(letters) & set("rtsST") else "PENDING"

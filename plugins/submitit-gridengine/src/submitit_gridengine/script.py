@@ -1,0 +1,96 @@
+"""The submission file: options of qsub in `#$` lines, then the command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from submitit.core.utils import JobPaths
+
+from submitit_gridengine.parameters import Parameters
+
+_UNQUOTABLE = '",:\n'
+"""Characters that Grid Engine's lists of paths give a meaning, or that end its quotes."""
+
+
+def script(parameters: Parameters, command: str, folder: Path, tasks: int | None) -> str:
+    """The text of the submission file of a job (`tasks` is None) or of an array of `tasks`."""
+    options = [*_options(parameters), *_logs(parameters, folder, array=tasks is not None)]
+    if tasks is not None:
+        options.append(f"-t 1-{tasks}")
+        if parameters.array_parallelism:
+            options.append(f"-tc {min(tasks, int(parameters.array_parallelism))}")
+    if depends_on_job(folder):
+        options.append("-h")
+    options.extend(parameters.extra)
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#$ {option}" for option in options),
+            "",
+            *parameters.setup,
+            "export SUBMITIT_EXECUTOR=gridengine",
+            # The signals that Grid Engine sends must reach Python.
+            f"exec {command}",
+            "",
+        ]
+    )
+
+
+def depends_on_job(folder: Path) -> bool:
+    """Whether the folder can be made only once the job has an id (`%j` in its path)."""
+    return JobPaths.get_first_id_independent_folder(folder) != folder
+
+
+def unset_unsafe(environment: Mapping[str, str]) -> list[str]:
+    """A command prefix that keeps from qsub's `-V` what it mangles: exported shell functions
+    and whatever else is no plain name or spans lines."""
+    unsafe = sorted(
+        name
+        for name, value in environment.items()
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\n" in value
+    )
+    return ["env", *(part for name in unsafe for part in ("-u", name))] if unsafe else []
+
+
+def _options(parameters: Parameters) -> list[str]:
+    options = [
+        "-S /bin/bash",
+        f"-N {_job_name(parameters.name)}",
+        "-cwd",
+        "-V",
+        # Started again after its host failed, and SIGUSR2 some seconds before a SIGKILL.
+        "-r y",
+        "-notify",
+    ]
+    if parameters.queue:
+        options.append(f"-q {parameters.queue}")
+    if parameters.parallel_environment and not parameters.node_resource and parameters.slots > 1:
+        options.append(f"-pe {parameters.parallel_environment} {parameters.slots}")
+    return options + [f"-l {request}" for request in parameters.requests()]
+
+
+def _logs(parameters: Parameters, folder: Path, *, array: bool) -> list[str]:
+    paths = JobPaths(folder)
+    out = f'-o "{_with_variables(paths.stdout, array=array)}"'
+    if parameters.stderr_to_stdout:
+        return [out, "-j y"]
+    return [out, f'-e "{_with_variables(paths.stderr, array=array)}"']
+
+
+def _with_variables(path: Path, *, array: bool) -> str:
+    """submitit's tags as Grid Engine's variables."""
+    text = str(path)
+    if wrong := sorted(set(text) & set(_UNQUOTABLE)):
+        raise ValueError(f"{text!r} has {wrong} in it: Grid Engine cannot write logs there.")
+    if "%a" in text and not array:
+        raise ValueError(f"{text!r} has %a in it, and this job is no array.")
+    text = text.replace("%j", "$JOB_ID_$TASK_ID" if array else "$JOB_ID")
+    return text.replace("%A", "$JOB_ID").replace("%a", "$TASK_ID").replace("%t", "0")
+
+
+def _job_name(name: str) -> str:
+    """A name that Grid Engine takes: no leading digit, no white space, none of /:@\\*?"""
+    plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+    return plain if re.match(r"[A-Za-z_]", plain) else f"j{plain}"

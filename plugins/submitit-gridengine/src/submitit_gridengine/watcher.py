@@ -1,0 +1,119 @@
+"""The state of any number of jobs from one qstat, and one qacct where some have ended."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import time
+from xml.etree import ElementTree
+
+from submitit.core import core, logger
+from submitit.core.utils import JobPaths
+
+from submitit_gridengine import accounting, qstat
+from submitit_gridengine.qstat import Info
+
+ACCOUNTING_DELAY_S = 60
+"""How long after the end of a job its accounting record may appear."""
+
+
+class GridEngineInfoWatcher(core.InfoWatcher):
+    def __init__(self, delay_s: int = 60) -> None:
+        super().__init__(delay_s)
+        self._paths: dict[str, JobPaths] = {}
+        self._missing_since: dict[str, float] = {}
+        self.cancelled: set[str] = set()
+        """Jobs that are being deleted, by whomever."""
+
+    def register_job(self, job_id: str, paths: JobPaths | None = None) -> None:
+        super().register_job(job_id)
+        if paths is not None:
+            self._paths[job_id] = paths
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
+
+    def _make_command(self) -> list[str] | None:
+        return qstat.command(_user()) if self._registered - self._finished else None
+
+    def read_info(self, string: bytes | str) -> dict[str, Info]:
+        """From the answer of qstat; asks further about jobs that it shows broken or no more."""
+        try:
+            listed = qstat.read(string if isinstance(string, str) else string.decode())
+        except ElementTree.ParseError as error:
+            logger.get_logger().warning(f"The answer of qstat could not be read: {error}")
+            return {}
+        asked = self._registered - self._finished
+        infos = {job_id: listed[job_id] for job_id in asked & listed.keys()}
+        self._note_listed(infos)
+        self._add_reasons(infos)
+        return infos | self._ended(asked - listed.keys())
+
+    def _note_listed(self, infos: dict[str, Info]) -> None:
+        for job_id, info in infos.items():
+            self._missing_since.pop(job_id, None)
+            if "d" in info["GridEngineState"]:
+                self.cancelled.add(job_id)
+
+    def _add_reasons(self, infos: dict[str, Info]) -> None:
+        broken = [job_id for job_id, info in infos.items() if info["State"] == "FAILED"]
+        if not broken:
+            return
+        reasons = qstat.read_reasons(_output(qstat.reasons_command(broken)))
+        for job_id in broken:
+            why = reasons.get(job_id, "no reason given")
+            number = job_id.replace("_", ".")
+            infos[job_id]["Reason"] = f"{why} (state Eqw: it stays queued until `qdel {number}`)"
+
+    def _ended(self, job_ids: set[str]) -> dict[str, Info]:
+        if not job_ids:
+            return {}
+        since = min(self._submitted_at(job_id) for job_id in job_ids)
+        records = accounting.read(_output(accounting.command(_user(), since)))
+        return {
+            job_id: self._without_record(job_id)
+            if (record := records.get(job_id)) is None
+            else self._judge(accounting.info(record))
+            for job_id in job_ids
+        }
+
+    def _submitted_at(self, job_id: str) -> float:
+        """Seconds since the epoch; the job may be one of an earlier process."""
+        paths = self._paths.get(job_id)
+        file = paths.submission_file if paths else None
+        return file.stat().st_mtime if file and file.exists() else time.time()
+
+    def _judge(self, info: Info) -> Info:
+        """A run that was to be requeued is not the last one, unless the job was deleted."""
+        job_id, state = info["JobID"], info["State"]
+        if state == "REQUEUED":
+            return self._without_record(job_id)
+        if state == "FAILED" and job_id in self.cancelled:
+            return info | {"State": "CANCELLED", "Reason": "deleted"}
+        return info
+
+    def _without_record(self, job_id: str) -> Info:
+        now = time.time()
+        missing_s = now - self._missing_since.setdefault(job_id, now)
+        if job_id in self.cancelled:
+            return {"JobID": job_id, "State": "CANCELLED", "Reason": "deleted"}
+        if missing_s < ACCOUNTING_DELAY_S:
+            return {"JobID": job_id, "State": "COMPLETING"}
+        if (paths := self._paths.get(job_id)) and paths.result_pickle.exists():
+            return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
+        why = "deleted, or its accounting cannot be read: it is neither in qstat nor in qacct"
+        return {"JobID": job_id, "State": "CANCELLED", "Reason": why}
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _output(command: list[str]) -> str:
+    """What a query prints; nothing if it fails, as qacct does with no accounting file yet."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        logger.get_logger().warning(f"{' '.join(command)}: {error}")
+        return ""

@@ -1,0 +1,259 @@
+"""The command lines and submission files, to the letter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import submitit
+from submitit.core.utils import FailedSubmissionError
+from submitit_gridengine import GridEngineExecutor
+from submitit_gridengine.parameters import Parameters
+from submitit_gridengine.script import unset_unsafe
+
+FILE = Path("/work/jobs/job.sh")
+
+
+def executor(folder: str | Path = "/work/jobs", **parameters: Any) -> GridEngineExecutor:
+    made = GridEngineExecutor(folder)
+    made.update_parameters(python="python3", **parameters)
+    return made
+
+
+def text(folder: str = "/work/jobs", tasks: int | None = None, **parameters: Any) -> str:
+    made = executor(folder, **parameters)
+    made._array_tasks = tasks
+    return made._make_submission_file_text(made._submitit_command_str, "0")
+
+
+def options(**parameters: Any) -> list[str]:
+    lines = text(**parameters).splitlines()
+    return [line.removeprefix("#$ ") for line in lines if line.startswith("#$ ")]
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flag, name in zip(
+        unset_unsafe(os.environ)[1::2], unset_unsafe(os.environ)[2::2], strict=True
+    ):
+        assert flag == "-u"
+        monkeypatch.delenv(name)
+
+
+def test_a_plain_job() -> None:
+    assert (
+        text()
+        == """\
+#!/bin/bash
+#$ -S /bin/bash
+#$ -N submitit
+#$ -cwd
+#$ -V
+#$ -r y
+#$ -notify
+#$ -l h_rt=300
+#$ -l s_rt=210
+#$ -o "/work/jobs/$JOB_ID_0_log.out"
+#$ -e "/work/jobs/$JOB_ID_0_log.err"
+
+export SUBMITIT_EXECUTOR=gridengine
+exec python3 -u -m submitit.core._submit /work/jobs
+"""
+    )
+    assert executor()._make_submission_command(FILE) == ["qsub", "-terse", "/work/jobs/job.sh"]
+
+
+def test_a_job_with_everything() -> None:
+    asked: dict[str, Any] = {
+        "name": "4 ranks",
+        "timeout_min": 60,
+        "mem_gb": 16,
+        "nodes": 2,
+        "tasks_per_node": 4,
+        "cpus_per_task": 2,
+        "gpus_per_node": 4,
+        "stderr_to_stdout": True,
+        "queue": "gpu.q",
+        "account": "physics",
+        "parallel_environment": "mpi",
+        "memory_resource": "h_vmem",
+        "gpu_resource": "gpu",
+        "resources": ["exclusive=true"],
+        "stop_seconds": 300,
+        "setup": ["module load mpi"],
+        "extra": ["-p -10"],
+    }
+    assert options(**asked)[1:] == [
+        "-N j4_ranks",
+        "-cwd",
+        "-V",
+        "-r y",
+        "-notify",
+        "-q gpu.q",
+        "-pe mpi 16",
+        "-l h_rt=3600",
+        "-l s_rt=3300",
+        "-l h_vmem=2048M",
+        "-l gpu=4",
+        "-l exclusive=true",
+        '-o "/work/jobs/$JOB_ID_0_log.out"',
+        "-j y",
+        "-p -10",
+    ]
+    assert "\nmodule load mpi\nexport SUBMITIT_EXECUTOR=gridengine\n" in text(**asked)
+    command = executor(**asked)._make_submission_command(FILE)
+    assert command == ["qsub", "-terse", "-P", "physics", str(FILE)]
+
+
+def test_two_full_nodes_as_on_abci_1_and_2() -> None:
+    asked: dict[str, Any] = {
+        "account_option": "-g",
+        "account": "gaa50000",
+        "node_resource": "rt_F",
+        "nodes": 2,
+        "tasks_per_node": 4,
+        "gpus_per_node": 4,
+        "mem_gb": 360,
+        "timeout_min": 60,
+    }
+    command = executor(**asked)._make_submission_command(FILE)
+    assert command == ["qsub", "-terse", "-g", "gaa50000", str(FILE)]
+    assert [line for line in options(**asked) if line.startswith(("-l", "-pe", "-q"))] == [
+        "-l h_rt=3600",
+        "-l s_rt=3510",
+        "-l rt_F=2",
+    ]
+
+
+def test_an_array() -> None:
+    asked = options(tasks=20, array_parallelism=5)
+    assert asked[-4:] == [
+        '-o "/work/jobs/$JOB_ID_$TASK_ID_0_log.out"',
+        '-e "/work/jobs/$JOB_ID_$TASK_ID_0_log.err"',
+        "-t 1-20",
+        "-tc 5",
+    ]
+    assert "-tc 20" in options(tasks=20, array_parallelism=300)
+    assert not [line for line in options(tasks=20) if line.startswith("-tc")]
+
+
+def test_a_job_waits_for_a_folder_named_after_it() -> None:
+    assert '-o "/work/$JOB_ID/$JOB_ID_0_log.out"' in options(folder="/work/%j")
+    assert "-h" in options(folder="/work/%j")
+    assert '-o "/work/$JOB_ID/$TASK_ID/$JOB_ID_$TASK_ID_0_log.out"' in options(
+        folder="/work/%A/%a", tasks=2
+    )
+    assert "-h" not in options()
+
+
+@pytest.mark.parametrize(
+    ("stop_seconds", "timeout_min", "soft_limit_s"),
+    [(90, 60, 3510), (90, 1, 30), (90, 0.1, 3), (0, 60, None)],
+)
+def test_the_stop_comes_at_most_half_the_time_early(
+    stop_seconds: float, timeout_min: float, soft_limit_s: int | None
+) -> None:
+    parameters = Parameters(stop_seconds=stop_seconds, timeout_min=timeout_min)
+    assert parameters.soft_limit_s == soft_limit_s
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cpus_per_task": 4}, "gridengine_parallel_environment"),
+        ({"gpus_per_node": 4}, "gridengine_gpu_resource"),
+        ({"timeout_min": 0}, "timeout_min is 0"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        executor(**asked)
+
+
+def test_a_folder_that_grid_engine_cannot_write_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"cannot write logs"):
+        text(folder="/work/a:b")
+    with pytest.raises(ValueError, match="no array"):
+        text(folder="/work/%a")
+
+
+def test_parameters_come_through_submitit(tmp_path: Path) -> None:
+    auto = submitit.AutoExecutor(tmp_path, cluster="gridengine")
+    auto.update_parameters(cpus_per_task=4, gridengine_parallel_environment="smp")
+    inner = auto._executor
+    assert isinstance(inner, GridEngineExecutor)
+    assert "#$ -pe smp 4\n" in inner._make_submission_file_text("true", "0")
+    with pytest.raises(NameError, match="gridengine_colour"):
+        auto.update_parameters(gridengine_colour="red")
+
+
+def test_exported_functions_do_not_reach_qsub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASH_FUNC_module%%", "() { true; }")
+    monkeypatch.setenv("LINES_", "one\ntwo")
+    command = executor()._make_submission_command(FILE)
+    assert command == [
+        "env",
+        "-u",
+        "BASH_FUNC_module%%",
+        "-u",
+        "LINES_",
+        "qsub",
+        "-terse",
+        str(FILE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("printed", "number"),
+    [("123\n", "123"), (b"124.1-20:1", "124"), ("Your job is late\n125\n", "125")],
+)
+def test_the_id_is_read_from_what_qsub_prints(printed: str | bytes, number: str) -> None:
+    assert GridEngineExecutor._get_job_id_from_submission_command(printed) == number
+
+
+def test_another_answer_of_qsub_is_an_error() -> None:
+    with pytest.raises(FailedSubmissionError, match="no job id, but 'denied'"):
+        GridEngineExecutor._get_job_id_from_submission_command("denied")
+
+
+def test_a_missing_qsub_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(FailedSubmissionError, match="qsub was not found"):
+        executor(tmp_path).submit(print)
+
+
+def test_an_array_is_one_submission_and_its_tasks_count_from_1(
+    tmp_path: Path, answer: Callable[[str, str], None], calls: Callable[[], list[str]]
+) -> None:
+    answer("qsub", "77.1-3:1")
+    jobs = executor(tmp_path / "jobs").map_array(abs, [-1, -2, -3])
+    assert [job.job_id for job in jobs] == ["77_1", "77_2", "77_3"]
+    assert [job.submission().args for job in jobs] == [(-1,), (-2,), (-3,)]
+    assert len(calls()) == 1
+    assert jobs[0].watcher._registered == {"77_1", "77_2", "77_3"}
+    assert "#$ -t 1-3\n" in jobs[0].paths.submission_file.read_text()
+
+
+def test_a_held_job_is_released_when_its_folder_is_there(
+    tmp_path: Path, answer: Callable[[str, str], None], calls: Callable[[], list[str]]
+) -> None:
+    answer("qsub", "78")
+    answer("qrls", "")
+    job = executor(tmp_path / "%j").submit(print)
+    assert job.paths.submitted_pickle.parent == tmp_path / "78"
+    assert calls()[1] == "qrls 78"
+
+
+def test_any_number_of_jobs_is_cancelled_with_one_qdel(
+    tmp_path: Path, answer: Callable[[str, str], None], calls: Callable[[], list[str]]
+) -> None:
+    answer("qsub", "77.1-3:1")
+    answer("qdel", "")
+    jobs = executor(tmp_path / "jobs").map_array(abs, [-1, -2, -3])
+    calls()
+    type(jobs[0]).cancel_jobs(jobs)  # type: ignore[attr-defined]
+    jobs[1].cancel()
+    assert calls() == ["qdel 77.1 77.2 77.3", "qdel 77.2"]

@@ -1,0 +1,95 @@
+"""A job of PBS, seen from inside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+from submitit.core import logger
+from submitit.core.job_environment import JobEnvironment, SignalHandler
+from submitit.core.utils import DelayedSubmission, JobPaths
+
+from submitit_pbs import follow_on
+from submitit_pbs.script import JOB_ID, STOP_AT
+
+
+class PbsJobEnvironment(JobEnvironment):
+    _env: ClassVar[dict[str, str]] = {
+        # 123, or 123_4 in an array: the same in every job that goes on with the first one's work.
+        "job_id": JOB_ID,
+        "nodes": "PBS_NODEFILE",
+        # Never set: submitit runs one task a job, whatever was allocated.
+        **dict.fromkeys(("num_tasks", "node", "global_rank", "local_rank"), "SUBMITIT_ONE_TASK"),
+    }
+
+    @property
+    def array_job_id(self) -> str | None:
+        number, _, index = self.raw_job_id.partition("_")
+        return number if index else None
+
+    @property
+    def array_task_id(self) -> str | None:
+        """From 0; None in a job that is no array."""
+        return self.raw_job_id.partition("_")[2] or None
+
+    @property
+    def hostnames(self) -> list[str]:
+        """The hosts of the allocation, the first being where the job's only task runs."""
+        if not (nodefile := os.environ.get(self._env["nodes"])):
+            return [self.hostname]
+        return list(dict.fromkeys(Path(nodefile).read_text().split()))
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.hostnames)
+
+    def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
+        """SIGTERM comes from PBS: at qdel, at the time limit, and as it requeues a job for
+        another's sake. A job cannot tell which, so it checkpoints and leaves what comes then to
+        PBS. By its own clock, or told with `qsig -s USR2`, it also asks to run again."""
+        handler = _Stop(self, paths, submission)
+        signal.signal(signal.SIGCONT, handler.bypass)
+        signal.signal(signal.SIGTERM, handler.checkpoint_and_exit)
+        for number in (signal.SIGUSR1, self._usr_sig()):
+            signal.signal(number, handler.checkpoint_and_try_requeue)
+        if stop_at := os.environ.get(STOP_AT):
+            _signal_self(self._usr_sig(), float(stop_at) - time.time())
+
+    def _requeue(self, countdown: int) -> None:
+        log = logger.get_logger()
+        asked = subprocess.run(
+            ["qrerun", os.environ["PBS_JOBID"]], capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0:
+            log.info(f"Requeued job {self.job_id} ({countdown} remaining timeouts)")
+            return
+        log.info(f"qrerun: {asked.stderr.strip()}")
+        new_id = follow_on.submit(self.paths)
+        log.info(f"Job {self.job_id} goes on as {new_id} ({countdown} remaining timeouts)")
+
+
+class _Stop(SignalHandler):
+    def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
+        self._stop_listening()
+        super().checkpoint_and_try_requeue(signum, frame)
+
+    def checkpoint_and_exit(self, signum: int, frame: FrameType | None = None) -> None:
+        self._stop_listening()
+        super().checkpoint_and_exit(signum, frame)
+
+    def _stop_listening(self) -> None:
+        """One checkpoint is enough: PBS's SIGTERM may follow while it is being written."""
+        for number in (signal.SIGTERM, signal.SIGUSR1, self.env._usr_sig()):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _signal_self(number: signal.Signals, after_s: float) -> None:
+    timer = threading.Timer(max(0, after_s), os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()

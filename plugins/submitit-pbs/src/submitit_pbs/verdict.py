@@ -1,0 +1,113 @@
+"""PBS's words for the state of a job as submitit's, and the reason for its end."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+Info = dict[str, str]
+
+# A suspended job (S, U) has its place, and goes on by itself.
+_STATES = {
+    **dict.fromkeys("QHWT", "PENDING"),
+    **dict.fromkeys("RBSU", "RUNNING"),
+    "E": "COMPLETING",
+}
+_ENDED = "FX"
+_SUBSTATE_DELETED = 91
+
+# Exit statuses below 0 are PBS's own (src/include/job.h of OpenPBS).
+_OWN_STATUSES = {
+    -1: "PBS could not start it, before files were set up",
+    -2: "PBS could not start it, after files were set up",
+    -3: "PBS could not start it, and tried again",
+    -4: "ended as PBS started again on its node",
+    -10: "no such user on the node",
+    -11: "requeued",
+    -17: "a hook of the site refused it",
+    -19: "a hook of the site deleted it",
+    -24: "killed: more CPUs used than asked for (burst)",
+    -25: "killed: more CPUs used than asked for",
+    -26: "killed at its limit of virtual memory (vmem)",
+    -27: "killed at its limit of memory (mem)",
+    -28: "killed at its limit of CPU time (cput)",
+    -29: "killed after its time limit (walltime)",
+}
+_TIMEOUT = -29
+_OUT_OF_MEMORY = {-26, -27}
+
+
+def info(job_id: str, record: dict[str, Any]) -> Info:
+    """`job_id` is submitit's. The state UNKNOWN: ended, and PBS does not say how."""
+    letter = str(record.get("job_state", ""))
+    if letter not in _ENDED or not letter:
+        state, reason = _STATES.get(letter, "UNKNOWN"), ""
+    else:
+        state, reason = _verdict(record)
+    return {
+        "JobID": job_id,
+        "State": state,
+        "Reason": _with_comment(reason, record),
+        "PbsState": letter,
+        "NodeList": str(record.get("exec_host", "")),
+        "ExitStatus": str(record.get("Exit_status", "")),
+    }
+
+
+def _verdict(record: dict[str, Any]) -> tuple[str, str]:
+    status = _number(record.get("Exit_status"))
+    if status is None:
+        deleted = _number(record.get("substate")) == _SUBSTATE_DELETED or record["job_state"] == "F"
+        return ("CANCELLED", "deleted before it ran") if deleted else ("UNKNOWN", "")
+    if status == 0:
+        return "COMPLETED", ""
+    if status < 0:
+        return _own_verdict(status)
+    if _time_is_over(record):
+        return "TIMEOUT", f"{_ended(status)}, after its time limit (walltime)"
+    if _number(record.get("substate")) == _SUBSTATE_DELETED:
+        return "CANCELLED", f"deleted ({_ended(status)})"
+    return "FAILED", _ended(status)
+
+
+def _own_verdict(status: int) -> tuple[str, str]:
+    reason = _OWN_STATUSES.get(status, f"PBS ended it (exit status {status})")
+    if status == _TIMEOUT:
+        return "TIMEOUT", reason
+    return ("OUT_OF_MEMORY" if status in _OUT_OF_MEMORY else "FAILED"), reason
+
+
+def _ended(status: int) -> str:
+    """PBS adds 256 to the number of a signal that ended the job's shell; a shell adds 128."""
+    for offset in (256, 128):
+        if status - offset in set(signal.Signals):
+            return f"killed by {signal.Signals(status - offset).name}"
+    return f"ended with exit status {status}"
+
+
+def _time_is_over(record: dict[str, Any]) -> bool:
+    used = _seconds(record.get("resources_used"))
+    limit = _seconds(record.get("Resource_List"))
+    return limit is not None and used is not None and used >= limit
+
+
+def _seconds(resources: Any) -> int | None:
+    """The walltime, written HH:MM:SS or as a number of seconds."""
+    text = str(resources.get("walltime", "")) if isinstance(resources, dict) else ""
+    parts = text.split(":")
+    if not all(part.isdigit() for part in parts):
+        return None
+    seconds = 0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds
+
+
+def _with_comment(reason: str, record: dict[str, Any]) -> str:
+    comment = str(record.get("comment", "")).strip()
+    return f"{reason}; PBS says: {comment}" if reason and comment else reason
+
+
+def _number(value: Any) -> int | None:
+    text = str(value)
+    return int(text) if text.removeprefix("-").isdigit() else None

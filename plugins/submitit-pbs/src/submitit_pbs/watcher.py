@@ -1,0 +1,105 @@
+"""The state of any number of jobs from one qstat."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from submitit.core import core, logger
+from submitit.core.utils import JobPaths
+
+from submitit_pbs import qstat, verdict
+from submitit_pbs.follow_on import current_id
+from submitit_pbs.verdict import Info
+
+HISTORY_DELAY_S = 60
+"""How long a job that PBS does not name, or says nothing of, is still waited for."""
+
+
+class PbsInfoWatcher(core.InfoWatcher):
+    def __init__(self, delay_s: int = 60) -> None:
+        super().__init__(delay_s)
+        self._paths: dict[str, JobPaths] = {}
+        self._asked: dict[str, str] = {}
+        self._missing_since: dict[str, float] = {}
+        self.cancelled: set[str] = set()
+        """Jobs deleted from here."""
+
+    def register_job(self, job_id: str, paths: JobPaths | None = None) -> None:
+        super().register_job(job_id)
+        self._paths[job_id] = paths or self._paths.get(job_id) or JobPaths(".", job_id)
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
+
+    def update(self) -> None:
+        """As submitit's; but a job that PBS has forgotten, which ends qstat with an error, must
+        not hide the others."""
+        if (command := self._make_command()) is None:
+            return
+        self._num_calls += 1
+        self._last_status_check = time.time()
+        if (answer := _ask(command)) is None:
+            return
+        self._output = answer.encode()
+        self._info_dict.update(self.read_info(answer))
+        asked = self._registered - self._finished
+        self._finished.update(job_id for job_id in asked if self.is_done(job_id, mode="cache"))
+
+    def _make_command(self) -> list[str] | None:
+        asked = self._registered - self._finished
+        self._asked = {job_id: current_id(self._paths[job_id]) for job_id in sorted(asked)}
+        return qstat.command(list(self._asked.values())) if asked else None
+
+    def read_info(self, string: bytes | str) -> dict[str, Info]:
+        """From the answer of qstat to the last command made."""
+        text = string if isinstance(string, str) else string.decode()
+        try:
+            records = qstat.read(text) if text.strip() else {}
+        except qstat.QstatError as error:
+            logger.get_logger().warning(str(error))
+            return {}
+        return {
+            job_id: self._info(job_id, records.get(pbs_id))
+            for job_id, pbs_id in self._asked.items()
+        }
+
+    def _info(self, job_id: str, record: qstat.Record | None) -> Info:
+        if record is None:
+            return self._without_record(job_id)
+        info = verdict.info(job_id, record)
+        if info["PbsState"] in ("F", "X"):
+            if current_id(self._paths[job_id]) != self._asked[job_id]:
+                # It submitted the job that goes on with its work after the question was made.
+                return {"JobID": job_id, "State": "REQUEUED"}
+            if info["State"] == "UNKNOWN":
+                return self._without_record(job_id)
+        self._missing_since.pop(job_id, None)
+        if info["State"] == "FAILED" and job_id in self.cancelled:
+            return info | {"State": "CANCELLED", "Reason": f"deleted ({info['Reason']})"}
+        return info
+
+    def _without_record(self, job_id: str) -> Info:
+        """With PBS's job history off, a job that has ended is gone at once."""
+        if self._paths[job_id].result_pickle.exists():
+            return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
+        if job_id in self.cancelled:
+            return {"JobID": job_id, "State": "CANCELLED", "Reason": "deleted"}
+        now = time.time()
+        if now - self._missing_since.setdefault(job_id, now) < HISTORY_DELAY_S:
+            return {"JobID": job_id, "State": "COMPLETING"}
+        why = "PBS does not know how it ended (is its job history on?), and it left no result"
+        return {"JobID": job_id, "State": "FAILED", "Reason": why}
+
+
+def _ask(command: list[str]) -> str | None:
+    """What qstat prints; None if it cannot answer."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        logger.get_logger().warning(f"{command[0]}: {error}")
+        return None
+    if done.returncode != 0 and "Unknown Job" not in done.stderr:
+        logger.get_logger().warning(f"qstat failed: {done.stderr.strip()}")
+        return None
+    return done.stdout

@@ -1,0 +1,155 @@
+"""What happens inside a job: its submission file, run as PBS runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from submitit.core import core, plugins
+from submitit.core.utils import DelayedSubmission
+from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment
+
+# A job's Python does not import this module.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+Job = core.Job[Any]
+Programs = Callable[..., Path]
+
+
+class Waiter:
+    """Waits to be told to stop; the next run returns how many runs there were."""
+
+    def __init__(self, started: Path, runs: int = 0) -> None:
+        self.started, self.runs = started, runs
+
+    def __call__(self) -> int:
+        self.started.write_text("yes")
+        while not self.runs:
+            time.sleep(0.05)
+        return self.runs + 1
+
+    def checkpoint(self) -> DelayedSubmission:
+        return DelayedSubmission(Waiter(self.started, self.runs + 1))
+
+
+def executor(tmp_path: Path, limit_s: float = 3600) -> PbsExecutor:
+    made = PbsExecutor(tmp_path / "jobs")
+    made.update_parameters(timeout_min=limit_s / 60)
+    return made
+
+
+def start(script: str, pbs_id: str, tmp_path: Path, **environment: str) -> subprocess.Popen[bytes]:
+    own = {"PBS_JOBID": pbs_id, "PBS_O_WORKDIR": str(tmp_path)}
+    return subprocess.Popen(
+        ["/bin/bash", "-c", script], env=os.environ | own | environment, cwd="/"
+    )
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not file.exists():
+        assert time.monotonic() < deadline, f"no {file}"
+        time.sleep(0.05)
+
+
+def test_a_subjob_gives_its_result_and_logs(tmp_path: Path, programs: Programs) -> None:
+    programs("qsub", "77[].pbs1")
+    job = executor(tmp_path).map_array(abs, [-5, -6])[1]
+    assert start(job.paths.submission_file.read_text(), "77[1].pbs1", tmp_path).wait(20) == 0
+    assert job.result() == 6
+    assert job.paths.stdout == tmp_path / "jobs" / "77_1_0_log.out"
+    assert "Job completed successfully" in (job.stdout() or "")
+
+
+def test_near_its_limit_a_job_goes_on_as_another_with_the_same_id_for_submitit(
+    tmp_path: Path, programs: Programs, watcher: PbsInfoWatcher
+) -> None:
+    programs("qsub", "77[].pbs1")
+    functions: list[Callable[[], Any]] = [Waiter(tmp_path / "started"), print]
+    job, _ = executor(tmp_path, limit_s=4).submit_array(functions)
+    programs("qrerun", status=159, complains="qrerun: Unauthorized Request")
+    submitted = programs("qsub", "90.pbs1")
+    script = job.paths.submission_file.read_text()
+
+    process = start(script, "77[0].pbs1", tmp_path)
+    assert process.wait(20) != 0
+    assert not job.paths.result_pickle.exists()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[-2:] == ["qrerun 77[0].pbs1", "qsub -v SUBMITIT_PBS_FOLLOWS=77_0"]
+    assert watcher._make_command() == ["qstat", "-x", "-t", "-f", "-F", "json", "77[]", "90"]
+
+    follow_on = submitted.read_text()
+    assert follow_on == script.replace("#PBS -J 0-1\n", "")
+    assert start(follow_on, "90.pbs1", tmp_path, SUBMITIT_PBS_FOLLOWS="77_0").wait(20) == 0
+    assert job.result() == 2
+
+
+def test_a_job_that_may_is_requeued(tmp_path: Path, programs: Programs) -> None:
+    programs("qsub", "77.pbs1")
+    job = executor(tmp_path).submit(Waiter(tmp_path / "started"))
+    programs("qrerun")
+    process = start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path)
+    wait_for(tmp_path / "started")
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(20) != 0
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == "qrerun 77.pbs1"
+    assert start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path).wait(20) == 0
+    assert job.result() == 2
+
+
+def test_a_job_that_pbs_ends_checkpoints_and_asks_for_nothing(
+    tmp_path: Path, programs: Programs
+) -> None:
+    programs("qsub", "77.pbs1")
+    job = executor(tmp_path).submit(Waiter(tmp_path / "started"))
+    process = start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path)
+    wait_for(tmp_path / "started")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) != 0
+    assert [call.split()[0] for call in (tmp_path / "calls").read_text().splitlines()] == ["qsub"]
+    function = job.submission().function
+    assert isinstance(function, Waiter)
+    assert function.runs == 1
+
+
+def test_a_job_that_ended_while_it_was_asked_for_is_not_taken_for_lost(
+    tmp_path: Path, programs: Programs, watcher: PbsInfoWatcher, data: Path
+) -> None:
+    programs("qsub", "306.pbs1")
+    job = executor(tmp_path).submit(print)
+    watcher._make_command()
+    (job.paths.folder / "306_pbs_ids.txt").write_text("307\n")
+    infos = watcher.read_info((data / "qstat.json").read_text())
+    assert infos["306"]["State"] == "REQUEUED"
+    watcher._make_command()
+    assert watcher.read_info((data / "qstat.json").read_text())["306"]["State"] == "TIMEOUT"
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> PbsJobEnvironment:
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "pbs")
+    monkeypatch.setenv("SUBMITIT_PBS_JOB_ID", "55")
+    environment = plugins.get_job_environment()
+    assert isinstance(environment, PbsJobEnvironment)
+    return environment
+
+
+def test_a_job_knows_its_id_and_its_hosts(
+    inside: PbsJobEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert (inside.job_id, inside.hostnames) == ("55", [inside.hostname])
+    monkeypatch.setenv("SUBMITIT_PBS_JOB_ID", "55_0")
+    assert (inside.job_id, inside.array_job_id, inside.array_task_id) == ("55_0", "55", "0")
+
+    (tmp_path / "nodes").write_text("node2\nnode2\nnode1\nnode1\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    assert inside.hostnames == ["node2", "node1"]
+    assert (inside.num_nodes, inside.num_tasks, inside.global_rank) == (2, 1, 0)

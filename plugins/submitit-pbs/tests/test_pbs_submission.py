@@ -1,0 +1,198 @@
+"""The command lines and submission files, to the letter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import submitit
+from submitit.core.utils import FailedSubmissionError
+from submitit_pbs import PbsExecutor
+from submitit_pbs.parameters import Parameters
+from submitit_pbs.script import unset_unsafe
+
+FILE = Path("/work/jobs/job.sh")
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flag in unset_unsafe(os.environ)[1:]:
+        monkeypatch.delenv(flag.removeprefix("--unset="))
+
+
+def text(folder: str = "/work/jobs", subjobs: int | None = None, **parameters: Any) -> str:
+    executor = PbsExecutor(folder)
+    executor.update_parameters(python="python3", **parameters)
+    executor._subjobs = subjobs
+    return executor._make_submission_file_text(executor._submitit_command_str, "0")
+
+
+def options(**parameters: Any) -> list[str]:
+    lines = text(**parameters).splitlines()
+    return [line.removeprefix("#PBS ") for line in lines if line.startswith("#PBS ")]
+
+
+def test_a_plain_job() -> None:
+    expected = r"""#!/bin/bash
+#PBS -N submitit
+#PBS -S /bin/bash
+#PBS -V
+#PBS -r y
+#PBS -j n
+#PBS -o /work/jobs/
+#PBS -e /work/jobs/
+#PBS -l select=1:ncpus=1:mpiprocs=1
+#PBS -l walltime=00:05:00
+
+export SUBMITIT_PBS_STOP_AT=$(($(date +%s) + 210))
+job=${PBS_JOBID%%.*}
+job=${job/\[/_}
+job=${job/\]/}
+export SUBMITIT_PBS_JOB_ID=${SUBMITIT_PBS_FOLLOWS:-$job}
+unset SUBMITIT_PBS_FOLLOWS job
+cd "$PBS_O_WORKDIR"
+mkdir -p "/work/jobs"
+exec >> "/work/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.out" 2>> "/work/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.err"
+export SUBMITIT_EXECUTOR=pbs
+exec python3 -u -m submitit.core._submit /work/jobs
+"""
+    assert text() == expected
+    assert PbsExecutor("/work/jobs")._make_submission_command(FILE) == ["qsub", str(FILE)]
+
+
+def test_two_full_nodes_as_on_abci_3() -> None:
+    assert options(
+        queue="rt_HF", account="gaa50000", nodes=2, chunk="", tasks_per_node=8, timeout_min=90
+    ) == [
+        "-N submitit",
+        "-S /bin/bash",
+        "-V",
+        "-r y",
+        "-j n",
+        "-o /work/jobs/",
+        "-e /work/jobs/",
+        "-q rt_HF",
+        "-P gaa50000",
+        "-l select=2",
+        "-l walltime=01:30:00",
+    ]
+
+
+def test_a_job_with_everything() -> None:
+    asked: dict[str, Any] = {
+        "name": "4 ranks",
+        "timeout_min": 1500,
+        "mem_gb": 16,
+        "nodes": 2,
+        "tasks_per_node": 4,
+        "cpus_per_task": 2,
+        "gpus_per_node": 4,
+        "stderr_to_stdout": True,
+        "queue": "gpu",
+        "account_option": "-A",
+        "account": "physics",
+        "place": "scatter:excl",
+        "stop_seconds": 0,
+        "setup": ["module load mpi"],
+        "extra": ["-p -10"],
+    }
+    assert options(**asked)[-7:] == [
+        "-e /work/jobs/",
+        "-q gpu",
+        "-A physics",
+        "-l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=16384mb",
+        "-l place=scatter:excl",
+        "-l walltime=25:00:00",
+        "-p -10",
+    ]
+    lines = text(**asked)
+    assert '_0_log.out" 2>&1\nmodule load mpi\nexport SUBMITIT_EXECUTOR=pbs\n' in lines
+    assert "\nunset SUBMITIT_PBS_STOP_AT\n" in lines
+
+
+def test_a_chunk_may_be_given_in_full() -> None:
+    assert "-l select=3:ncpus=36:model=xyz" in options(nodes=3, chunk="ncpus=36:model=xyz")
+
+
+def test_an_array() -> None:
+    assert options(subjobs=100, array_parallelism=10)[-1] == "-J 0-99%10"
+    assert options(subjobs=2)[-1] == "-J 0-1"
+
+
+def test_logs_may_lie_in_a_folder_of_each_job() -> None:
+    assert "-o /work/" in options(folder="/work/%A/%a")
+    assert 'mkdir -p "/work/${SUBMITIT_PBS_JOB_ID%%_*}/${SUBMITIT_PBS_JOB_ID##*_}"' in text(
+        folder="/work/%A/%a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stop_seconds", "timeout_min", "stop_after_s"),
+    [(90, 60, 3510), (90, 1, 30), (90, 0.1, 3), (0, 60, None)],
+)
+def test_the_stop_comes_at_most_half_the_time_early(
+    stop_seconds: float, timeout_min: float, stop_after_s: int | None
+) -> None:
+    parameters = Parameters(stop_seconds=stop_seconds, timeout_min=timeout_min)
+    assert parameters.stop_after_s == stop_after_s
+
+
+def test_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="timeout_min is 0"):
+        options(timeout_min=0)
+
+
+def test_parameters_come_through_submitit(tmp_path: Path) -> None:
+    auto = submitit.AutoExecutor(tmp_path, cluster="pbs")
+    auto.update_parameters(nodes=2, pbs_chunk="", pbs_queue="rt_HF")
+    executor = auto._executor
+    assert isinstance(executor, PbsExecutor)
+    assert "#PBS -l select=2\n" in executor._make_submission_file_text("true", "0")
+    with pytest.raises(NameError, match="pbs_colour"):
+        auto.update_parameters(pbs_colour="red")
+
+
+def test_exported_functions_do_not_reach_qsub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASH_FUNC_module%%", "() { true; }")
+    command = PbsExecutor("/work/jobs")._make_submission_command(FILE)
+    assert command == ["env", "--unset=BASH_FUNC_module%%", "qsub", str(FILE)]
+
+
+@pytest.mark.parametrize(
+    ("printed", "number"),
+    [("123.pbs1\n", "123"), (b"124[].pbs1.example.org", "124"), ("Welcome\n125.pbs1", "125")],
+)
+def test_the_id_is_read_from_what_qsub_prints(printed: str | bytes, number: str) -> None:
+    assert PbsExecutor._get_job_id_from_submission_command(printed) == number
+
+
+def test_another_answer_of_qsub_is_an_error() -> None:
+    with pytest.raises(FailedSubmissionError, match="no job id, but 'denied'"):
+        PbsExecutor._get_job_id_from_submission_command("denied")
+
+
+def test_a_missing_qsub_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(FailedSubmissionError, match="qsub was not found"):
+        PbsExecutor(tmp_path).submit(print)
+
+
+def test_an_array_is_one_submission_and_its_jobs_are_cancelled_with_one_qdel(
+    tmp_path: Path, programs: Callable[..., Path]
+) -> None:
+    programs("qsub", "77[].pbs1")
+    programs("qdel")
+    jobs = PbsExecutor(tmp_path / "jobs").map_array(abs, [-1, -2, -3])
+    assert [job.job_id for job in jobs] == ["77_0", "77_1", "77_2"]
+    assert [job.submission().args for job in jobs] == [(-1,), (-2,), (-3,)]
+    assert jobs[0].watcher._registered == {"77_0", "77_1", "77_2"}
+    assert "#PBS -J 0-2\n" in jobs[0].paths.submission_file.read_text()
+
+    type(jobs[0]).cancel_jobs(jobs)  # type: ignore[attr-defined]
+    jobs[1].cancel()
+    qsub, *qdels = (tmp_path / "calls").read_text().splitlines()
+    assert qsub.startswith("qsub ")
+    assert qdels == ["qdel 77[0] 77[1] 77[2]", "qdel 77[1]"]
