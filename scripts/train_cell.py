@@ -6,10 +6,12 @@ import argparse
 import datetime
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
 from ckptbench import progress
+from ckptbench.allocation import scheduler_job
 from ckptbench.cells import Cell
 from ckptbench.manifest import read_json
 from ckptbench.plan import Plan, Training
@@ -43,11 +45,17 @@ def main() -> int:
 
     def work() -> None:
         if "cells" in study:
-            measured = progress.measure(options.runs, study["cells"], cell.id)
-            log.info("%s", measured.line(cell.id, datetime.datetime.now()))
+            log.info("%s", _progress(options.runs, study["cells"], cell.id))
         run_cell(plan, execution)
 
     return run_script(work, options.log)
+
+
+def _progress(runs: Path, cells: list[str], running: str) -> str:
+    measured = progress.measure(runs, cells, running)
+    if scheduler_job(os.environ) is None:
+        return measured.line(running, datetime.datetime.now())
+    return measured.line_among_others(running)
 
 
 def _parse() -> argparse.Namespace:

@@ -20,7 +20,7 @@ from ckptbench.errors import RunFolderError
 
 MANIFEST = "manifest.json"
 SEAL = "seal.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

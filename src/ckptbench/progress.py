@@ -21,7 +21,12 @@ class Progress:
     seconds_left: float | None
     """None until a first run has ended."""
 
+    def line_among_others(self, running: str) -> str:
+        """On a cluster, where nobody knows how many runs go on beside this one."""
+        return f"cells: {self.done} done, {self.left + 1} to do or running, among them {running}"
+
     def line(self, running: str, now: datetime.datetime) -> str:
+        """Where one run goes on at a time."""
         end = "unknown until the first run has ended"
         if self.seconds_left is not None:
             end = f"{now + datetime.timedelta(seconds=self.seconds_left):%Y-%m-%d %H:%M}"

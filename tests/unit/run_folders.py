@@ -94,6 +94,7 @@ class FakeRun:
             "status": "complete",
             "attempts": self.attempts,
             "requeues": 0,
+            "hosts": ["node1"] * self.cell.ranks,
             "started": "2026-01-02T03:04:05.000+00:00",
             "ended": "2026-01-02T03:05:05.000+00:00",
             "duration_s": 60.0,

@@ -171,7 +171,7 @@ def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> No
         ({"status": "failed"}, 'status is "failed"'),
         ({"cell_id": "another"}, "cell_id is another"),
         ({"cell": {"framework": "pytorch"}}, "cell is none of this version"),
-        ({"schema_version": 2}, "schema_version is 2, not 1"),
+        ({"schema_version": 1}, "schema_version is 1, not 2"),
     ],
 )
 def test_a_manifest_that_is_no_result_is_refused(

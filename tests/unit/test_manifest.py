@@ -52,7 +52,7 @@ def test_a_sealed_folder_is_verified(folder: Path) -> None:
         (lambda folder: (folder / "seal.json").write_text("[]"), "holds no JSON object"),
         (
             lambda folder: (folder / "seal.json").write_text('{"schema_version": 99}'),
-            "schema_version is 99, this version reads 1",
+            "schema_version is 99, this version reads 2",
         ),
     ],
 )

@@ -43,3 +43,9 @@ def test_a_run_without_a_seal_is_not_done(tmp_path: Path) -> None:
     (tmp_path / CELLS[0]).mkdir()
     write_json(tmp_path / CELLS[0] / "manifest.json", {"duration_s": 1})
     assert measure(tmp_path, CELLS, CELLS[1]).done == 0
+
+
+def test_on_a_cluster_no_end_is_promised(tmp_path: Path) -> None:
+    finish(tmp_path, CELLS[0], 600)
+    line = measure(tmp_path, CELLS, CELLS[1]).line_among_others(CELLS[1])
+    assert line == f"cells: 1 done, 3 to do or running, among them {CELLS[1]}"

@@ -71,6 +71,7 @@ def _run(run: Run) -> Row:
         **{f"state_{name}_bytes": size for name, size in manifest["state_bytes"].items()},
         **{name: value for name, value in host.items() if name != "gpus"},
         "gpus": ", ".join(host["gpus"]),
+        "nodes": len(set(manifest["hosts"])),
         "lock_sha256": manifest["lock_sha256"],
         **manifest["source"],
         "versions": json.dumps(manifest["versions"], sort_keys=True),

@@ -15,7 +15,7 @@ from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
     "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
-    "duration_s", "measured_on", "device", "host", "versions", "lock_sha256", "source", "state_bytes",
+    "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes",
 })
 # fmt: on
 
