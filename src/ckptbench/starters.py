@@ -11,7 +11,6 @@ from ckptbench import place
 from ckptbench.allocation import Allocation, Seat
 from ckptbench.errors import LaunchError
 
-
 STEP: Mapping[str, str | None] = {
     # srun would bind a step of one task a node to one core: each rank takes its own cores (place.pin).
     "SLURM_CPU_BIND": "none",

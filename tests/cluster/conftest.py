@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from tests.cluster.cluster import Cluster
 from tests.cluster.gridengine import GridEngine
 from tests.cluster.slurm import Slurm

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.cluster.commands import check, poll, run
 from tests.cluster.slurm_conf import CPUS_PER_NODE, GPUS_PER_NODE, NODES
 

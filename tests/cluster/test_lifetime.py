@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError, check, poll
 from tests.cluster.gridengine import GridEngine

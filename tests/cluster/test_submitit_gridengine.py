@@ -15,6 +15,7 @@ import pytest
 import submitit
 from submitit.core import core
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError
+
 from submitit_gridengine import GridEngineJob
 
 pytestmark = pytest.mark.usefixtures("gridengine")

@@ -13,28 +13,32 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[2]
-LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", "local", ".environments")
+PROFILES = ("local", "slurm", "gridengine", "abci", "abci-v100")
+LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", *PROFILES, ".environments")
 COPIED = ("config", "envs")
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """Runs the workflow as a user does: from the root, with the profile `local`."""
+    """Runs the workflow as a user does: from the root, with a profile."""
 
     folder: Path
+    profile: str = "local"
+    options: tuple[str, ...] = ()
+    """Of every call, beside those of the profile."""
 
     @classmethod
-    def make(cls, folder: Path) -> Checkout:
+    def make(cls, folder: Path, profile: str = "local", *options: str) -> Checkout:
         folder.mkdir(parents=True)
         for name in LINKED:
             (folder / name).symlink_to(ROOT / name)
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name)
-        return cls(folder)
+        return cls(folder, profile, options)
 
     def command(self, *options: str, study: str = "config/studies/tiny.yaml") -> list[str]:
-        snakemake = [sys.executable, "-m", "snakemake", "--profile", "local"]
-        return [*snakemake, *options, "--configfile", study]
+        snakemake = [sys.executable, "-m", "snakemake", "--profile", self.profile]
+        return [*snakemake, *options, *self.options, "--configfile", study]
 
     def run(
         self, *options: str, study: str = "config/studies/tiny.yaml"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from submitit_gridengine import GridEngineInfoWatcher, GridEngineJob
 
 Answer = Callable[[str, str], None]

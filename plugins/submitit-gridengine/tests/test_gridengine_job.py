@@ -15,6 +15,7 @@ import cloudpickle
 import pytest
 from submitit.core import core, plugins
 from submitit.core.utils import DelayedSubmission
+
 from submitit_gridengine import GridEngineExecutor, GridEngineJobEnvironment
 
 # A job's Python does not import this module.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from submitit.core.utils import JobPaths
+
 from submitit_gridengine import GridEngineInfoWatcher, accounting, qstat
 from submitit_gridengine import watcher as watcher_module
 

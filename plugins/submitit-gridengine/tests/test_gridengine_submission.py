@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import submitit
 from submitit.core.utils import FailedSubmissionError
+
 from submitit_gridengine import GridEngineExecutor
 from submitit_gridengine.parameters import Parameters
 from submitit_gridengine.script import unset_unsafe

@@ -15,6 +15,7 @@ import cloudpickle
 import pytest
 from submitit.core import core, plugins
 from submitit.core.utils import DelayedSubmission
+
 from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment
 
 # A job's Python does not import this module.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from submitit.core.utils import JobPaths
+
 from submitit_pbs import PbsInfoWatcher, qstat, verdict
 from submitit_pbs import watcher as watcher_module
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import submitit
 from submitit.core.utils import FailedSubmissionError
+
 from submitit_pbs import PbsExecutor
 from submitit_pbs.parameters import Parameters
 from submitit_pbs.script import unset_unsafe

@@ -1,0 +1,109 @@
+"""What submitit runs on the node: the nested Snakemake, told to stop in time."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from submitit.core.utils import DelayedSubmission
+
+from . import processes
+
+_POLL_SECONDS = (0.05, 0.5)
+TERMINATED_STATUS = 143
+
+
+class CommandFailedError(RuntimeError):
+    """The job's command ended with a status other than 0."""
+
+
+class _CommandEndedError(Exception):
+    """Raised out of checkpoint() into the running call: there is nothing left to requeue."""
+
+
+class NestedCommand:
+    """A shell command as a checkpointable submitit callable.
+
+    Signals reach submitit's process alone. The one before the time limit (SIGUSR2 unless
+    SUBMITIT_PREEMPT_SIGNAL says otherwise) makes submitit call `checkpoint`: the command gets
+    SIGTERM, at most `stop_seconds` to end, and the job goes back to the queue. On a SIGTERM from
+    the scheduler (pre-emption, cancellation) the command gets SIGTERM as well, and the job ends
+    without a result: whether it runs again is then the scheduler's decision.
+    """
+
+    def __init__(self, command: str, workdir: str, stop_seconds: int) -> None:
+        self.command = command
+        self.workdir = workdir
+        self.stop_seconds = stop_seconds
+        self._terminated = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_terminated": False, "_process": None}
+
+    def __call__(self) -> int:
+        """Raises CommandFailedError, or SystemExit where the scheduler ended the command."""
+        self._listen()
+        try:
+            status = self._run()
+        except _CommandEndedError:
+            return 0
+        if status and self._terminated:
+            sys.exit(TERMINATED_STATUS)
+        if status:
+            raise CommandFailedError(f"the job's command ended with {_status_words(status)}")
+        return status
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Stops the command and gives back what the requeued job shall run."""
+        margin_seconds = min(10.0, 0.25 * self.stop_seconds)
+        processes.stop(os.getpid(), self.stop_seconds - margin_seconds)
+        if self._process is not None and _ended(self._process) and self._process.wait() == 0:
+            raise _CommandEndedError
+        return DelayedSubmission(NestedCommand(self.command, self.workdir, self.stop_seconds))
+
+    def _listen(self) -> None:
+        """Only where submitit itself does no more than note the signal."""
+        handler = signal.getsignal(signal.SIGTERM)
+        if getattr(handler, "__name__", "") == "bypass":
+            signal.signal(signal.SIGTERM, self._forward_termination)
+
+    def _run(self) -> int:
+        """Waits without Popen.wait(), whose lock a signal handler that waits as well would
+        never get."""
+        self._process = _start(self.command, self.workdir)
+        pause = _POLL_SECONDS[0]
+        while not _ended(self._process):
+            time.sleep(pause)
+            pause = min(2 * pause, _POLL_SECONDS[1])
+        return self._process.wait()
+
+    def _forward_termination(self, signum: int, frame: FrameType | None) -> None:
+        if not self._terminated:
+            self._terminated = True
+            processes.ask_to_stop(os.getpid(), processes.descendants(os.getpid()))
+
+
+def _start(command: str, workdir: str) -> "subprocess.Popen[bytes]":
+    """In this process group, so that a scheduler that kills the group leaves nothing; deaf to
+    the user signals, which schedulers send to every process of a job."""
+    shell = f"trap '' USR1 USR2; cd {shlex.quote(workdir)} || exit; {command}"
+    environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
+    return subprocess.Popen(["/bin/bash", "-c", shell], env=environment)
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> bool:
+    if process.returncode is not None:
+        return True
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, flags) is not None
+
+
+def _status_words(status: int) -> str:
+    if status < 0:
+        return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}"

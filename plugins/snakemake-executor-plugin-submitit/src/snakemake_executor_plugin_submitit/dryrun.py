@@ -1,0 +1,60 @@
+"""What would be submitted, in the scheduler's own terms, without a scheduler."""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
+from .clusters import Cluster
+from .resources import Allocation
+from .settings import ExecutorSettings
+
+SCRIPT_NAME = "submission.sh"
+
+
+def jobs_to_submit(dag: Any | DAGExecutorInterface) -> list[JobExecutorInterface]:
+    """Jobs and groups that need to run, in an order in which they could."""
+    found: dict[JobExecutorInterface, None] = {}
+    for level in dag.toposorted(set(dag.needrun_jobs())):
+        for job in sorted(level, key=lambda job: (job.rule.name, list(map(str, job.output)))):
+            submitted = dag.get_job_group(job) or job
+            if not submitted.is_local:
+                found[submitted] = None
+    return list(found)
+
+
+def describe(
+    jobs: Iterable[JobExecutorInterface],
+    cluster: Cluster,
+    folder: Path,
+    settings: ExecutorSettings,
+) -> Iterator[str]:
+    """A block of text for each shape of jobs: which jobs, the command, the file."""
+    shapes: dict[Allocation, list[JobExecutorInterface]] = {}
+    for job in jobs:
+        shapes.setdefault(Allocation.of(job, settings), []).append(job)
+    for allocation, alike in shapes.items():
+        names = [f"#   {job.name}: {' '.join(map(str, job.output))}" for job in alike]
+        executor: Any = cluster.executor(folder, allocation)
+        yield "\n".join(
+            [
+                f"# {len(alike)} x {allocation.name}, an array where several are ready at once:",
+                *names,
+                *_submission(executor, folder),
+                "",
+            ]
+        )
+
+
+def _submission(executor: Any, folder: Path) -> list[str]:
+    """The command line, and the text of the file that it names, indented."""
+    if not hasattr(executor, "_make_submission_command"):
+        return ["(runs inside Snakemake's process)"]
+    command = executor._make_submission_command(folder / SCRIPT_NAME)
+    text = executor._make_submission_file_text(executor._submitit_command_str, "0")
+    if not command:
+        return [f"{executor._submitit_command_str}  # a process on this machine"]
+    return [shlex.join(command), *(f"    {line}".rstrip() for line in text.splitlines())]

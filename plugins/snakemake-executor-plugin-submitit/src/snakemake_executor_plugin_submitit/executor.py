@@ -1,0 +1,281 @@
+"""The executor that Snakemake talks to: ready jobs in, outcomes out."""
+
+import asyncio
+import sys
+import threading
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+from snakemake_interface_executor_plugins.settings import SharedFSUsage
+from snakemake_interface_executor_plugins.utils import format_cli_arg
+from submitit.core.core import Job
+
+from . import clusters, dryrun
+from .adoption import Adopter
+from .command import NestedCommand
+from .registry import Entry, Identity, Registry
+from .resources import Allocation
+from .settings import ExecutorSettings
+from .status import Backoff, Outcome, Poller
+from .submission import Request, Submitter
+
+LONGEST_POLL_SECONDS = 30
+SHORTEST_POLL_SECONDS = 2
+MANY_INPUTS = 20
+"""Above this the job's input files are named in a file, not on its command line."""
+
+
+class Executor(RemoteExecutor):
+    """Submits from a thread of its own and polls from RemoteExecutor's."""
+
+    executor_settings: ExecutorSettings
+    _ready = False
+
+    def __post_init__(self) -> None:
+        settings = self.executor_settings
+        try:
+            settings.check()
+            self._cluster = clusters.cluster(settings)
+            jobs = dryrun.jobs_to_submit(self.dag)
+            self._check_accounts(jobs)
+            self._base = Path(settings.folder).absolute()
+            if settings.dry_run:
+                self._print_and_exit(jobs)
+            self._cluster.check_programs()
+        except BaseException:
+            self.shutdown()
+            raise
+        self._start(settings)
+
+    def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
+        """Hands all jobs that are ready to the submitting thread."""
+        requests = []
+        for job in jobs:
+            self.run_job_pre(job)
+            try:
+                requests.append(self._request(job))
+            except WorkflowError as error:
+                self.report_job_error(SubmittedJobInfo(job), msg=f"{error} ")
+        self._submitter.submit(requests)
+
+    def run_job(self, job: JobExecutorInterface) -> None:
+        self.run_jobs([job])
+
+    async def check_active_jobs(
+        self, active_jobs: list[SubmittedJobInfo]
+    ) -> AsyncGenerator[SubmittedJobInfo, None]:
+        """One round; what has not ended is given back."""
+        outcomes = {}
+        if self._ready and active_jobs and not self._cancelled:
+            outcomes = self._round([info.aux["job"] for info in active_jobs])
+        for info in active_jobs:
+            outcome = outcomes.get(info.external_jobid)
+            if outcome is None:
+                yield info
+            else:
+                self._report(info, outcome)
+
+    def cancel(self) -> None:
+        """Also what is being submitted at this moment."""
+        if self._ready:
+            self._cancelled = True
+            self._submitter.stop()
+            self._cancel_open()
+        self.shutdown()
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        self._cancel([info.aux["job"] for info in active_jobs])
+
+    def shutdown(self) -> None:
+        """Jobs that are still there are left over from an error of the executor itself."""
+        if self._ready:
+            self._ready = False
+            self._submitter.stop()
+            self._cancel_open()
+            self._log_counts()
+        super().shutdown()
+
+    async def sleep(self) -> None:
+        """Until the next round is due, or something happens that shortens the wait."""
+        start = time.monotonic()
+        while self.wait and time.monotonic() - start < self._pause_seconds():
+            await asyncio.sleep(0.1)
+
+    def get_job_args(self, job: JobExecutorInterface, **kwargs: Any) -> str:
+        """Without RemoteExecutor's wait for this process's temporary folder, which a job that
+        is taken back by the next workflow would never see."""
+        arguments = super(RemoteExecutor, self).get_job_args(job, **kwargs)
+        usage = self.workflow.storage_settings.shared_fs_usage
+        if SharedFSUsage.INPUT_OUTPUT not in usage:
+            return str(arguments)
+        files = list(map(str, job.get_wait_for_files()))
+        if len(files) <= MANY_INPUTS:
+            return f"{arguments} {format_cli_arg('--wait-for-files', files)}"
+        path = self._folder / f"{uuid.uuid4().hex}.inputs"
+        path.write_text("".join(f"{file}\n" for file in files))
+        return f"{arguments} {format_cli_arg('--wait-for-files-file', str(path))}"
+
+    def _start(self, settings: ExecutorSettings) -> None:
+        # Local job ids are process ids, which come again: every workflow has its own folder.
+        self._folder = self._base / f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
+        self._folder.mkdir(parents=True)
+        self._registry = Registry(self._base, self._cluster.name)
+        self._registry.compact()
+        self._open: dict[str, Job[Any]] = {}
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._started = time.monotonic()
+        self._submitted = 0
+        self._poller = Poller(self._cluster, self.logger)
+        self._backoff = self._make_backoff()
+        self._submitter = Submitter(
+            self._cluster,
+            self._folder,
+            self.logger,
+            take_back=self._make_adopter().remaining,
+            on_submitted=self._on_submitted,
+            on_failed=self._on_failed,
+            on_crash=self._on_crash,
+        )
+        self._submitter.start()
+        self._ready = True
+
+    def _make_adopter(self) -> Adopter:
+        dag_settings = self.workflow.dag_settings
+        return Adopter(
+            self._registry,
+            self._cluster,
+            self.logger,
+            self._on_adopted,
+            finished_too=not (dag_settings.forceall or dag_settings.forcerun),
+        )
+
+    def _make_backoff(self) -> Backoff:
+        asked = float(self.workflow.remote_execution_settings.seconds_between_status_checks)
+        shortest = max(0.1, min(SHORTEST_POLL_SECONDS, asked))
+        longest = max(LONGEST_POLL_SECONDS, asked) if self._cluster.asks_scheduler else 2.0
+        return Backoff(shortest, longest)
+
+    def _pause_seconds(self) -> float:
+        return self._backoff.seconds if self._ready else SHORTEST_POLL_SECONDS
+
+    def _check_accounts(self, jobs: Sequence[JobExecutorInterface]) -> None:
+        settings = self.executor_settings
+        if not settings.require_account or settings.account:
+            return
+        without = sorted({job.name for job in jobs if not job.resources.get("account")})
+        if without:
+            raise WorkflowError(
+                f"No account is set for {', '.join(without)}, and --submitit-require-account "
+                "asks for one. Set --submitit-account, SNAKEMAKE_SUBMITIT_ACCOUNT or the "
+                "resource account. Nothing was submitted."
+            )
+
+    def _print_and_exit(self, jobs: Sequence[JobExecutorInterface]) -> None:
+        for text in dryrun.describe(jobs, self._cluster, self._base, self.executor_settings):
+            print(text)
+        print(f"# {len(jobs)} jobs would be submitted to {self._cluster.name}; none was.")
+        sys.exit(0)
+
+    def _request(self, job: JobExecutorInterface) -> Request:
+        allocation = Allocation.of(job, self.executor_settings)
+        command = NestedCommand(self.format_job_exec(job), str(Path.cwd()), allocation.stop_seconds)
+        return Request(job, allocation, command, Identity.of(job, allocation))
+
+    def _on_adopted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
+        for request, job in pairs:
+            self.logger.info(
+                f"Job {request.job.jobid} ({request.job.name}) was submitted by an earlier "
+                f"workflow and is taken back: {self._words(job)}"
+            )
+        self._track(pairs)
+
+    def _on_submitted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
+        self._submitted += len(pairs)
+        self._registry.add(
+            Entry(self._cluster.name, job.job_id, str(job.paths.folder), request.identity)
+            for request, job in pairs
+        )
+        for request, job in pairs:
+            self.logger.info(f"Job {request.job.jobid} was submitted: {self._words(job)}")
+        self._track(pairs)
+
+    def _track(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
+        with self._lock:
+            self._open.update((job.job_id, job) for _, job in pairs)
+        for request, job in pairs:
+            self.report_job_submission(
+                SubmittedJobInfo(request.job, external_jobid=job.job_id, aux={"job": job})
+            )
+        self._backoff.reset()
+
+    def _on_failed(self, request: Request, words: str) -> None:
+        self.report_job_error(
+            SubmittedJobInfo(request.job),
+            msg=f"{self._cluster.name} did not take the job: {words}. ",
+        )
+
+    def _on_crash(self, error: Exception) -> None:
+        # The scheduler is there only when jobs come, not yet when this executor is made.
+        self.workflow.scheduler.executor_error_callback(error)
+
+    def _round(self, jobs: Sequence[Job[Any]]) -> dict[str, Outcome]:
+        outcomes = {outcome.job.job_id: outcome for outcome in self._poller.ended(jobs)}
+        if not outcomes:
+            self._backoff.grow()
+            return outcomes
+        self._backoff.reset()
+        self._registry.settle(outcomes)
+        with self._lock:
+            for job_id in outcomes:
+                self._open.pop(job_id, None)
+        return outcomes
+
+    def _report(self, info: SubmittedJobInfo, outcome: Outcome) -> None:
+        if outcome.error is None:
+            self.report_job_success(info)
+            return
+        paths = outcome.job.paths
+        logs = [str(path) for path in (paths.stderr, paths.stdout) if path.exists()]
+        self.report_job_error(
+            info, msg=f"{self._words(outcome.job)}: {outcome.error}. ", aux_logs=logs
+        )
+
+    def _words(self, job: Job[Any]) -> str:
+        return f"{self._cluster.name} job {job.job_id}, log {job.paths.stderr}"
+
+    def _cancel_open(self) -> None:
+        with self._lock:
+            jobs = list(self._open.values())
+            self._open.clear()
+        self._cancel(jobs)
+
+    def _cancel(self, jobs: Sequence[Job[Any]]) -> None:
+        """What could not be cancelled stays in the registry for the next workflow."""
+        if not jobs:
+            return
+        self.logger.info(f"Cancelling {len(jobs)} jobs on {self._cluster.name}.")
+        errors = self._cluster.cancel(jobs)
+        if errors:
+            self.logger.warning(
+                f"Not every job could be cancelled: {'; '.join(errors)}. "
+                "The next run of the workflow takes back those that still run."
+            )
+        else:
+            self._registry.settle(job.job_id for job in jobs)
+
+    def _log_counts(self) -> None:
+        minutes = (time.monotonic() - self._started) / 60
+        if self._submitted:
+            self.logger.info(
+                f"{self._cluster.name}: {self._submitted} jobs in {self._submitter.submissions} "
+                f"submissions, {self._poller.queries} status queries in {minutes:.1f} minutes "
+                f"({self._poller.queries / minutes:.1f} a minute)."
+            )

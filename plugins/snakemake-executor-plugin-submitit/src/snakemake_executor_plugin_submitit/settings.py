@@ -1,0 +1,150 @@
+"""The plugin's settings, which Snakemake offers as `--submitit-...` options."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, List, Optional  # noqa: UP035 (Snakemake reads the fields' types)
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
+
+CLUSTERS = ("slurm", "gridengine", "pbs", "local", "debug")
+
+
+@dataclass
+class ExecutorSettings(ExecutorSettingsBase):
+    """One field an option; Snakemake needs `Optional` and `List` here, not `|` and `list`."""
+
+    cluster: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "Where jobs go. local: processes on this machine; debug: inside Snakemake's "
+            "own process, one after the other.",
+            "choices": list(CLUSTERS),
+            "env_var": True,
+            "required": True,
+        },
+    )
+    account: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "Account, project or group that is charged (resource: account).",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    queue: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "Partition or queue (resource: queue).",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    require_account: bool = field(
+        default=False,
+        metadata={
+            "help": "Refuse to submit anything while a job has no account.",
+            "required": False,
+        },
+    )
+    tasks_per_node: Optional[int] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "Tasks that fit on a node: from it and the resource tasks follows the number "
+            "of nodes. Default: all tasks of a job on one node.",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    folder: Path = field(
+        default=Path(".snakemake/submitit"),
+        metadata={
+            "help": "Folder of submission files, results and logs; every node must see it.",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    max_requeues: int = field(
+        default=3,
+        metadata={
+            "help": "How often a job that was stopped by its time limit goes back to the queue.",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    stop_seconds: int = field(
+        default=120,
+        metadata={
+            "help": "How long before its time limit a job is told to stop; never more than a "
+            "fifth of its runtime.",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    array_size: int = field(
+        default=1000,
+        metadata={
+            "help": "Most jobs in one array; 1 submits every job by itself.",
+            "env_var": True,
+            "required": False,
+        },
+    )
+    options: List[str] = field(  # noqa: UP006
+        default_factory=list,
+        metadata={
+            "help": "Further parameters of submitit's executor for this cluster, without its "
+            "prefix; on Slurm any long option of sbatch as well. A value that is valid JSON is "
+            "read as JSON.",
+            "nargs": "+",
+            "metavar": "KEY=VALUE",
+            "required": False,
+        },
+    )
+    dry_run: bool = field(
+        default=False,
+        metadata={
+            "help": "Print the submission command and file of every job that would be "
+            "submitted, and submit nothing. Needs no scheduler.",
+            "required": False,
+        },
+    )
+
+    def check(self) -> None:
+        """Raises WorkflowError for a value that no job could be submitted with."""
+        if self.cluster not in CLUSTERS:
+            raise WorkflowError(
+                f"--submitit-cluster is {self.cluster}: use one of {', '.join(CLUSTERS)}."
+            )
+        for name, least in (
+            ("tasks_per_node", 1),
+            ("max_requeues", 0),
+            ("stop_seconds", 1),
+            ("array_size", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise WorkflowError(
+                    f"--submitit-{name.replace('_', '-')} is {value}: use a whole number "
+                    f"from {least}."
+                )
+        parse_options(self.options, "--submitit-options")
+
+
+def parse_options(pairs: Iterable[str], source: str) -> dict[str, Any]:
+    """`key=value` pairs as a mapping; `source` names in the error where they were written."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise WorkflowError(f"{source}: {pair!r} is not of the form key=value.")
+        options[key.strip().replace("-", "_")] = _value(value)
+    return options
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

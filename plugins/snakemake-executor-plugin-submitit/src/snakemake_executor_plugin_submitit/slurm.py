@@ -1,0 +1,169 @@
+"""submitit's Slurm executor, changed where a job is one task that owns its whole allocation.
+
+submitit starts the task through srun and expects a result of every task. Here the batch script
+becomes the one task: Slurm signals it alone before the limit (`--signal=B:`), and srun is left to
+the job itself.
+"""
+
+import shlex
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from submitit.core import core, utils
+from submitit.slurm import slurm
+
+ACTIVE = frozenset(
+    [
+        "PENDING",
+        "RUNNING",
+        "COMPLETING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESIZING",
+        "RESV_DEL_HOLD",
+        "SIGNALING",
+        "SPECIAL_EXIT",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+        "UNKNOWN",
+    ]
+)
+BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
+"""States of a job that ended without the scheduler's doing."""
+DEFAULT_ARRAY_LIMIT = 1000
+QUERY_TIMEOUT_S = 120
+_FIELDS = "JobID,State,ExitCode,Elapsed,Timelimit,NodeList"
+
+
+class SlurmWatcher(slurm.SlurmInfoWatcher):
+    """One sacct for all jobs; suspended and requeued jobs still count as active."""
+
+    def _make_command(self) -> list[str] | None:
+        ids = sorted({job_id.split("_")[0] for job_id in self._registered - self._finished})
+        if not ids:
+            return None
+        # Without SLURM_BITSTR_LEN=0 the ids of a large pending array are cut short.
+        return [
+            *("env", "SLURM_BITSTR_LEN=0", "sacct", "--allocations", "--parsable2"),
+            *(f"--format={_FIELDS}", f"--jobs={','.join(ids)}"),
+        ]
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        """The state's name alone: `CANCELLED by 1000` is CANCELLED."""
+        return super().get_state(job_id, mode).partition(" ")[0]
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        return self.get_state(job_id, mode).upper() not in ACTIVE
+
+
+class SlurmJob(slurm.SlurmJob[Any]):
+    watcher = SlurmWatcher(delay_s=600)
+
+
+class SlurmExecutor(slurm.SlurmExecutor):
+    """Submits batch scripts that `exec` Python, one task whatever the nodes and tasks."""
+
+    job_class = SlurmJob
+
+    def __init__(self, folder: Path, max_num_timeout: int = 3) -> None:
+        python = f"exec {shlex.quote(sys.executable)}"
+        super().__init__(folder, max_num_timeout=max_num_timeout, python=python)
+
+    @classmethod
+    def name(cls) -> str:
+        return "slurm"
+
+    @classmethod
+    def affinity(cls) -> int:
+        """srun is not needed to submit, nor any of Slurm to print what would be submitted."""
+        return 2
+
+    def _num_tasks(self) -> int:
+        return 1
+
+    def _internal_process_submissions(
+        self, delayed_submissions: list[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        """submitit's own arrays lose `python`, which a fresh executor of its class knows not."""
+        if len(delayed_submissions) == 1:
+            return super()._internal_process_submissions(delayed_submissions)
+        pickles = [self._pickle(delayed) for delayed in delayed_submissions]
+        try:
+            array = self._submit_array(len(pickles))
+        except Exception:
+            for pickle in pickles:
+                pickle.unlink()
+            raise
+        jobs = [SlurmJob(self.folder, f"{array.job_id}_{index}") for index in range(len(pickles))]
+        for job, pickle in zip(jobs, pickles, strict=True):
+            job.paths.move_temporary_file(pickle, "submitted_pickle")
+        return list(jobs)
+
+    def _pickle(self, delayed: utils.DelayedSubmission) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path: Path = self.folder / f"{uuid.uuid4().hex}.pkl"
+        delayed.set_timeout(self.parameters["time"], self.max_num_timeout)
+        delayed.dump(path)
+        return path
+
+    def _submit_array(self, count: int) -> core.Job[Any]:
+        self.parameters["map_count"] = count
+        try:
+            return self._submit_command(self._submitit_command_str)
+        finally:
+            del self.parameters["map_count"]
+
+
+def was_killed(info: dict[str, str]) -> bool:
+    """Whether it ended by the scheduler's doing: by its state, or because of a signal."""
+    signum = info.get("ExitCode", "").partition(":")[2]
+    return info["State"].partition(" ")[0] not in BY_ITSELF or signum not in ("", "0")
+
+
+def ending_words(info: dict[str, str], log: str) -> str:
+    """The state of a job that ended, with what the accounting and the node said about it."""
+    details = f"exit code {info['ExitCode']}, after {info['Elapsed']} of {info['Timelimit']}"
+    return f"{info['State']} ({details}, on {info['NodeList']}){log and f'; {log}'}"
+
+
+def daemon_words(log: Path) -> str:
+    """Why the node's daemon killed the job, as it noted in the job's log (memory, say); "" where
+    it did not."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    errors = (line for line in lines if line.startswith("slurmstepd") and " ***" not in line)
+    return next(errors, "")
+
+
+def largest_array() -> int:
+    """What the cluster allows (MaxArraySize is one more than the largest index)."""
+    config = subprocess.run(
+        ["scontrol", "show", "config"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=QUERY_TIMEOUT_S,
+    )
+    for line in config.stdout.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "MaxArraySize" and value.strip().isdigit():
+            return max(1, int(value))
+    return DEFAULT_ARRAY_LIMIT
+
+
+def still_queued(job_ids: list[str]) -> set[str]:
+    """Which of these the controller holds as waiting or running: a job that was requeued has
+    ended in the accounting's eyes until its next start is recorded there."""
+    command = ["squeue", "--noheader", "--array", "--format=%i", f"--jobs={','.join(job_ids)}"]
+    queue = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=QUERY_TIMEOUT_S
+    )
+    return set(queue.stdout.split())

@@ -1,0 +1,125 @@
+import re
+from pathlib import Path
+
+import pytest
+from fakes import SnakemakeJob
+from snakemake_interface_common.exceptions import WorkflowError
+
+from snakemake_executor_plugin_submitit import clusters, dryrun, slurm
+from snakemake_executor_plugin_submitit.resources import Allocation
+from snakemake_executor_plugin_submitit.settings import ExecutorSettings
+
+
+def script(settings: ExecutorSettings, folder: Path, **resources: object) -> str:
+    """The text that a dry run prints for one job."""
+    job = SnakemakeJob(resources=resources)
+    cluster = clusters.cluster(settings)
+    return "\n".join(dryrun.describe([job], cluster, folder, settings))  # type: ignore[list-item]
+
+
+def directives(text: str) -> set[str]:
+    return set(re.findall(r"#SBATCH --(\S+)", text))
+
+
+def test_a_job_of_several_nodes_is_one_batch_script_without_srun(tmp_path: Path):
+    settings = ExecutorSettings(cluster="slurm", tasks_per_node=4, account="gaa", queue="gpu")
+    text = script(settings, tmp_path, tasks=8, gpus=8, mem_mb=2000, runtime=30, cpus_per_task=2)
+    assert directives(text) >= {
+        "nodes=2",
+        "ntasks-per-node=4",
+        "cpus-per-task=2",
+        "gpus-per-node=4",
+        "mem=2000MB",
+        "time=30",
+        "account=gaa",
+        "partition=gpu",
+        "requeue",
+        "signal=B:USR2@120",
+    }
+    assert "srun" not in text
+    assert re.search(r"^    exec \S+python\S* -u -m submitit.core._submit", text, re.MULTILINE)
+
+
+def test_an_option_that_submitit_does_not_know_is_one_of_sbatch(tmp_path: Path):
+    settings = ExecutorSettings(
+        cluster="slurm", options=["reservation=r1", "qos=high", "hold=true"]
+    )
+    assert directives(script(settings, tmp_path)) >= {"reservation=r1", "qos=high", "hold"}
+
+
+def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
+    settings = ExecutorSettings(cluster="slurm", options=["mem=3GB", "signal=CONT@1"])
+    made = directives(script(settings, tmp_path, mem_mb=100))
+    assert {"mem=3GB", "signal=CONT@1"} <= made
+    assert "mem=100MB" not in made
+
+
+def test_an_array_of_slurm_keeps_the_script_of_a_single_job(tmp_path: Path):
+    settings = ExecutorSettings(cluster="slurm")
+    allocation = Allocation.of(SnakemakeJob(), settings)  # type: ignore[arg-type]
+    executor = clusters.cluster(settings).executor(tmp_path, allocation)
+    executor.parameters["map_count"] = 7
+    text = executor._make_submission_file_text(executor._submitit_command_str, "0")
+    assert "#SBATCH --array=0-6%7" in text
+    assert "\nexec " in text
+
+
+def test_this_machine_is_one_node(tmp_path: Path):
+    with pytest.raises(WorkflowError, match="nodes=2, but this machine is one node"):
+        script(ExecutorSettings(cluster="local"), tmp_path, nodes=2)
+
+
+def test_an_unknown_option_is_refused_with_those_that_there_are(tmp_path: Path):
+    with pytest.raises(WorkflowError, match=r"local has no option qos\. It has setup"):
+        script(ExecutorSettings(cluster="local", options=["qos=high"]), tmp_path)
+
+
+def test_a_cluster_whose_distribution_is_missing_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(clusters.plugins, "get_executors", dict)
+    with pytest.raises(WorkflowError, match="install submitit-pbs"):
+        script(ExecutorSettings(cluster="pbs"), tmp_path)
+
+
+def test_a_missing_scheduler_program_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(WorkflowError, match="--submitit-cluster slurm needs sbatch, sacct"):
+        clusters.cluster(ExecutorSettings(cluster="slurm")).check_programs()
+
+
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUED", "SUSPENDED", "COMPLETING"])
+def test_a_job_that_may_go_on_has_not_ended(state: str):
+    watcher = slurm.SlurmWatcher()
+    watcher._info_dict = watcher.read_info(f"JobID|State\n7|{state}\n")
+    assert not watcher.is_done("7", mode="cache")
+
+
+def test_states_of_pending_and_ended_elements_of_an_array_are_told_apart():
+    watcher = slurm.SlurmWatcher()
+    watcher._info_dict = watcher.read_info("JobID|State\n7_0|CANCELLED by 5\n7_[1-3]|PENDING\n")
+    assert watcher.get_state("7_0", mode="cache") == "CANCELLED"
+    assert [watcher.is_done(f"7_{i}", mode="cache") for i in range(4)] == [True] + 3 * [False]
+
+
+def test_one_query_names_each_array_once():
+    watcher = slurm.SlurmWatcher()
+    for job_id in ("7_0", "7_1", "9"):
+        watcher.register_job(job_id)
+    command = watcher._make_command()
+    assert command is not None
+    assert "--jobs=7,9" in command
+
+
+def test_a_job_that_was_killed_for_its_memory_says_so(tmp_path: Path):
+    log = tmp_path / "log"
+    log.write_text("training\nslurmstepd-n1: error: exceeded memory limit (9 > 5)\n")
+    keys = ("State", "ExitCode", "Elapsed", "Timelimit", "NodeList")
+    info = dict(zip(keys, ("FAILED", "0:9", "00:05", "01:00", "n1"), strict=True))
+    assert slurm.was_killed(info)
+    words = slurm.ending_words(info, slurm.daemon_words(log))
+    assert words.endswith("on n1); slurmstepd-n1: error: exceeded memory limit (9 > 5)")
+
+
+def test_a_job_that_ended_by_itself_was_not_killed():
+    assert not slurm.was_killed({"State": "FAILED", "ExitCode": "1:0"})

@@ -1,0 +1,102 @@
+from pathlib import Path
+
+from fakes import COMPLETED, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
+
+from snakemake_executor_plugin_submitit.status import (
+    RESULT_LATENCY_SECONDS,
+    UNKNOWN_SECONDS,
+    Backoff,
+    Poller,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Watch:
+    """A poller over jobs 0, 1, ... of a fake cluster."""
+
+    def __init__(self, folder: Path, jobs: int = 1) -> None:
+        self.cluster, self.clock, self.logger = FakeCluster(), Clock(), Logger()
+        self.jobs = [FakeJob(folder, str(number)) for number in range(jobs)]
+        self.poller = Poller(self.cluster, self.logger, self.clock)  # type: ignore[arg-type]
+
+    def round(self) -> dict[str, str | None]:
+        return {outcome.job.job_id: outcome.error for outcome in self.poller.ended(self.jobs)}
+
+
+def test_a_result_is_seen_without_asking_the_scheduler(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.jobs[0].finish()
+    assert watch.round() == {"0": None}
+    assert watch.poller.queries == 0
+
+
+def test_an_error_is_told_in_the_words_of_the_exception(tmp_path: Path):
+    watch = Watch(tmp_path)
+    trace = "Traceback ...\n  line\npackage.CommandFailedError: the command ended with status 3\n"
+    watch.jobs[0].finish("error", trace)
+    assert watch.round() == {"0": "the command ended with status 3"}
+
+
+def test_any_number_of_jobs_is_one_query(tmp_path: Path):
+    watch = Watch(tmp_path, jobs=50)
+    assert watch.round() == {}
+    assert watch.poller.queries == 1
+
+
+def test_a_killed_job_fails_in_the_same_round(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.states["0"] = TIMEOUT
+    assert watch.round() == {"0": "ended without a result: TIMEOUT (after 00:01:00)"}
+
+
+def test_a_job_that_was_requeued_is_still_active(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.states["0"] = TIMEOUT
+    watch.cluster.queued = {"0"}
+    assert watch.round() == {}
+
+
+def test_a_result_may_come_a_little_later_than_the_end(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.states["0"] = COMPLETED
+    assert watch.round() == {}
+    watch.clock.now = RESULT_LATENCY_SECONDS - 1
+    assert watch.round() == {}
+    watch.clock.now = RESULT_LATENCY_SECONDS
+    assert watch.round() == {"0": "ended without a result: COMPLETED"}
+
+
+def test_a_job_that_the_scheduler_does_not_know_fails_after_a_while(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.states["0"] = UNKNOWN
+    assert watch.round() == {}
+    watch.clock.now = UNKNOWN_SECONDS
+    assert "may have been purged" in str(watch.round()["0"])
+
+
+def test_a_scheduler_that_does_not_answer_fails_no_job(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.states["0"] = UNKNOWN
+    watch.round()
+    watch.cluster.answers = False
+    watch.clock.now = 2 * UNKNOWN_SECONDS
+    assert watch.round() == {}
+    assert "did not answer" in watch.logger.lines[0]
+    watch.cluster.answers = True
+    assert watch.round() == {}
+
+
+def test_rounds_grow_apart_and_come_together_again():
+    backoff = Backoff(2, 30)
+    for _ in range(20):
+        backoff.grow()
+    assert backoff.seconds == 30
+    backoff.reset()
+    assert backoff.seconds == 2

@@ -1,0 +1,86 @@
+"""A workflow that Snakemake runs through the submitit executor, watched from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.cluster.commands import poll
+
+PATIENCE_S = 90
+
+
+class Workflow:
+    """One folder and one Snakefile; each `start` is a Snakemake of its own."""
+
+    def __init__(self, folder: Path, snakefile: str, cluster: str = "slurm") -> None:
+        self.folder = folder
+        self.cluster = cluster
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "Snakefile").write_text(textwrap.dedent(snakefile))
+        self.log = folder / "snakemake.log"
+
+    def start(
+        self, *options: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """In a session of its own, as from a terminal that nothing else uses."""
+        command = [sys.executable, "-m", "snakemake", "--executor", "submitit"]
+        command += ["--submitit-cluster", self.cluster, "--jobs", "2000", "--scheduler", "greedy"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [*command, *options],
+                cwd=self.folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def run(
+        self,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> int:
+        return self.wait(self.start(*options, environment=environment), timeout_s)
+
+    def wait(self, process: subprocess.Popen[bytes], timeout_s: float = PATIENCE_S) -> int:
+        """The exit status; the session is interrupted, as by Ctrl-C, where it takes too long."""
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            interrupt(process)
+            process.wait(60)
+            raise AssertionError(f"not over after {timeout_s} s:\n{self.text()}") from None
+
+    def text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def wait_for_text(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
+        assert poll(lambda: re.search(pattern, self.text()) is not None, timeout_s, 0.2), (
+            f"no {pattern!r} within {timeout_s} s in:\n{self.text()}"
+        )
+        match = re.search(pattern, self.text())
+        assert match is not None
+        return match.group(match.lastindex or 0)
+
+    def wait_for_file(self, name: str, timeout_s: float = PATIENCE_S) -> None:
+        assert poll((self.folder / name).exists, timeout_s, 0.2), (
+            f"no {name} within {timeout_s} s:\n{self.text()}"
+        )
+
+    def job_ids(self) -> list[str]:
+        """Of the jobs that were submitted, in order."""
+        return re.findall(rf"was submitted: {self.cluster} job (\S+),", self.text())
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C: SIGINT to every process of the terminal's foreground group."""
+    os.killpg(process.pid, signal.SIGINT)

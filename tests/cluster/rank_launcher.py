@@ -1,0 +1,55 @@
+"""What runs in a scheduler's job: a launcher of ranks, which notes how it ended.
+
+Run as `python rank_launcher.py REQUEST`, a `rank_jobs.Request` as JSON; the outcome is written beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from ckptbench import launch
+from ckptbench.allocation import read_allocation
+from ckptbench.errors import CkptbenchError
+
+PROBE = Path(__file__).with_name("rank_probe.py")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO)
+    path = Path(sys.argv[1])
+    request = json.loads(path.read_text())
+    launch.COME_UP_SECONDS = request["come_up_s"]
+    command = [request["python"], str(PROBE), str(path.parent), request["accelerator"]]
+    program = launch.Program(
+        command=[*command, json.dumps(request["acts"])],
+        logs=path.parent / "logs",
+        mpiexec=Path(request["mpiexec"]) if request["mpiexec"] else None,
+    )
+    allocation = read_allocation(os.environ)
+    if request["elsewhere"]:
+        allocation = dataclasses.replace(allocation, here=None)
+        os.environ["HYDRA_LAUNCHER_AUTOFORK"] = "0"  # mpiexec would know its own host all the same
+    (path.parent / "launcher.pid").write_text(str(os.getpid()))
+    started, error = time.monotonic(), None
+    try:
+        launch.run_ranks(program, request["ranks"], allocation, launch.Limits(), threads=1)
+    except CkptbenchError as caught:
+        error = str(caught)
+    note(path.with_name("outcome.json"), error, time.monotonic() - started)
+
+
+def note(path: Path, error: str | None, seconds: float) -> None:
+    """At once, for a test waits for the file."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"error": error, "seconds": seconds}))
+    new.replace(path)
+
+
+if __name__ == "__main__":
+    main()

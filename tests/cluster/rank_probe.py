@@ -1,0 +1,58 @@
+"""A rank that trains nothing: it takes its place, notes what it found there, and acts as the test wants.
+
+Run as `python rank_probe.py FOLDER ACCELERATOR ACTS`, by the Python of any environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from ckptbench.errors import CkptbenchError
+from ckptbench.place import LOGS, die_with_parent, ignore_stop_signals, read_seat, take_place
+from ckptbench.train import log_to
+
+LONG_S = 300
+LAST_WORDS = "the reason why it died"
+
+
+def main() -> int:
+    folder, accelerator, acts = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    seat, _ = read_seat()
+    die_with_parent()
+    ignore_stop_signals()
+    log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
+    act = acts.get(str(seat.rank), acts["others"])
+    if act == "vanish":
+        return 0
+    if act == "sleep":
+        time.sleep(LONG_S)
+    try:
+        place, link = take_place(accelerator=accelerator)
+    except CkptbenchError as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    found = {
+        "rank": place.rank,
+        "node": place.node,
+        "local_rank": place.local_rank,
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "slurm_node": os.environ.get("SLURMD_NODENAME"),
+        "python": sys.executable,
+        "peers": len(set(place.addresses)),
+    }
+    (folder / f"found-{place.rank}.json").write_text(json.dumps(found))
+    if act == "die":
+        print(LAST_WORDS)
+        return 3
+    if act == "stay":
+        time.sleep(LONG_S)
+    link.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""Snakemake's submitit executor on a real Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import poll
+from tests.cluster.executor_workflow import Workflow, interrupt
+
+pytestmark = pytest.mark.usefixtures("slurm")
+
+MANY = """
+    rule all:
+        input: expand("out/{i}", i=range(4))
+    rule one:
+        output: "out/{i}"
+        resources: runtime=2, mem_mb=400
+        shell: "echo $SLURM_ARRAY_JOB_ID > {output}"
+    """
+STOPPABLE = """
+    rule all:
+        input: "result"
+    rule train:
+        output: "result"
+        resources: runtime=2, mem_mb=400
+        shell:
+            \"\"\"
+            echo $SLURM_JOB_ID >> starts
+            if [ -e checkpoint ]; then cp checkpoint {output}; exit 0; fi
+            trap 'echo saved > checkpoint; exit 1' TERM
+            while true; do sleep 0.2; done
+            \"\"\"
+    """
+SLOW = """
+    rule all:
+        input: "result"
+    rule wait:
+        output: "result"
+        resources: runtime=5, mem_mb=400
+        shell: "echo started >> starts; while [ ! -e go ]; do sleep 0.2; done; echo done > {output}"
+    """
+KILLED = """
+    rule all:
+        input: "timeout", "memory", "cancelled"
+    rule timeout:
+        output: "timeout"
+        # Without the signal before the limit, which would have the job stopped and requeued.
+        resources: runtime=1, mem_mb=400, options="signal=CONT@1 nodelist=node3"
+        shell: "sleep 300; touch {output}"
+    rule memory:
+        output: "memory"
+        resources: runtime=5, mem_mb=400
+        shell: "python3 -c 'import time; x = bytearray(900_000_000); time.sleep(60)'"
+    rule cancelled:
+        output: "cancelled"
+        resources: runtime=5, mem_mb=400
+        shell: "touch began; sleep 300"
+    """
+
+
+AWAY = "mem_mb=400, options='nodelist=node3'"
+"""On a node where nothing is pre-empted."""
+
+
+def active(job_ids: list[str]) -> list[str]:
+    """Lines of squeue about these jobs."""
+    command = ["squeue", "--noheader", "--array", "--format=%i %T"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    mains = {job_id.split("_")[0] for job_id in job_ids}
+    return [line for line in lines.splitlines() if line.split("_")[0].split()[0] in mains]
+
+
+def starts(workflow: Workflow) -> int:
+    path = workflow.folder / "starts"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def killed(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
+    with background(Workflow(tmp_path_factory.mktemp("killed"), KILLED)) as workflow:
+        yield workflow
+
+
+@pytest.fixture(scope="module")
+def stopped(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
+    with background(Workflow(tmp_path_factory.mktemp("stopped"), STOPPABLE)) as workflow:
+        yield workflow
+
+
+@contextmanager
+def background(workflow: Workflow) -> Iterator[Workflow]:
+    process = workflow.start("--keep-going")
+    yield workflow
+    if process.poll() is None:
+        interrupt(process)
+        process.wait(60)
+
+
+@pytest.fixture(autouse=True)
+def _early(killed: Workflow, stopped: Workflow) -> None:
+    """What takes a minute starts at once, and runs beside the other tests."""
+
+
+def test_jobs_of_one_shape_go_as_one_array(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, MANY)
+    assert workflow.run() == 0, workflow.text()
+    assert "4 jobs in 1 submissions" in workflow.text()
+    assert {(tmp_path / f"out/{i}").read_text().strip() for i in range(4)} == {
+        workflow.job_ids()[0].split("_")[0]
+    }
+
+
+def test_one_query_a_round_whatever_the_number_of_jobs(tmp_path: Path) -> None:
+    counted = tmp_path / "bin" / "sacct"
+    counted.parent.mkdir()
+    calls = tmp_path / "calls"
+    counted.write_text(f'#!/bin/sh\necho x >> {calls}\nexec {shutil.which("sacct")} "$@"\n')
+    counted.chmod(0o755)
+    workflow = Workflow(tmp_path / "work", MANY)
+    path = f"{counted.parent}:{os.environ['PATH']}"
+    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
+    said = int(workflow.wait_for_text(r"(\d+) status queries"))
+    assert len(calls.read_text().split()) == said
+    assert said < 2 * 4
+
+
+def test_a_transient_error_of_sbatch_is_retried(tmp_path: Path) -> None:
+    broken = tmp_path / "bin" / "sbatch"
+    broken.parent.mkdir()
+    tries = tmp_path / "tries"
+    broken.write_text(
+        f"#!/bin/sh\necho x >> {tries}\n"
+        f'[ $(wc -l < {tries}) -gt 2 ] && exec {shutil.which("sbatch")} "$@"\n'
+        'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv '
+        'operation" >&2\nexit 1\n'
+    )
+    broken.chmod(0o755)
+    workflow = Workflow(tmp_path / "work", MANY)
+    path = f"{broken.parent}:{os.environ['PATH']}"
+    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
+    assert workflow.text().count("did not take a submission, trying again") == 2
+    assert "4 jobs in 1 submissions" in workflow.text()
+
+
+def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> None:
+    snakefile = """
+        rule all:
+            input: "good", "bad"
+        rule good:
+            output: "good"
+            resources: runtime=2, mem_mb=400
+            shell: "touch {output}"
+        rule bad:
+            output: "bad"
+            resources: runtime=2, mem_mb=400, queue="nowhere"
+            shell: "touch {output}"
+        """
+    workflow = Workflow(tmp_path, snakefile)
+    assert workflow.run("--keep-going") == 1
+    assert (tmp_path / "good").exists()
+    assert re.search(r"invalid partition specified: nowhere", workflow.text())
+    assert re.search(r"exit status 1 of: sbatch /", workflow.text())
+
+
+def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
+    snakefile = MANY.replace("echo $SLURM_ARRAY_JOB_ID > {output}", "sleep 300")
+    workflow = Workflow(tmp_path, snakefile)
+    process = workflow.start()
+    workflow.wait_for_text("was submitted")
+    interrupt(process)
+    assert workflow.wait(process) == 1
+    assert poll(lambda: not active(workflow.job_ids()), 30, 0.5), active(workflow.job_ids())
+
+
+def test_ctrl_c_cancels_what_is_just_being_submitted(tmp_path: Path) -> None:
+    slow = tmp_path / "bin" / "sbatch"
+    slow.parent.mkdir()
+    submitted = tmp_path / "submitted"
+    slow.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@" | tee {submitted}; sleep 3\n')
+    slow.chmod(0o755)
+    workflow = Workflow(tmp_path / "work", SLOW)
+    process = workflow.start(environment={"PATH": f"{slow.parent}:{os.environ['PATH']}"})
+    assert poll(lambda: submitted.exists() and submitted.stat().st_size > 0, 30)
+    interrupt(process)
+    assert workflow.wait(process) == 1
+    job_ids = submitted.read_text().split()[-1:]
+    assert poll(lambda: not active(job_ids), 30, 0.5)
+
+
+def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, SLOW)
+    process = workflow.start()
+    workflow.wait_for_file("starts")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert workflow.run("--unlock") == 0
+    process = workflow.start("--rerun-incomplete")
+    workflow.wait_for_text("is taken back")
+    (tmp_path / "go").touch()
+    assert workflow.wait(process) == 0, workflow.text()
+    assert (starts(workflow), len(workflow.job_ids())) == (1, 1)
+    assert (tmp_path / "result").read_text() == "done\n"
+
+
+def test_a_job_whose_rule_has_changed_is_cancelled_and_submitted_anew(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, SLOW)
+    process = workflow.start()
+    workflow.wait_for_file("starts")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    changed = Workflow(tmp_path, SLOW.replace("while [ ! -e go ]; do sleep 0.2; done;", ""))
+    assert changed.run("--unlock") == 0
+    assert changed.run("--rerun-incomplete") == 0, changed.text()
+    assert (starts(changed), len(changed.job_ids())) == (2, 2)
+    assert poll(lambda: not active(changed.job_ids()), 30, 0.5)
+
+
+def test_a_preempted_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, STOPPABLE.replace("runtime=2", "runtime=30"))
+    process = workflow.start("--default-resources", "options='nodelist=node1'")
+    workflow.wait_for_file("starts")
+    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodelist=node1", "--exclusive"]
+    command = [*urgent, "--mem=0", "--output=/dev/null", "--wrap=sleep 3"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+    assert workflow.wait(process) == 0, workflow.text()
+    assert starts(workflow) == 2
+    assert len(workflow.job_ids()) == 1
+    assert (tmp_path / "result").read_text() == "saved\n"
+
+
+def test_a_job_stopped_before_its_limit_is_requeued_and_goes_on(stopped: Workflow) -> None:
+    stopped.wait_for_text("Finished jobid: 0", timeout_s=120)
+    ids = (stopped.folder / "starts").read_text().split()
+    assert len(ids) == 2
+    assert len(set(ids)) == 1
+    assert len(stopped.job_ids()) == 1
+    assert (stopped.folder / "result").read_text() == "saved\n"
+
+
+def test_what_slurm_killed_fails_with_its_reason(killed: Workflow) -> None:
+    killed.wait_for_file("began")
+    job_id = killed.wait_for_text(r"Error in rule memory[^$]*?external_jobid: (\S+)")
+    assert job_id in killed.job_ids()
+    assert re.search(r"OUT_OF_MEMORY|exceeded memory limit", killed.text())
+    names = ["sacct", "--noheader", "--parsable2", "--format=JobID,JobName", "--allocations"]
+    command = [*names, f"--jobs={','.join(killed.job_ids())}"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ids = {name: job for job, name in (line.split("|") for line in listed.splitlines())}
+    subprocess.run(["scancel", ids["cancelled"]], check=True)
+    killed.wait_for_text(rf"slurm job {ids['cancelled']}, log .*CANCELLED by \d+")
+    words = rf"slurm job {ids['timeout']}, log \S+: ended without a result: TIMEOUT \(.*00:01:00"
+    killed.wait_for_text(words, timeout_s=150)
+
+
+def test_ranks_on_every_node_are_told_to_stop(tmp_path: Path) -> None:
+    """srun itself would kill them at once."""
+    rank = """
+        import os, signal, sys, time
+        def stop(*_):
+            open("saved-" + os.environ["SLURM_PROCID"], "w")
+            sys.exit(3)
+        signal.signal(signal.SIGTERM, stop)
+        open("ready-" + os.environ["SLURM_PROCID"], "w")
+        while not os.path.exists("saved-0"):
+            time.sleep(0.1)
+        """
+    snakefile = """
+        rule all:
+            input: "done"
+        rule train:
+            output: "done"
+            resources: nodes=2, tasks=2, runtime=10, mem_mb=600
+            shell: "srun --mem=0 python3 rank.py && touch {output}"
+        """
+    workflow = Workflow(tmp_path, snakefile)
+    (tmp_path / "rank.py").write_text(textwrap.dedent(rank))
+    process = workflow.start()
+    for name in ("ready-0", "ready-1"):
+        workflow.wait_for_file(name)
+    subprocess.run(["scancel", "--signal=USR2", "--batch", *workflow.job_ids()], check=True)
+    assert workflow.wait(process) == 0, workflow.text()
+    assert (tmp_path / "saved-0").exists()
+    assert (tmp_path / "saved-1").exists()
+    assert len(workflow.job_ids()) == 1

@@ -1,0 +1,155 @@
+"""The cluster profiles on a machine without a scheduler: planned, printed to the letter, refused without a group."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+STUDY = "config/studies/rojas-abci.yaml"  # GPUs, 1 to 256 of them
+SCHEDULERS = {"sbatch", "srun", "sacct", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"}
+PROFILES = ("slurm", "gridengine", "abci", "abci-v100")
+
+
+def snakemake(
+    checkout: Checkout, profile: str, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """As on a fresh login node: no scheduler's program, no variable set."""
+    kept = {name: value for name, value in os.environ.items() if "SUBMITIT" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", "--profile", profile, *options, "--configfile", STUDY],
+        cwd=checkout.folder,
+        env={**kept, "PATH": str(checkout.folder / "bin"), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    made = Checkout.make(tmp_path_factory.mktemp("profiles") / "checkout")
+    programs = made.folder / "bin"
+    programs.mkdir()
+    for path in Path("/usr/bin").iterdir():
+        if path.name not in SCHEDULERS:
+            (programs / path.name).symlink_to(path)
+    return made
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_study_is_planned_without_a_scheduler_or_a_group(
+    checkout: Checkout, profile: str
+) -> None:
+    planned = snakemake(checkout, profile, "-n")
+    assert planned.returncode == 0, planned.stdout
+    assert re.search(r"^train_cell +252$", planned.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("profile", ["abci", "abci-v100"])
+def test_without_a_group_nothing_is_submitted(checkout: Checkout, profile: str) -> None:
+    refused = snakemake(checkout, profile, "runs")
+    assert refused.returncode == 1
+    assert "No account is set for train_cell" in refused.stdout
+    assert "SNAKEMAKE_SUBMITIT_ACCOUNT" in refused.stdout
+    assert not list((checkout.folder / ".snakemake").glob("submitit/*"))
+
+
+def test_without_the_schedulers_programs_nothing_is_submitted(checkout: Checkout) -> None:
+    refused = snakemake(checkout, "slurm", "runs")
+    assert refused.returncode == 1
+    assert "--submitit-cluster slurm needs sbatch" in refused.stdout
+
+
+def submission(checkout: Checkout, profile: str, ranks: int, *options: str) -> list[str]:
+    """The command and the directives of the file that would be submitted for runs of so many ranks."""
+    printed = snakemake(
+        checkout, profile, "runs", "--submitit-dry-run", *options,
+        SNAKEMAKE_SUBMITIT_ACCOUNT="gxx50000",
+    )  # fmt: skip
+    assert printed.returncode == 0, printed.stdout
+    blocks = re.split(r"^# \d+ x train_cell.*$", printed.stdout, flags=re.MULTILINE)
+    (block,) = (block for block in blocks if f"-r{ranks}-" in block)
+    folder = str(checkout.folder / ".snakemake" / "submitit")
+    lines = [line.strip().replace(folder, "FOLDER") for line in block.splitlines()]
+    return [line for line in lines if re.match(r"#SBATCH|#PBS|#\$|sbatch|qsub", line)]
+
+
+def test_slurm_gets_exclusive_nodes_of_four_gpus(checkout: Checkout) -> None:
+    assert submission(checkout, "slurm", 8) == [
+        "sbatch FOLDER/submission.sh",
+        "#SBATCH --account=gxx50000",
+        "#SBATCH --cpus-per-task=8",
+        "#SBATCH --error=FOLDER/%j_0_log.err",
+        "#SBATCH --exclusive",
+        "#SBATCH --gpus-per-node=4",
+        "#SBATCH --job-name=train_cell",
+        "#SBATCH --mem=0",
+        "#SBATCH --nodes=2",
+        "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --output=FOLDER/%j_0_log.out",
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:USR2@120",
+        "#SBATCH --time=120",
+        "#SBATCH --wckey=submitit",
+    ]
+
+
+def test_abci_gets_whole_nodes_of_eight_gpus_by_select(checkout: Checkout) -> None:
+    assert submission(checkout, "abci", 32) == [
+        "qsub FOLDER/submission.sh",
+        "#PBS -N train_cell",
+        "#PBS -S /bin/bash",
+        "#PBS -V",
+        "#PBS -r y",
+        "#PBS -j n",
+        "#PBS -o FOLDER/",
+        "#PBS -e FOLDER/",
+        "#PBS -q rt_HF",
+        "#PBS -P gxx50000",
+        "#PBS -l select=4",
+        "#PBS -l walltime=02:00:00",
+    ]
+
+
+def test_one_gpu_of_abci_is_a_queue_and_one_task_a_node(checkout: Checkout) -> None:
+    options = ("--submitit-queue", "rt_HG", "--submitit-tasks-per-node", "1")
+    lines = submission(checkout, "abci", 4, *options)
+    assert {"#PBS -q rt_HG", "#PBS -l select=4"} <= set(lines)
+
+
+def test_the_machine_of_the_paper_gets_whole_nodes_of_four_gpus(checkout: Checkout) -> None:
+    assert submission(checkout, "abci-v100", 32) == [
+        "qsub -terse -g gxx50000 FOLDER/submission.sh",
+        "#$ -S /bin/bash",
+        "#$ -N train_cell",
+        "#$ -cwd",
+        "#$ -V",
+        "#$ -r y",
+        "#$ -notify",
+        "#$ -l h_rt=7200",
+        "#$ -l s_rt=7080",
+        "#$ -l rt_F=8",
+        '#$ -o "FOLDER/$JOB_ID_0_log.out"',
+        '#$ -e "FOLDER/$JOB_ID_0_log.err"',
+    ]
+
+
+def test_grid_engine_gets_slots_of_a_parallel_environment(checkout: Checkout) -> None:
+    options = ("--submitit-options", "parallel_environment=mpi", "gpu_resource=gpu")
+    lines = submission(checkout, "gridengine", 8, *options)
+    assert "qsub -terse -P gxx50000 FOLDER/submission.sh" in lines
+    assert "#$ -pe mpi 8" in lines
+
+
+def test_gpus_without_the_name_of_their_resource_are_one_error(checkout: Checkout) -> None:
+    refused = snakemake(checkout, "gridengine", "runs", "--submitit-dry-run")
+    assert refused.returncode == 1
+    assert "gpu_resource" in refused.stdout
