@@ -84,7 +84,7 @@ class Cluster:
             executor.update_parameters(**(executor._convert_parameters(shared) | specific))
         except ValueError as error:
             raise WorkflowError(f"{allocation.name}: {error}") from error
-        return executor  # type: ignore[no-any-return]
+        return executor
 
     def job(self, folder: Path, job_id: str) -> core.Job[Any]:
         """A job that an earlier workflow submitted."""
