@@ -128,9 +128,13 @@ def _prepare(plan: Plan, execution: Execution) -> tuple[Plan, int]:
 
 
 def _is_requeue(earlier: dict[str, Any]) -> bool:
-    """Whether the earlier attempt was made by the very job that this is: schedulers requeue under the same id."""
+    """Whether the earlier attempt was made by the very job that this is: schedulers requeue under the same id.
+
+    One that failed or was interrupted by hand, as in an interactive job, is none: it is made again.
+    """
     job = scheduler_job(os.environ)
-    return job is not None and earlier["host"]["scheduler_job"] == job
+    same = job is not None and earlier["host"]["scheduler_job"] == job
+    return same and earlier["status"] in {"stopped", "running"}
 
 
 def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:

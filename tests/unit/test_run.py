@@ -278,6 +278,19 @@ def test_another_job_starts_a_stopped_run_anew(
     assert not Run.read(plan.run_folder).resumed
 
 
+def test_a_run_that_failed_in_an_interactive_job_is_made_again(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    with monkeypatch.context() as patch:
+        die_after(patch, 6, LaunchError("a rank died"))
+        with pytest.raises(LaunchError):
+            run_cell(plan, execution)
+    run_cell(plan, execution)
+    assert not Run.read(plan.run_folder).resumed
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
 def test_a_stop_signal_is_a_request_only_while_a_run_lasts(number: signal.Signals) -> None:
     before = signal.getsignal(number)
