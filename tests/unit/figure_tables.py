@@ -247,5 +247,6 @@ def _machine(on: str, repeats: int) -> dict[str, Any]:
         "runs": 24,
         "repeats_min": repeats,
         "repeats_max": repeats,
+        "nodes_max": 1,
         "versions": "{}",
     }

@@ -127,6 +127,12 @@ def test_a_caption_says_where_when_and_how_often(tmp_path: Path) -> None:
     )
 
 
+def test_a_caption_says_over_how_many_nodes_runs_were_spread(tmp_path: Path) -> None:
+    spread = FakeRun(cell=cell(ranks=2), manifest={"hosts": ["node1", "node2"]})
+    found = tables(tmp_path, FakeRun(cell=cell()), spread)["provenance"]
+    assert ", on up to 2 nodes a run, 2026-01-02, 1 repeat" in caption_facts(found)
+
+
 def test_a_caption_tells_machines_apart_and_admits_changed_source(tmp_path: Path) -> None:
     on_gpu = {
         "measured_on": "gpu",

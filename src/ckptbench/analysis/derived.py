@@ -162,6 +162,7 @@ PROVENANCE = Table(
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
         Column("runs", "integer", "1", "runs measured there"),
+        Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
         Column("repeats_min", "integer", "1", "repeats of the setup with the fewest, valid timing or not"),
         Column("repeats_max", "integer", "1", "repeats of the setup with the most"),
         Column("versions", "text", "", "JSON object: versions by package, joined by `, ` where runs differ"),

@@ -40,6 +40,7 @@ def _row(machine: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
         "first_date": f"{runs['started'].min():%Y-%m-%d}",
         "last_date": f"{runs['ended'].max():%Y-%m-%d}",
         "runs": len(runs),
+        "nodes_max": runs["nodes"].max(),
         "repeats_min": runs["repeats"].min(),
         "repeats_max": runs["repeats"].max(),
         "versions": json.dumps(_merged(map(json.loads, runs["versions"].unique()))),
@@ -62,8 +63,10 @@ def caption_facts(provenance: pd.DataFrame) -> str:
     first, last = provenance["first_date"].min(), provenance["last_date"].max()
     fewest, most = provenance["repeats_min"].min(), provenance["repeats_max"].max()
     repeats = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    nodes = provenance["nodes_max"].max()
     facts = [
         f"Measured on {' and '.join(machines)}",
+        *([f"on up to {nodes} nodes a run"] if nodes > 1 else []),
         first if first == last else f"{first} to {last}",
         f"{repeats} repeat{'s' if most > 1 else ''}",
     ]
