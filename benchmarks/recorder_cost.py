@@ -21,7 +21,8 @@ import numpy as np
 from ratio import report
 
 from ckptbench.allocation import seats_of
-from ckptbench.control import ControlServer, Link
+from ckptbench.control import ControlServer
+from ckptbench.link import Link
 from ckptbench.recorder import Recorder, clock
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ckptbench import progress
-from ckptbench.allocation import scheduler_job
+from ckptbench.allocation import scheduler_job, was_requeued
 from ckptbench.cells import Cell
 from ckptbench.manifest import read_json
 from ckptbench.plan import Plan, Training
@@ -48,7 +48,7 @@ def main() -> int:
             log.info("%s", _progress(options.runs, study["cells"], cell.id))
         run_cell(plan, execution)
 
-    return run_script(work, options.log)
+    return run_script(work, options.log, append=was_requeued(os.environ) is True)
 
 
 def _progress(runs: Path, cells: list[str], running: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from collections import Counter
@@ -66,20 +67,72 @@ def ranks_a_node(seats: Sequence[Seat]) -> int:
 
 def read_allocation(environment: Mapping[str, str]) -> Allocation:
     """The allocation of the job that this process belongs to; without a scheduler, this machine."""
+    scheduler, job_id = _job(environment)
+    match scheduler:
+        case "slurm":
+            return _slurm(environment)
+        case "gridengine":
+            hosts = _grid_engine_hosts(environment)
+        case "pbs":
+            hosts = _first_words(environment["PBS_NODEFILE"])
+        case "none":
+            hosts = []
+    return _listed(scheduler, job_id, hosts)
+
+
+def _job(environment: Mapping[str, str]) -> tuple[Scheduler, str | None]:
+    """Which scheduler runs this process, and the id that a requeue of its job keeps."""
     if "SLURM_JOB_ID" in environment and "SLURM_JOB_NODELIST" in environment:
-        return _slurm(environment)
+        return "slurm", environment["SLURM_JOB_ID"]
     if "JOB_ID" in environment and "SGE_ROOT" in environment:
-        return _listed("gridengine", environment["JOB_ID"], _grid_engine_hosts(environment))
+        task = environment.get("SGE_TASK_ID", "undefined")
+        job_id = environment["JOB_ID"]
+        return "gridengine", job_id if task == "undefined" else f"{job_id}.{task}"
     if "PBS_JOBID" in environment and "PBS_NODEFILE" in environment:
-        return _listed("pbs", environment["PBS_JOBID"], _first_words(environment["PBS_NODEFILE"]))
-    return _listed("none", None, [])
+        # submitit may have to follow a job up with another, which it takes for the same.
+        return "pbs", environment.get("SUBMITIT_PBS_JOB_ID", environment["PBS_JOBID"])
+    return "none", None
 
 
 def scheduler_job(environment: Mapping[str, str]) -> str | None:
     """The id of the scheduler's job, None outside of one; a requeued job keeps it."""
-    # On PBS submitit may have to follow a job up with another, which it takes for the same.
-    names = ("SLURM_JOB_ID", "SUBMITIT_PBS_JOB_ID", "PBS_JOBID", "JOB_ID")
-    return next((environment[name] for name in names if name in environment), None)
+    return _job(environment)[1]
+
+
+def was_requeued(environment: Mapping[str, str]) -> bool | None:
+    """Whether this job has run before, as its scheduler says; None where it does not say."""
+    match _job(environment)[0]:
+        case "slurm":
+            return environment.get("SLURM_RESTART_COUNT", "0") != "0"
+        case "gridengine":
+            return environment.get("RESTARTED") == "1"
+        case "pbs":
+            return None
+        case "none":
+            return False
+
+
+def granted_cores(environment: Mapping[str, str]) -> int:
+    """Cores of this host that the job may use: those of its affinity, or fewer where the scheduler granted fewer."""
+    usable = len(os.sched_getaffinity(0))
+    granted = {
+        "slurm": environment.get("SLURM_CPUS_ON_NODE"),
+        "gridengine": _slots_here(environment),
+        "pbs": environment.get("NCPUS"),
+    }.get(_job(environment)[0])
+    return min(usable, int(granted)) if granted else usable
+
+
+def _slots_here(environment: Mapping[str, str]) -> str | None:
+    """A parallel environment's slots on this host; whole nodes granted by a resource have none to count."""
+    if environment.get("SGE_JOB_HOSTLIST"):
+        return None
+    path = environment.get("PE_HOSTFILE")
+    if not path:
+        return environment.get("NSLOTS")
+    rows = [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    own = socket.gethostname()
+    return next((row[1] for row in rows if row and same_host(row[0], own)), None)
 
 
 def _slurm(environment: Mapping[str, str]) -> Allocation:
@@ -126,4 +179,6 @@ def _listed(scheduler: Scheduler, job_id: str | None, hosts: list[str]) -> Alloc
 
 def same_host(one: str, other: str) -> bool:
     """Whether two names are of one host, with or without its domain."""
-    return one.split(".", maxsplit=1)[0] == other.split(".", maxsplit=1)[0]
+    if one.replace(".", "").isdigit():  # an address has no domain
+        return one == other
+    return one.partition(".")[0] == other.partition(".")[0]

@@ -1,51 +1,27 @@
-"""The line between the launcher and its ranks: who came up where, how they reach each other, when to stop.
+"""The launcher's end of the line to its ranks: who came up where, how they reach each other, when to stop.
 
-One TCP connection a rank, one JSON object a line. A rank says `hello`, and the launcher, when all have come up where
-they were meant to, answers with everybody's `addresses`. A rank whose launcher is gone ends.
-
-To stop, the ranks must agree on a step, or one would wait for ever in the averaging of a step that another does not
-make. Asking at every step would be timed as training. So the launcher asks once: each rank answers, from a thread of
-its own, with the step that it has entered, and enters no other until it hears the answer. The largest of
-them is the last step of all: whoever is behind can reach it, and nobody has passed it.
+What is said on it, and how the ranks agree on a last step, is told in `link`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import secrets
 import socket
 import socketserver
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import IO, Any, Self, cast
+from typing import IO, Any, cast
 
 from ckptbench.allocation import Seat, same_host
 from ckptbench.errors import LaunchError
+from ckptbench.link import Hello, decoded, encoded, shut
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 60.0
 POLL_SECONDS = 0.05
 LOOPBACK = "127."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """How a rank came up."""
-
-    rank: int
-    node: str
-    """Its host, as the scheduler calls it where there is one."""
-    device: str
-    """`cpu`, or the GPU that it sees."""
-    address: str
-    """`host:port` where the other ranks reach it: by the interface that reaches the launcher."""
-    launcher: str
-    """The launcher's address as this rank sees it."""
 
 
 class ControlServer:
@@ -82,7 +58,7 @@ class ControlServer:
         self._server.server_close()
         with self._lock:
             for connection in self._lines.values():
-                _shut(connection)
+                shut(connection)
 
     @property
     def missing(self) -> list[Seat]:
@@ -111,7 +87,7 @@ class ControlServer:
 
     def talk(self, connection: socket.socket, lines: IO[bytes]) -> None:
         """Talk to one rank until it hangs up; called in a thread of its own."""
-        first = _parsed(lines.readline())
+        first = decoded(lines.readline())
         if first.pop("token", None) != self.token:
             return  # a stranger, or a rank of a run that has ended
         hello = Hello(**first)
@@ -122,7 +98,7 @@ class ControlServer:
             self._seat(hello, connection)
         for line in lines:
             with self._lock:
-                self._hear(hello.rank, _parsed(line))
+                self._hear(hello.rank, decoded(line))
         with self._lock:
             self._lines.pop(hello.rank, None)
 
@@ -139,7 +115,7 @@ class ControlServer:
         if hello.rank in self._hellos:
             return f"rank {hello.rank} came up twice, on {self._hellos[hello.rank].node} and {hello.node}"
         meant = self._seats[hello.rank].node
-        if not same_host(hello.node, meant):
+        if not same_host(hello.node, meant) and not _is_address_of(hello.address, meant):
             return f"rank {hello.rank} came up on {hello.node}, it was meant for {meant}"
         for other in self._hellos.values():
             if hello.device != "cpu" and (other.node, other.device) == (hello.node, hello.device):
@@ -172,7 +148,7 @@ class ControlServer:
 
     def _send(self, rank: int, message: dict[str, Any]) -> None:
         with suppress(OSError):  # it has just died: whoever watches its process says so
-            self._lines[rank].sendall(_line(message))
+            self._lines[rank].sendall(encoded(message))
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -197,114 +173,8 @@ class _Handler(socketserver.StreamRequestHandler):
         self.server.control.talk(self.request, cast(IO[bytes], self.rfile))
 
 
-class Link:
-    """A rank's end. `addresses` are those of all ranks."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._lines = connection.makefile("rb")
-        self._entered = 0
-        self._asked = False
-        self._last_step: int | None = None
-        self._decided = threading.Event()
-        self._noted = threading.Event()
-        self._closing = False
-        self.addresses: tuple[str, ...] = ()
-
-    @classmethod
-    def open(cls, address: str, token: str, *, rank: int, node: str, device: str) -> Self:
-        """Say hello, and return when all ranks have. Raises LaunchError where the launcher cannot be reached."""
-        host, _, port = address.rpartition(":")
-        try:
-            connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
-        except OSError as error:
-            raise LaunchError(
-                f"rank {rank} on {node} cannot reach its launcher at {address} ({error}): compute nodes must "
-                "reach each other; where only some interface does, export CKPTBENCH_LAUNCHER_HOST, the "
-                "first node's address on it"
-            ) from error
-        connection.settimeout(None)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = cls(connection)
-        own = connection.getsockname()[0]
-        hello = Hello(
-            rank=rank,
-            node=node,
-            device=device,
-            address=f"{own}:{_free_port()}",
-            launcher=connection.getpeername()[0],
-        )
-        link._send({"token": token, **asdict(hello)})
-        answer = _parsed(link._lines.readline())
-        if "addresses" not in answer:
-            raise LaunchError(f"rank {rank}: the launcher hung up before all ranks had come")
-        link.addresses = tuple(answer["addresses"])
-        threading.Thread(target=link._listen, daemon=True).start()
-        return link
-
-    def may_enter(self, step: int) -> bool:
-        """Whether to make the step that is number `step` (from 1) of the run; called before each of them.
-
-        Costs two attribute accesses until somebody asks to stop; then it may wait for the other ranks' answers.
-        """
-        self._entered = (
-            step  # before the look at _asked: see _listen, which does it the other way round
-        )
-        if not self._asked:
-            return True
-        self._decided.wait()
-        return self._last_step is None or step <= self._last_step
-
-    def tell_stopped(self, steps_done: int) -> None:
-        """Returns when the launcher knows, for what it has not read when this process ends it may not look for."""
-        self._send({"stopped": steps_done})
-        self._noted.wait(CONNECT_SECONDS)
-
-    def close(self) -> None:
-        self._closing = True
-        _shut(self._connection)
-
-    def _listen(self) -> None:
-        try:
-            for line in self._lines:
-                self._obey(_parsed(line))
-        except (OSError, ValueError):
-            log.debug("the line to the launcher broke", exc_info=True)
-        if not self._closing:
-            log.error("the launcher is gone: this rank ends")
-            os._exit(1)  # the main thread may wait in a collective for ever
-
-    def _obey(self, message: dict[str, Any]) -> None:
-        if "stop" in message:
-            self._asked = True
-            self._send({"entered": self._entered})
-        elif "last_step" in message:
-            self._last_step = message["last_step"]
-            self._decided.set()
-        elif "noted" in message:
-            self._noted.set()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self._connection.sendall(_line(message))
-
-
-def _shut(connection: socket.socket) -> None:
-    """End a conversation for both sides, whoever has ended it already."""
+def _is_address_of(address: str, node: str) -> bool:
+    """Whether the node's name, which may be that of another of its interfaces, leads to this `host:port`."""
     with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _free_port() -> int:
-    """A port of this host that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
-
-
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    """{} for the end of the connection."""
-    return dict(json.loads(line)) if line else {}
+        return address.rpartition(":")[0] in socket.gethostbyname_ex(node)[2]
+    return False

@@ -36,7 +36,7 @@ class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
         self.steps_done = steps_done
         where = (
             "before its training began"
-            if steps_done is None
+            if not steps_done
             else f"with a checkpoint after step {steps_done}"
         )
         super().__init__(

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ckptbench.allocation import scheduler_job
+from ckptbench.allocation import granted_cores, scheduler_job
 from ckptbench.digest import file_sha256
 from ckptbench.errors import RunFolderError
 
@@ -103,7 +103,7 @@ def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
         "host": socket.gethostname(),
         "kernel": platform.release(),
         "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": granted_cores(os.environ),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": (_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or "").split("\n")[:-1],
         "checkpoint_file_system": _file_system(checkpoint_folder),

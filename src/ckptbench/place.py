@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ckptbench.allocation import Seat, seats_of
-from ckptbench.control import Link
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.base import Place
+from ckptbench.link import Link
 
 RANK = "CKPTBENCH_RANK"
 THREADS = "CKPTBENCH_THREADS"
@@ -108,7 +108,10 @@ def see_one_gpu(seat: Seat) -> str:
     Raises LaunchError where the host has fewer GPUs than ranks.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = visible.split(",") if visible else [str(n) for n in range(_installed_gpus())]
+    if visible is None:
+        devices = [str(n) for n in range(_installed_gpus())]
+    else:  # empty: the scheduler gave none, whatever is installed
+        devices = [word for word in visible.split(",") if word]
     if seat.local_rank >= len(devices):
         raise LaunchError(
             f"rank {seat.rank} is number {seat.local_rank + 1} on {seat.node}, which has {len(devices)} "
@@ -154,7 +157,12 @@ def ignore_stop_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it is gone (prctl(2), PR_SET_PDEATHSIG)."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when the one that started it is gone (prctl(2), PR_SET_PDEATHSIG).
+
+    Right after a fork say which process is meant: it may be gone before the kernel has been asked.
+    """
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -111,7 +110,3 @@ def _control_group_headroom() -> int | None:
     except OSError:
         return None
     return None if limit == "max" else int(limit) - used
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))

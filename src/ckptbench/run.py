@@ -16,11 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench import __version__, preflight
-from ckptbench.allocation import ranks_a_node, read_allocation, scheduler_job
+from ckptbench.allocation import (
+    Allocation,
+    ranks_a_node,
+    read_allocation,
+    scheduler_job,
+    was_requeued,
+)
 from ckptbench.checkpoints.store import CheckpointStore, Version
 from ckptbench.digest import file_sha256
 from ckptbench.errors import LaunchError, RunFolderError, RunStopped
-from ckptbench.launch import Limits, launch
+from ckptbench.launch import launch
 from ckptbench.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
@@ -34,6 +40,7 @@ from ckptbench.manifest import (
 )
 from ckptbench.plan import PLAN, Plan
 from ckptbench.stopping import stop_requests
+from ckptbench.watch import Limits
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +69,16 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     """
     plan.run_folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.run_folder), stop_requests() as stop:
+        if _completed_by_this_job(plan):
+            log.info("complete: this job was stopped when nothing was left to do but to say so")
+            seal(plan.run_folder, plan.cell.ranks)
+            return
         plan, requeues = _prepare(plan, execution)
         manifest = {**_opening_manifest(plan, execution), "requeues": requeues}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
             allocation = read_allocation(os.environ)
+            _check_host(allocation)
             seats = allocation.seats(plan.cell.ranks)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
             launch(
@@ -78,7 +90,9 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             )
             manifest |= _measured(plan)
         except BaseException as error:
-            _close(plan, manifest, status=_status(error), error=f"{type(error).__name__}: {error}")
+            # Also where stopping itself went wrong: what was asked to stop goes on when it is requeued.
+            status = "stopped" if stop.signal else _status(error)
+            _close(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
             raise
         CheckpointStore(plan.checkpoint_folder, keep=execution.keep_after_run).retain()
         _close(plan, manifest, status="complete", error=None)
@@ -96,6 +110,15 @@ def _locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by another run of the same cell: wait for it, or end that process"
             ) from error
         yield
+
+
+def _check_host(allocation: Allocation) -> None:
+    """What is measured here (cores, memory, disk) must be a node's: a login node has others."""
+    if allocation.here is None:
+        raise LaunchError(
+            f"this host is no node of job {allocation.job_id}: start the study inside the job "
+            "(a script for sbatch or qsub, or srun --pty), or leave the job and use a cluster's profile"
+        )
 
 
 def _status(error: BaseException) -> str:
@@ -134,7 +157,18 @@ def _is_requeue(earlier: dict[str, Any]) -> bool:
     """
     job = scheduler_job(os.environ)
     same = job is not None and earlier["host"]["scheduler_job"] == job
-    return same and earlier["status"] in {"stopped", "running"}
+    return bool(same and (earlier["status"] in {"stopped", "running"} or was_requeued(os.environ)))
+
+
+def _completed_by_this_job(plan: Plan) -> bool:
+    """A job told to stop in its last moment is requeued although its run is whole."""
+    manifest = _planned_manifest(plan)
+    job = scheduler_job(os.environ)
+    return bool(
+        manifest
+        and was_requeued(os.environ) is not False
+        and (manifest["status"], manifest["host"]["scheduler_job"]) == ("complete", job)
+    )
 
 
 def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
@@ -145,6 +179,12 @@ def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
 
 def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
     """The manifest of an attempt at this very plan that did not end, None where there is none."""
+    manifest = _planned_manifest(plan)
+    return manifest if manifest and manifest["status"] != "complete" else None
+
+
+def _planned_manifest(plan: Plan) -> dict[str, Any] | None:
+    """The manifest of the last attempt at this very plan, None where there is none."""
     if not (plan.run_folder / MANIFEST).exists():
         return None
     try:
@@ -154,7 +194,7 @@ def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
         log.info("nothing to go on from: %s", error)
         return None
     same = (planned.cell, planned.training) == (plan.cell, plan.training)
-    return manifest if same and manifest["status"] != "complete" else None
+    return manifest if same else None
 
 
 def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:

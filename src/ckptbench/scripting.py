@@ -12,12 +12,14 @@ from ckptbench.errors import CkptbenchError
 log = logging.getLogger("ckptbench")
 
 
-def run_script(work: Callable[[], object], log_path: Path | None) -> int:
+def run_script(work: Callable[[], object], log_path: Path | None, *, append: bool = False) -> int:
     """Do the work, logging to the terminal and to `log_path`; returns the exit status, 1 after a CkptbenchError."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if log_path is not None:
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(log_path, mode="w", encoding="utf-8"))
+        handlers.append(
+            logging.FileHandler(log_path, mode="a" if append else "w", encoding="utf-8")
+        )
     logging.basicConfig(format="%(message)s", handlers=handlers)
     logging.getLogger("ckptbench").setLevel(logging.INFO)  # the libraries speak up when they warn
     try:

@@ -30,6 +30,8 @@ class Process:
     """Its own beside those of all processes; None takes one away."""
     logs: list[Path]
     """The first takes what the command itself prints."""
+    is_rank: bool = False
+    """Whether it is a rank itself, rather than what starts ranks."""
 
 
 def rank_processes(
@@ -73,7 +75,8 @@ def rank_log(logs: Path, rank: int) -> Path:
 
 
 def _here(command: list[str], seat: Seat, logs: Path) -> Process:
-    return Process(command, {place.RANK: str(seat.rank)}, [rank_log(logs, seat.rank)])
+    log = rank_log(logs, seat.rank)
+    return Process(command, {place.RANK: str(seat.rank)}, [log], is_rank=True)
 
 
 def _there(

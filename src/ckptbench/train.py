@@ -20,11 +20,11 @@ from ckptbench.architectures import ARCHITECTURES, Network
 from ckptbench.cells import NO_FORMAT
 from ckptbench.checkpoints.native import NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore, Position, read_version
-from ckptbench.control import Link
 from ckptbench.digest import digests
 from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Framework, Place, Sgd
+from ckptbench.link import Link
 from ckptbench.manifest import trace_path
 from ckptbench.place import (
     LAUNCHED,

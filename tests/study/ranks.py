@@ -11,7 +11,8 @@ import numpy as np
 
 from ckptbench.allocation import read_allocation
 from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.launch import Limits, Program, run_ranks
+from ckptbench.launch import Program, run_ranks
+from ckptbench.watch import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).with_name("scenarios.py")

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.architectures import Dense, Flatten, Network
-from ckptbench.control import Link
 from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.link import Link
 
 ALONE = Place(
     rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)

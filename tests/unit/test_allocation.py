@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from ckptbench import place
-from ckptbench.allocation import Allocation, Seat, read_allocation, scheduler_job
+from ckptbench.allocation import (
+    Allocation,
+    Seat,
+    granted_cores,
+    read_allocation,
+    same_host,
+    scheduler_job,
+    was_requeued,
+)
 from ckptbench.errors import LaunchError
 from ckptbench.starters import rank_processes
 
@@ -93,9 +102,50 @@ def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
         read_allocation({**job, "PBS_NODEFILE": str(tmp_path / "gone")})
 
 
-def test_the_job_of_a_manifest_is_the_schedulers() -> None:
-    assert scheduler_job({"PBS_JOBID": "9.server"}) == "9.server"
-    assert scheduler_job({}) is None
+@pytest.mark.parametrize(
+    ("environment", "job_id", "requeued"),
+    [
+        ({}, None, False),
+        ({"JOB_ID": "5"}, None, False),  # many a program sets it
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}, "7", False),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_RESTART_COUNT": "2"},
+            "7",
+            True,
+        ),
+        ({"JOB_ID": "5", "SGE_ROOT": "/s", "SGE_TASK_ID": "undefined"}, "5", False),
+        ({"JOB_ID": "5", "SGE_ROOT": "/s", "SGE_TASK_ID": "3", "RESTARTED": "1"}, "5.3", True),
+        ({"PBS_JOBID": "9.s", "PBS_NODEFILE": "f"}, "9.s", None),
+        ({"PBS_JOBID": "10.s", "PBS_NODEFILE": "f", "SUBMITIT_PBS_JOB_ID": "9"}, "9", None),
+    ],
+)
+def test_a_job_has_the_id_that_its_requeue_keeps(
+    environment: dict[str, str], job_id: str | None, requeued: bool | None
+) -> None:
+    assert scheduler_job(environment) == job_id
+    assert was_requeued(environment) is requeued
+
+
+def test_cores_are_those_that_the_scheduler_granted_on_this_host(tmp_path: Path) -> None:
+    usable = len(os.sched_getaffinity(0))
+    hosts = tmp_path / "pe_hostfile"
+    hosts.write_text(f"elsewhere 9 q UNDEFINED\n{HOST} 1 q UNDEFINED\n")
+    job = {"JOB_ID": "5", "SGE_ROOT": "/s", "PE_HOSTFILE": str(hosts)}
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1"}
+    assert granted_cores({}) == usable
+    assert granted_cores(job) == 1
+    assert granted_cores({**job, "SGE_JOB_HOSTLIST": "whole nodes"}) == usable
+    assert granted_cores({**slurm, "SLURM_CPUS_ON_NODE": "1"}) == 1
+    assert granted_cores({**slurm, "SLURM_CPUS_ON_NODE": "512"}) == usable
+    assert granted_cores({"PBS_JOBID": "9", "PBS_NODEFILE": "f", "NCPUS": "1"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [("n1", "n1.site", True), ("n1", "n2.site", False), ("10.0.0.1", "10.0.0.2", False)],
+)
+def test_hosts_are_known_with_or_without_domain(one: str, other: str, same: bool) -> None:
+    assert same_host(one, other) is same
 
 
 @pytest.mark.parametrize("scheduler", ["none", "slurm", "gridengine", "pbs"])

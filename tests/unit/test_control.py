@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from ckptbench.allocation import seats_of
-from ckptbench.control import ControlServer, Link
+from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
+from ckptbench.link import Link
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakeServer = Callable[..., ControlServer]
@@ -189,7 +190,7 @@ def test_a_run_that_ends_first_is_not_stopped(make_server: MakeServer) -> None:
 def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     server = make_server("a")
     code = (
-        "import sys, time; from ckptbench.control import Link;"
+        "import sys, time; from ckptbench.link import Link;"
         f"Link.open({server.address!r}, {server.token!r}, rank=0, node='a', device='cpu'); time.sleep(60)"
     )
     rank = subprocess.Popen(

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import launch
+from ckptbench import watch
 from ckptbench.allocation import Seat, seats_of
 from ckptbench.errors import LaunchError
-from ckptbench.launch import Limits, LogFollower, run_processes
-from ckptbench.place import die_with_parent, rank_environment, read_seat, see_one_gpu
+from ckptbench.place import rank_environment, read_seat, see_one_gpu
 from ckptbench.starters import Process
+from ckptbench.watch import Limits, LogFollower, run_processes
 
 SECOND = Seat(rank=1, node="here", local_rank=1)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -33,6 +33,11 @@ def python(tmp_path: Path, rank: int, code: str) -> Process:
 
 def run(*processes: Process, timeout_seconds: float | None = None) -> None:
     run_processes(list(processes), dict(os.environ), Limits(timeout_seconds=timeout_seconds))
+
+
+def after(path: Path) -> str:
+    """Code that waits until the other process has written `path`."""
+    return f"[time.sleep(0.02) for _ in iter(lambda: os.path.exists({str(path)!r}), True)]"
 
 
 def alive(pid: int) -> bool:
@@ -62,7 +67,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_quoted(tmp_path: Path) -> None:
     waits = python(
         tmp_path, 0, f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)"
     )
-    dies = python(tmp_path, 1, "time.sleep(0.5); print('the reason'); sys.exit(3)")
+    dies = python(tmp_path, 1, f"{after(tmp_path / 'pid')}; print('the reason'); sys.exit(3)")
     with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 3;(.|\n)*the reason"):
         run(waits, dies)
     assert gone(int((tmp_path / "pid").read_text()))
@@ -76,14 +81,14 @@ def test_a_killed_rank_is_told_by_its_signal(tmp_path: Path) -> None:
 def test_a_rank_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(watch, "GRACE_SECONDS", 0.3)
     stubborn = python(
         tmp_path, 0,
         f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)",
     )  # fmt: skip
     with pytest.raises(LaunchError, match="rank-1 ended with exit status 1"):
-        run(stubborn, python(tmp_path, 1, "time.sleep(0.6); sys.exit(1)"))
+        run(stubborn, python(tmp_path, 1, f"{after(tmp_path / 'pid')}; sys.exit(1)"))
     assert gone(int((tmp_path / "pid").read_text()))
 
 
@@ -102,7 +107,7 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.launch import Limits, Process, run_processes;"
+        "import os; from pathlib import Path; from ckptbench.watch import Limits, run_processes; from ckptbench.starters import Process;"
         f"run_processes([Process(['sleep', '60'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits())"
     )
     started = subprocess.Popen(
@@ -151,6 +156,12 @@ def test_a_rank_outside_of_a_launcher_says_so() -> None:
         read_seat({})
 
 
+def test_a_job_without_gpus_takes_none_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(LaunchError, match="which has 0 visible GPUs"):
+        see_one_gpu(SECOND)
+
+
 @pytest.mark.parametrize(("visible", "mine"), [("4,7", "7"), ("0,1,2", "1")])
 def test_a_rank_sees_the_gpu_of_its_own(
     monkeypatch: pytest.MonkeyPatch, visible: str, mine: str
@@ -173,4 +184,3 @@ def test_die_with_parent_asks_the_kernel() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == signal.SIGKILL
-    assert callable(die_with_parent)

@@ -220,6 +220,13 @@ def test_the_launcher_is_the_one_that_is_tested_here() -> None:
     assert run.launch is launch_module.launch
 
 
+def in_job(monkeypatch: pytest.MonkeyPatch, job_id: str, *, restarted: bool = False) -> None:
+    """As a job of Grid Engine on this host."""
+    monkeypatch.setenv("SGE_ROOT", "/sge")
+    monkeypatch.setenv("JOB_ID", job_id)
+    monkeypatch.setenv("RESTARTED", str(int(restarted)))
+
+
 def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
     """Have the launcher's ranks told to stop after this step; None: never again."""
 
@@ -236,7 +243,7 @@ def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("never")
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    in_job(monkeypatch, "42")
     for requeues, last_step in enumerate((3, 7)):
         stop_after(monkeypatch, last_step)
         with pytest.raises(RunStopped, match=f"after step {last_step}, as told by SIGUSR2"):
@@ -254,7 +261,7 @@ def test_a_requeue_that_found_no_checkpoint_is_no_timing_either(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("never")
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    in_job(monkeypatch, "42")
     stop_after(monkeypatch, 0)
     with pytest.raises(RunStopped):
         run_cell(plan, execution)
@@ -264,15 +271,74 @@ def test_a_requeue_that_found_no_checkpoint_is_no_timing_either(
     assert Run.read(plan.run_folder).resumed
 
 
+def test_a_run_that_was_whole_when_its_job_was_stopped_is_not_trained_again(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    in_job(monkeypatch, "42")
+    run_cell(plan, execution)
+    (plan.run_folder / "seal.json").unlink()  # as Snakemake does before it runs a rule again
+    trace = trace_path(plan.run_folder, 0).read_bytes()
+    in_job(monkeypatch, "42", restarted=True)
+    run_cell(plan, execution)
+    assert trace_path(plan.run_folder, 0).read_bytes() == trace
+    assert not Run.read(plan.run_folder).resumed
+
+
+def test_asked_for_again_in_the_same_interactive_job_a_run_is_trained_again(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    in_job(monkeypatch, "42")
+    run_cell(plan, execution)
+    trace = trace_path(plan.run_folder, 0).read_bytes()
+    run_cell(plan, execution)
+    assert trace_path(plan.run_folder, 0).read_bytes() != trace
+
+
+def test_a_run_that_fails_while_it_stops_goes_on_when_it_is_requeued(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    in_job(monkeypatch, "42")
+
+    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+        plan.write()
+        run_rank(plan, ALONE, Unasked(6), started_ns=2)
+        signal.raise_signal(signal.SIGUSR2)
+        raise LaunchError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "launch", launch)
+        with pytest.raises(LaunchError):
+            run_cell(plan, execution)
+    assert read_json(plan.run_folder / "manifest.json")["status"] == "stopped"
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    assert Run.read(plan.run_folder).manifest["requeues"] == 1
+    assert Run.read(plan.run_folder).resumed
+
+
+def test_on_a_login_node_nothing_is_measured(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_job(monkeypatch, "42")
+    hosts = tmp_path / "pe_hostfile"
+    hosts.write_text("another 1 q UNDEFINED\n")
+    monkeypatch.setenv("PE_HOSTFILE", str(hosts))
+    with pytest.raises(LaunchError, match="this host is no node of job 42: start the study inside"):
+        run_cell(make_plan("e1"), execution)
+
+
 def test_another_job_starts_a_stopped_run_anew(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("never")
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    in_job(monkeypatch, "42")
     stop_after(monkeypatch, 3)
     with pytest.raises(RunStopped):
         run_cell(plan, execution)
-    monkeypatch.setenv("SLURM_JOB_ID", "43")
+    in_job(monkeypatch, "43")
     stop_after(monkeypatch, None)
     run_cell(plan, execution)
     assert not Run.read(plan.run_folder).resumed
@@ -282,7 +348,7 @@ def test_a_run_that_failed_in_an_interactive_job_is_made_again(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    in_job(monkeypatch, "42")
     with monkeypatch.context() as patch:
         die_after(patch, 6, LaunchError("a rank died"))
         with pytest.raises(LaunchError):

@@ -200,5 +200,5 @@ def test_a_stop_writes_no_checkpoint_that_is_there_already(
 def test_a_launcher_on_another_host_is_told_by_the_wall_clock() -> None:
     started_ns = clock() - 1_000_000
     told = f"another-boot 5 {time.time_ns() - 2_000_000_000}"
-    assert 1.9e9 < started_ns - launched_ns(told, started_ns) < 2.5e9
+    assert 1.9e9 < started_ns - launched_ns(told, started_ns) < 30e9
     assert launched_ns(f"{boot_id()} 5 6", started_ns) == 5

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,10 +25,12 @@ SAVES = "trap 'echo saved >> saved; exit 1' TERM; touch ready; while :; do sleep
 
 
 class Node:
-    """A submitit process of the local cluster; `requeued` tells how it left."""
+    """A submitit process of the local cluster. Its command runs a program, as a nested Snakemake is one."""
 
-    def __init__(self, folder: Path, command: str, stop_seconds: int = 8) -> None:
+    def __init__(self, folder: Path, program: str, stop_seconds: int = 8) -> None:
         self.folder = folder
+        (folder / "program.sh").write_text(program)
+        command = f"cd {shlex.quote(str(folder))} && bash program.sh"
         delayed = DelayedSubmission(NestedCommand(command, str(folder), stop_seconds))
         delayed.set_timeout(1, 3)
         delayed.dump(folder / "1_submitted.pkl")
@@ -97,6 +100,25 @@ def test_a_command_that_ends_well_in_time_is_not_requeued(tmp_path: Path, nodes:
     nodes[0].process.send_signal(signal.SIGUSR2)
     assert nodes[0].process.wait(30) == 0
     assert nodes[0].result() == ("success", 0)
+
+
+SNAKEFILE = """
+rule one:
+    output: "out"
+    shell: "trap 'sleep 0.5; touch {output}; exit STATUS' TERM; touch ready; while :; do sleep 0.05; done"
+"""
+
+
+@pytest.mark.parametrize(("status", "left_with"), [(0, 0), (1, 144)])
+def test_the_rule_decides_whether_a_stopped_job_has_ended_well(
+    tmp_path: Path, nodes: list[Node], status: int, left_with: int
+):
+    """A Snakemake that is told itself says 1 although its rule has made its output."""
+    (tmp_path / "Snakefile").write_text(SNAKEFILE.replace("STATUS", str(status)))
+    nodes.append(Node(tmp_path, f"exec {sys.executable} -m snakemake --cores 1 --nolock", 20))
+    nodes[0].wait_for("ready")
+    nodes[0].process.send_signal(signal.SIGUSR2)
+    assert nodes[0].process.wait(30) == left_with
 
 
 def test_a_command_that_does_not_stop_is_killed_in_time(tmp_path: Path, nodes: list[Node]):

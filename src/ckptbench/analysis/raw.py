@@ -39,7 +39,9 @@ RUNS = Table(
         Column("host", "text", "", "name of the machine; of several, that of the launcher"),
         Column("nodes", "integer", "1", "machines that the ranks were spread over"),
         Column("cpu", "text", "", "model of the CPU"),
-        Column("cores", "integer", "1", "CPU cores that the run could use"),
+        Column(
+            "cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"
+        ),
         Column("memory_bytes", "integer", "bytes", "main memory of the machine"),
         Column("gpus", "text", "", "models of all GPUs of the machine, joined by `, `"),
         Column("kernel", "text", "", "release of the operating system's kernel"),

@@ -7,7 +7,9 @@ them, in `rank-<rank>.npz`, so that the version holds all that every rank needs 
 from __future__ import annotations
 
 import io
+import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from ckptbench.checkpoints.store import CheckpointStore, Position, Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.base import Arrays, Framework, Place
 from ckptbench.recorder import clock
+
+SHARED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ class NativeStrategy:
         format.save(self._framework, staging / format.filename)
         written_ns = clock()
         self._framework.barrier()
+        self._await_ranks(staging)
         synced = self._store.sync(staging)
         checked_ns = clock()
         version = self._store.commit(
@@ -87,6 +92,18 @@ class NativeStrategy:
             retained_ns=retained_ns,
             files=version.files,
         )
+
+    def _await_ranks(self, staging: Path) -> None:
+        """See every rank's file. A shared file system may show another node's a little later, a local disk never."""
+        wanted = {_rank_file(rank) for rank in range(self._place.world_size)}
+        deadline = time.monotonic() + SHARED_SECONDS
+        while missing := wanted.difference(os.listdir(staging)):
+            if time.monotonic() > deadline:
+                raise CheckpointError(
+                    f"{staging} lacks {', '.join(sorted(missing))}, which other ranks have written: "
+                    "checkpoints.folder must be on a file system that all nodes share"
+                )
+            time.sleep(0.01)
 
     def load(self, version: Version) -> None:
         """Put the state of `version`, which has been checked, into a framework that was built alike."""

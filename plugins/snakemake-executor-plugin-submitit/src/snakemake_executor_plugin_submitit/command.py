@@ -90,8 +90,9 @@ class NestedCommand:
 
 def _start(command: str, workdir: str) -> "subprocess.Popen[bytes]":
     """In this process group, so that a scheduler that kills the group leaves nothing; deaf to
-    the user signals, which schedulers send to every process of a job."""
-    shell = f"trap '' USR1 USR2; cd {shlex.quote(workdir)} || exit; {command}"
+    the user signals, which schedulers send to every process of a job. The shell outlives a
+    SIGTERM: it waits for the command, which has got one too, and hands on its status."""
+    shell = f"trap '' USR1 USR2; trap : TERM; cd {shlex.quote(workdir)} || exit; {command}"
     environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
     return subprocess.Popen(["/bin/bash", "-c", shell], env=environment)
 

@@ -11,6 +11,7 @@ import psutil
 SPARED = frozenset({"srun"})
 """Programs that kill their remote tasks at once on SIGTERM: their tasks are told instead."""
 
+KILL_ROUNDS = 10
 _POLL_SECONDS = 0.1
 
 
@@ -35,12 +36,15 @@ def ask_to_stop(pid: int, processes: Iterable[psutil.Process]) -> None:
     """SIGTERM to every process of the session of `pid`.
 
     A program that gave what it starts a session of its own answers for it: a launcher that is told
-    lets its processes end in good order. Tasks that srun started get theirs through Slurm.
+    lets its processes end in good order. Tasks that srun started get theirs through Slurm. A
+    Snakemake is not told while a rule of it runs: it would call its job failed however that ends.
     """
     own = [process for process in processes if _session(process.pid) == _session(pid)]
-    spared = [process for process in own if _name(process) in SPARED]
-    tell((process for process in own if process not in spared), signal.SIGTERM)
-    if spared:
+    steps = [process for process in own if _name(process) in SPARED]
+    busy = [process for process in own if _is_snakemake(process) and descendants(process.pid)]
+    told = [process for process in own if process not in steps and process not in busy]
+    tell(told, signal.SIGTERM)
+    if steps:
         _tell_slurm_steps()
 
 
@@ -56,7 +60,7 @@ def stop(pid: int, wait_seconds: float, *, including: bool = False) -> None:
     known = _wait(known, until, lambda alive: any(_session(p.pid) == session for p in alive))
     tell(known, signal.SIGTERM)  # what those who answered for it have left behind
     known = _wait(known, until, bool)
-    while known:
+    for _ in range(KILL_ROUNDS):  # what hangs in the kernel, as on a dead file server, is left
         tell(known, signal.SIGKILL)
         known = _wait(known, time.monotonic() + 1, bool)
 
@@ -88,6 +92,13 @@ def _name(process: psutil.Process) -> str:
         return str(process.name())
     except psutil.NoSuchProcess:
         return ""
+
+
+def _is_snakemake(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[1:3] == ["-m", "snakemake"]
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _session(pid: int) -> int | None:

@@ -1,0 +1,223 @@
+"""Starts the processes of a run and watches them: as soon as one dies, the others are ended, and it is quoted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ckptbench import place
+from ckptbench.control import ControlServer
+from ckptbench.errors import LaunchError, RunStopped
+from ckptbench.starters import Process
+from ckptbench.stopping import StopRequest
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 3.0
+KILL_SECONDS = 10.0
+RELAY_SECONDS = 1.0
+COME_UP_SECONDS = 300.0
+STOP_SECONDS = 600.0
+TAIL_LINES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to end a run that does not end by itself."""
+
+    timeout_seconds: float | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
+
+
+@dataclass(slots=True)
+class LogFollower:
+    """Hands on the lines that a rank has added to its log since the last look."""
+
+    path: Path
+    tail: list[str] = field(default_factory=list)
+    """The last lines seen."""
+    _position: int = 0
+
+    @classmethod
+    def from_now(cls, path: Path) -> Self:
+        """Leaves out what an earlier attempt has written."""
+        return cls(path, _position=path.stat().st_size if path.exists() else 0)
+
+    def new_lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        lines = whole.decode("utf-8", "replace").splitlines()
+        self.tail = [*self.tail, *lines][-TAIL_LINES:]
+        return lines
+
+
+def run_processes(
+    processes: list[Process],
+    environment: dict[str, str],
+    limits: Limits,
+    control: ControlServer | None = None,
+) -> None:
+    """Start them all and wait until all have ended well; as soon as one does not, end the others and raise."""
+    with ExitStack() as stack:
+        watched = []
+        for process in processes:
+            followers = [LogFollower.from_now(path) for path in process.logs]
+            running = _start(process, environment)
+            stack.callback(_end, running)
+            watched.append(_Watched(running, followers))
+        if control is not None:
+            # Before the processes are ended: ranks that hear it end by themselves.
+            stack.callback(control.close)
+            control.serve()
+        _Watch(watched, limits, control).until_all_have_ended()
+
+
+def _start(process: Process, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """In a session of its own, so that all it starts can be ended with it."""
+    variables = {**environment, **process.variables}
+    launcher = os.getpid()
+
+    def prepare() -> None:
+        place.die_with_parent(launcher)
+        if process.is_rank:  # from its first moment: a scheduler may signal every process of a job
+            place.ignore_stop_signals()
+
+    try:
+        with process.logs[0].open("ab") as output:
+            return subprocess.Popen(
+                process.command,
+                env={name: value for name, value in variables.items() if value is not None},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=prepare,  # noqa: PLW1509 (this process has one thread)
+            )
+    except OSError as error:
+        raise LaunchError(
+            f"{process.command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
+            "environment's folder and run the study again, which makes it anew"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Watched:
+    running: subprocess.Popen[bytes]
+    followers: list[LogFollower]
+
+    def relay(self) -> None:
+        for follower in self.followers:
+            for line in follower.new_lines():
+                log.info("[%s] %s", follower.path.stem, line)
+
+    def tails(self) -> str:
+        lines = [f"    [{f.path.stem}] {line}" for f in self.followers for line in f.tail]
+        return (
+            "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
+        )
+
+    def raise_if_dead(self) -> None:
+        if code := self.running.poll():
+            time.sleep(POLL_SECONDS)  # what it said last may still be on its way
+            self.relay()
+            who = " or ".join(follower.path.stem for follower in self.followers)
+            raise LaunchError(f"{who} {_how(code)}; last lines:\n{self.tails()}")
+
+
+class _Watch:
+    """Looks after the processes of one run, five times a second."""
+
+    def __init__(
+        self, watched: list[_Watched], limits: Limits, control: ControlServer | None
+    ) -> None:
+        self._watched = watched
+        self._limits = limits
+        self._control = control
+        self._parent = os.getppid()
+        self._started = time.monotonic()
+        self._relayed = 0.0
+        self._asked_to_stop: float | None = None
+
+    def until_all_have_ended(self) -> None:
+        while True:
+            ended = all(process.running.poll() is not None for process in self._watched)
+            self._relay(ended)
+            for process in self._watched:
+                if process.running.poll() and self._control is not None:
+                    self._control.raise_if_misplaced()  # why it ended, rather than that it did
+                process.raise_if_dead()
+            if ended:
+                return
+            self._raise_if_too_late()
+            if self._control is not None:
+                self._supervise(self._control)
+            time.sleep(POLL_SECONDS)
+
+    def _relay(self, ended: bool) -> None:
+        """Not at every look: the logs lie on a file system that is being measured."""
+        if ended or time.monotonic() - self._relayed > RELAY_SECONDS:
+            for process in self._watched:
+                process.relay()
+            self._relayed = time.monotonic()
+
+    def _raise_if_too_late(self) -> None:
+        seconds = self._limits.timeout_seconds
+        if seconds is not None and time.monotonic() - self._started > seconds:
+            raise LaunchError(
+                f"the run took longer than its {seconds:g} s (limits.run_minutes); last lines:\n{self._tails()}"
+            )
+        if os.getppid() != self._parent:
+            raise LaunchError("the workflow that started this run is gone: the run was stopped")
+
+    def _supervise(self, control: ControlServer) -> None:
+        control.raise_if_misplaced()
+        missing = control.missing
+        if self._limits.stop.signal and missing:
+            raise RunStopped(self._limits.stop.signal, None)
+        if self._limits.stop.signal and self._asked_to_stop is None:
+            log.info("told to stop by %s: a checkpoint follows", self._limits.stop.signal)
+            control.ask_to_stop()
+            self._asked_to_stop = time.monotonic()
+        if self._asked_to_stop and time.monotonic() - self._asked_to_stop > STOP_SECONDS:
+            raise LaunchError(
+                f"the ranks did not stop within {STOP_SECONDS:.0f} s; last lines:\n{self._tails()}"
+            )
+        if missing and time.monotonic() - self._started > COME_UP_SECONDS:
+            who = ", ".join(f"{seat.rank} ({seat.node})" for seat in missing[:TAIL_LINES])
+            raise LaunchError(
+                f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"
+                f"{self._tails()}"
+            )
+
+    def _tails(self) -> str:
+        return "\n".join(process.tails() for process in self._watched)
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit status {code}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and all it started: asked first, then killed."""
+    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    if process.poll() is None:  # it hangs in the kernel, as on a file server that does not answer
+        log.warning("process %d does not end: it is left behind", process.pid)
