@@ -43,6 +43,20 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def cell_of(framework: str, *, ranks: int) -> Cell:
+    return Cell(
+        framework=framework,
+        model="small_cnn",
+        dataset="digits",
+        ranks=ranks,
+        batch_size=8,
+        epochs=4,
+        format=FRAMEWORKS[framework].formats[0],
+        interval=Interval.parse("s5"),
+        deterministic=True,
+    )
+
+
 def command(cell: Cell, digits: Path, runs: Path) -> list[str]:
     return [
         sys.executable, "scripts/train_cell.py", "--resume",
@@ -80,6 +94,23 @@ def train_and_kill(cell: Cell, digits: Path, runs: Path, *, versions: int, delay
     wait_for(lambda: not ranks_of(runs), "the ranks to end", 20)
 
 
+def train_and_stop(cell: Cell, digits: Path, runs: Path, *, steps: float) -> None:
+    """SIGTERM to the launcher when its ranks have had the time for about so many of the run's steps."""
+    launcher = subprocess.Popen(
+        command(cell, digits, runs), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    checkpoints = runs / cell.id / "checkpoints"
+    wait_for(lambda: newest_step(checkpoints) >= steps or launcher.poll() is not None, "training")
+    launcher.send_signal(signal.SIGTERM)
+    launcher.wait(120)
+    assert not ranks_of(runs)
+
+
+def newest_step(checkpoints: Path) -> int:
+    names = [path.name for path in checkpoints.glob("version-????????")]
+    return max((int(name.split("-")[1]) for name in names), default=0)
+
+
 def final_digests(cell: Cell, runs: Path) -> list[dict[str, str]]:
     found = []
     for rank in range(cell.ranks):
@@ -94,17 +125,7 @@ def final_digests(cell: Cell, runs: Path) -> list[dict[str, str]]:
 def test_a_killed_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
     tmp_path: Path, digits: Path, framework: str, ranks: int
 ) -> None:
-    cell = Cell(
-        framework=framework,
-        model="small_cnn",
-        dataset="digits",
-        ranks=ranks,
-        batch_size=8,
-        epochs=4,
-        format=FRAMEWORKS[framework].formats[0],
-        interval=Interval.parse("s5"),
-        deterministic=True,
-    )
+    cell = cell_of(framework, ranks=ranks)
     train(cell, digits, tmp_path / "whole")
     random = np.random.default_rng(ranks)
     for kill in range(KILLS):
@@ -117,3 +138,19 @@ def test_a_killed_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
     assert manifest["status"] == "complete"
     assert manifest["attempts"] > 1, "no attempt was killed while it trained"
     assert final_digests(cell, tmp_path / "killed") == final_digests(cell, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_stopped_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
+    tmp_path: Path, digits: Path, framework: str
+) -> None:
+    """Two ranks stop after one and the same step, wherever each of them is when they are told."""
+    cell = cell_of(framework, ranks=2)
+    train(cell, digits, tmp_path / "whole")
+    for steps in (5, 30):
+        train_and_stop(cell, digits, tmp_path / "stopped", steps=steps)
+        manifest = read_json(tmp_path / "stopped" / cell.id / "manifest.json")
+        assert manifest["status"] == "stopped", manifest["error"]
+    train(cell, digits, tmp_path / "stopped")
+    assert read_json(tmp_path / "stopped" / cell.id / "manifest.json")["attempts"] == 3
+    assert final_digests(cell, tmp_path / "stopped") == final_digests(cell, tmp_path / "whole")

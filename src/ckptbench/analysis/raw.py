@@ -13,7 +13,7 @@ RUNS = Table(
         *SETUP_COLUMNS,
         REPEAT,
         Column("seed", "integer", "1", "of weights, data order and random draws"),
-        Column("attempts", "integer", "1", "1: never interrupted"),
+        Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
         Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
         Column(
             "timing_valid",
