@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy_framework import ALONE, NumpyFramework, Unasked
+from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 
 from ckptbench import place
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints import native
+from ckptbench.checkpoints.store import CheckpointStore, Position
 from ckptbench.errors import CheckpointError, CkptbenchError
-from ckptbench.frameworks.base import Arrays
+from ckptbench.frameworks.base import Arrays, Sgd
 from ckptbench.manifest import trace_path
 from ckptbench.plan import Plan
 from ckptbench.recorder import boot_id, clock
@@ -202,3 +203,23 @@ def test_a_launcher_on_another_host_is_told_by_the_wall_clock() -> None:
     told = f"another-boot 5 {time.time_ns() - 2_000_000_000}"
     assert 1.9e9 < started_ns - launched_ns(told, started_ns) < 30e9
     assert launched_ns(f"{boot_id()} 5 6", started_ns) == 5
+
+
+def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where each node has a disk of its own: the other rank's file is on the other node's."""
+    monkeypatch.setattr(native, "SHARED_SECONDS", 0.05)
+    plan = make_plan("e1")
+    framework = NumpyFramework.join(ALONE, seed=1, deterministic=False)
+    network = linear((4, 4, 1), 3)
+    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    framework.build(network, dict(network.initial_weights(1)), sgd, 16)
+    store = CheckpointStore(plan.checkpoint_folder, keep=2)
+    two = dataclasses.replace(ALONE, world_size=2)
+    strategy = native.NativeStrategy(framework, two, store, "npz")
+    with pytest.raises(
+        CheckpointError, match=r"lacks rank-1\.npz.*a file system that all nodes share"
+    ):
+        strategy.save(Position(step=4, epoch=0, step_in_epoch=4))
+    assert store.newest() is None
