@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from ckptbench import launch
+from ckptbench import launch, watch
 from ckptbench.allocation import read_allocation
 from ckptbench.errors import CkptbenchError
 
@@ -24,7 +24,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO)
     path = Path(sys.argv[1])
     request = json.loads(path.read_text())
-    launch.COME_UP_SECONDS = request["come_up_s"]
+    watch.COME_UP_SECONDS = request["come_up_s"]
     command = [request["python"], str(PROBE), str(path.parent), request["accelerator"]]
     program = launch.Program(
         command=[*command, json.dumps(request["acts"])],
@@ -38,7 +38,7 @@ def main() -> None:
     (path.parent / "launcher.pid").write_text(str(os.getpid()))
     started, error = time.monotonic(), None
     try:
-        launch.run_ranks(program, request["ranks"], allocation, launch.Limits(), threads=1)
+        launch.run_ranks(program, request["ranks"], allocation, watch.Limits(), threads=1)
     except CkptbenchError as caught:
         error = str(caught)
     note(path.with_name("outcome.json"), error, time.monotonic() - started)

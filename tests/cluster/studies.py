@@ -1,0 +1,74 @@
+"""Studies as a cluster's user starts them: Snakemake with the cluster's profile, fitted to the emulated one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+
+from tests.study.checkout import Checkout
+
+TINY = "config/studies/tiny.yaml"
+FITTED = {
+    # Emulated nodes claim more memory than there is, and more cores. Two ranks have two nodes.
+    "slurm": ("--submitit-tasks-per-node", "1", "runtime=10", "mem_mb=1500", "cpus_per_task=1"),
+    # One host.
+    "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10"),
+}
+
+
+def resources(cluster: str, **others: object) -> list[str]:
+    """Options that fit the profile to the emulated cluster."""
+    option, tasks, *defaults = FITTED[cluster]
+    wanted = dict(each.split("=") for each in defaults) | others
+    common = ["--jobs", "3", "--latency-wait", "10", option, tasks]
+    return [*common, "--default-resources", *(f"{name}={value}" for name, value in wanted.items())]
+
+
+def vary(
+    checkout: Checkout, matrix: dict[str, Any], training: dict[str, Any], **others: Any
+) -> str:
+    """A study file in the checkout: the small study with other values."""
+    study = yaml.safe_load((checkout.folder / TINY).read_text()) | others
+    study["matrix"] |= matrix
+    study["training"] |= training
+    path = "config/studies/varied.yaml"
+    (checkout.folder / path).write_text(yaml.safe_dump(study))
+    return path
+
+
+@contextmanager
+def started(checkout: Checkout, *targets: str, study: str) -> Iterator[subprocess.Popen[bytes]]:
+    """In the background; interrupted, which cancels its jobs, where the test does not wait for its end."""
+    process = checkout.start(*targets, study=study)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(60)
+
+
+def end_well(checkout: Checkout, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait until the study has run to its end."""
+    try:
+        status = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"not over after {timeout_s} s:\n{said(checkout)}") from None
+    assert status == 0, said(checkout)
+
+
+def said(checkout: Checkout) -> str:
+    """What Snakemake printed."""
+    return (checkout.folder / "workflow.log").read_text(errors="replace")
+
+
+def submitted(checkout: Checkout) -> list[str]:
+    """Ids of the jobs that the study has submitted, in order."""
+    return re.findall(rf"was submitted: {checkout.profile} job (\S+),", said(checkout))

@@ -1,0 +1,149 @@
+"""A run that its scheduler stops writes a checkpoint, is requeued, goes on, and ends with the bits of one that was not.
+
+To Snakemake it is one job; to the study it is no timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.cluster.commands import check, run
+from tests.cluster.held_run import (
+    EPOCHS,
+    STEPS_PER_EPOCH,
+    TARGET,
+    HeldRun,
+    hold,
+    let_go_when_told_to_stop,
+    one_run,
+)
+from tests.cluster.studies import end_well, resources, said, started, submitted
+from tests.study.checkout import Checkout
+
+STARTED_S = 120
+LIMIT_S = 60
+PATIENCE_S = 200
+Start = Callable[..., HeldRun]
+Pair = tuple[HeldRun, HeldRun]
+"""A run that was stopped and its twin, the same cell, that was not."""
+
+
+@pytest.fixture(scope="module")
+def start(
+    slurm: object, gridengine: object, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Start]:
+    """Starts a study of one run, which goes on in the background."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        # Emulated nodes share cores: a thread that waits would otherwise keep others from them.
+        patch.setenv("OMP_WAIT_POLICY", "passive")
+
+        def start(framework: str, profile: str, *options: str) -> HeldRun:
+            folder = tmp_path_factory.mktemp(f"{profile}-{framework}") / "checkout"
+            checkout = Checkout.make(folder, profile, *options)
+            study = one_run(checkout, framework)
+            process = stack.enter_context(started(checkout, TARGET, study=study))
+            return HeldRun(checkout, process)
+
+        yield start
+
+
+def lengthen(checkout: Checkout) -> None:
+    """Stopped once is enough: Slurm looks at limits twice a minute, and would stop a slow machine again and again."""
+    check(["scontrol", "update", f"JobId={submitted(checkout)[0]}", "TimeLimit=10"], {})
+
+
+def on(cluster: str, runtime_min: int) -> list[str]:
+    # The profile's is exclusive=true; here a run and its twin share the nodes.
+    shared = ["--submitit-options", "exclusive=user"] if cluster == "slurm" else []
+    return [cluster, *shared, *resources(cluster, runtime=runtime_min)]
+
+
+@pytest.fixture(scope="module")
+def at_limit(start: Start) -> dict[str, Pair]:
+    """Stopped before the end of their minute; their twins run while they wait for it."""
+    stopped = {"slurm": start("pytorch", *on("slurm", runtime_min=1))}
+    stopped["slurm"].when_told = lengthen
+    hold(stopped.values(), STARTED_S)
+    stopped["gridengine"] = start("chainer", *on("gridengine", runtime_min=1))
+    hold(stopped.values(), STARTED_S)
+    twins = {
+        "slurm": start("pytorch", *on("slurm", runtime_min=10)),
+        "gridengine": start("chainer", "local"),
+    }
+    let_go_when_told_to_stop(stopped.values(), LIMIT_S)
+    return {name: ended((stopped[name], twins[name])) for name in stopped}
+
+
+@pytest.fixture(scope="module")
+def preempted(start: Start, at_limit: object) -> Pair:
+    """Stopped by an urgent job, which takes a node of its."""
+    stopped = start("chainer", *on("slurm", runtime_min=10))
+    hold([stopped], STARTED_S)
+    node = stopped.nodes()[1]
+    urgent = ["sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive"]
+    ident = check([*urgent, "--mem=0", "--time=5", "--output=/dev/null", "--wrap=sleep 2"], {})
+    try:
+        let_go_when_told_to_stop([stopped], LIMIT_S)
+        return ended((stopped, start("chainer", *on("slurm", runtime_min=10))))
+    finally:
+        run(["scancel", ident.strip()], {})
+
+
+def ended(pair: Pair) -> Pair:
+    for each in pair:
+        end_well(each.checkout, each.study, PATIENCE_S)
+    return pair
+
+
+@pytest.fixture(params=["slurm at its limit", "gridengine at its limit", "slurm pre-empted"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    if request.param == "slurm pre-empted":
+        found: Pair = request.getfixturevalue("preempted")
+        return found
+    return request.getfixturevalue("at_limit")[request.param.split()[0]]
+
+
+def test_snakemake_sees_one_job_that_ends_well(pair: Pair) -> None:
+    checkout = pair[0].checkout
+    assert len(submitted(checkout)) == 1
+    assert "rror" not in said(checkout)
+
+
+def test_the_manifest_counts_how_often_it_was_requeued(pair: Pair) -> None:
+    stopped, twin = (each.manifest() for each in pair)
+    assert stopped["status"] == "complete"
+    assert stopped["requeues"] >= 1
+    assert stopped["attempts"] == stopped["requeues"] + 1
+    assert (twin["requeues"], twin["attempts"]) == (0, 1)
+
+
+def test_it_goes_on_from_the_checkpoint_that_it_wrote_when_it_was_told_to_stop(pair: Pair) -> None:
+    for trace in pair[0].traces():
+        stops = [event["step"] for event in trace if event["event"] == "stop"]
+        checkpoints = [event["step"] for event in trace if event["event"] == "checkpoint"]
+        # Told to stop before its first step, an attempt has nothing new to write.
+        assert list(dict.fromkeys(stops)) == checkpoints
+        attempts = [event["attempt"] for event in trace if event["event"] == "start"]
+        assert attempts == list(range(1, len(stops) + 2))
+        made = [step for event in trace if event["event"] == "steps" for step in steps_of(event)]
+        assert made == list(range(EPOCHS * STEPS_PER_EPOCH))
+
+
+def steps_of(event: dict[str, Any]) -> range:
+    first: int = event["first_step"]
+    return range(first, first + len(event["loss"]))
+
+
+def test_it_ends_with_the_bits_of_a_run_that_was_not_stopped(pair: Pair) -> None:
+    stopped, twin = pair
+    assert stopped.digests() == twin.digests()
+
+
+def test_it_is_no_timing(pair: Pair) -> None:
+    stopped, twin = (each.checkout.table("runs") for each in pair)
+    assert list(stopped["timing_valid"]) == [False]
+    assert list(twin["timing_valid"]) == [True]

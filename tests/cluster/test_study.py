@@ -1,0 +1,146 @@
+"""The whole small study through real schedulers: to the same tables and figures, and the same numbers, as locally."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckptbench.allocation import same_host
+from ckptbench.manifest import read_json
+from tests.cluster.slurm_conf import NODES
+from tests.cluster.studies import TINY, end_well, resources, started, vary
+from tests.study.checkout import Checkout
+
+RUNS = 24
+PATIENCE_S = 500
+# Ranks on nodes of their own have more threads than ranks that share one: sums in another order.
+ROUNDING = 1e-5
+Folder = pytest.TempPathFactory
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: Folder) -> Checkout:
+    """On this machine, of every run the first repeat."""
+    checkout = Checkout.make(tmp_path_factory.mktemp("local") / "checkout")
+    return run_to_its_end(checkout, vary(checkout, {}, {}, repeats=1))
+
+
+@pytest.fixture(scope="module")
+def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
+    return run_to_its_end(on_cluster("slurm", tmp_path_factory))
+
+
+@pytest.fixture(scope="module")
+def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
+    return run_to_its_end(on_cluster("gridengine", tmp_path_factory))
+
+
+def on_cluster(cluster: str, folder: Folder) -> Checkout:
+    return Checkout.make(folder.mktemp(cluster) / "checkout", cluster, *resources(cluster))
+
+
+def run_to_its_end(checkout: Checkout, study: str = TINY) -> Checkout:
+    with started(checkout, study=study) as process:
+        end_well(checkout, process, PATIENCE_S)
+    return checkout
+
+
+@pytest.fixture(scope="module", params=["on_slurm", "on_gridengine"])
+def done(request: pytest.FixtureRequest) -> Checkout:
+    """A checkout in which the whole study has been run on a cluster."""
+    checkout: Checkout = request.getfixturevalue(request.param)
+    return checkout
+
+
+def test_every_run_is_complete_and_timed_by_a_job_of_the_scheduler(done: Checkout) -> None:
+    runs = done.table("runs")
+    assert len(runs) == RUNS
+    assert set(runs["run"]) == set(done.seals())
+    assert runs["timing_valid"].all()
+    assert runs["scheduler_job"].notna().all()
+    assert (runs["requeues"] == 0).all()
+
+
+def test_it_makes_the_tables_and_figures_that_it_makes_locally(
+    done: Checkout, local: Checkout
+) -> None:
+    assert made(done) == made(local)
+    tables = sorted((local.folder / "results" / "tables").glob("*.parquet"))
+    for name in (path.stem for path in tables):
+        assert list(done.table(name).columns) == list(local.table(name).columns)
+        assert len(done.table(name)) >= len(local.table(name)) > 0
+
+
+def made(checkout: Checkout) -> set[str]:
+    """Tables and figures, none of them empty."""
+    results = checkout.folder / "results"
+    paths = [path for kind in ("tables", "figures") for path in (results / kind).iterdir()]
+    assert all(path.stat().st_size > 0 for path in paths)
+    return {str(path.relative_to(results)) for path in paths}
+
+
+def test_ranks_on_one_node_compute_bit_for_bit_what_they_compute_locally(
+    done: Checkout, local: Checkout
+) -> None:
+    shared = done.profile != "slurm"  # there two ranks have two nodes
+    runs = local.table("runs")
+    alike = set(runs["run"][shared | (runs["ranks"] == 1)])
+    assert len(alike) == (12 if shared else 6)
+    found, expected = losses(done), losses(local)
+    expected = expected[expected.index.get_level_values("run").isin(alike)]
+    pd.testing.assert_series_equal(found.loc[expected.index], expected, check_exact=True)
+
+
+def test_losses_and_evaluations_are_those_of_the_local_runs(
+    done: Checkout, local: Checkout
+) -> None:
+    expected = losses(local)
+    np.testing.assert_allclose(losses(done).loc[expected.index], expected, rtol=ROUNDING)
+    expected = evaluations(local)
+    found = evaluations(done).loc[expected.index]
+    np.testing.assert_allclose(found["loss_sum"], expected["loss_sum"], rtol=ROUNDING)
+    assert (found["correct"] == expected["correct"]).all()
+
+
+def losses(checkout: Checkout) -> pd.Series[float]:
+    return checkout.table("steps").set_index(["run", "rank", "step"])["loss"]
+
+
+def evaluations(checkout: Checkout) -> pd.DataFrame:
+    return checkout.table("evaluations").set_index(["run", "rank", "epoch"])
+
+
+def test_two_ranks_have_two_nodes_of_slurm(on_slurm: Checkout) -> None:
+    for run, ranks in on_slurm.table("runs").set_index("run")["ranks"].items():
+        hosts = hosts_of(on_slurm, str(run))
+        assert len(set(hosts)) == len(hosts) == ranks
+        assert set(hosts) <= set(NODES)
+
+
+def test_slurm_ran_every_run_as_a_job_of_its_own(on_slurm: Checkout) -> None:
+    assert on_slurm.table("runs")["scheduler_job"].nunique() == RUNS
+
+
+def test_all_ranks_ran_on_the_host_of_grid_engine(on_gridengine: Checkout) -> None:
+    runs = on_gridengine.table("runs")
+    for run, ranks, host in zip(runs["run"], runs["ranks"], runs["host"], strict=True):
+        hosts = hosts_of(on_gridengine, run)
+        assert len(hosts) == ranks
+        assert all(same_host(name, host) for name in hosts)
+
+
+def hosts_of(checkout: Checkout, run: str) -> list[str]:
+    """The node of each rank."""
+    folder: Path = checkout.folder / "results" / "runs" / run
+    return list(read_json(folder / "manifest.json")["hosts"])
+
+
+def test_a_restarted_study_has_nothing_to_do(done: Checkout) -> None:
+    sealed = done.seals()
+    result = done.run()
+    assert result.returncode == 0, result.stdout
+    assert "Nothing to be done" in result.stdout
+    assert done.seals() == sealed
