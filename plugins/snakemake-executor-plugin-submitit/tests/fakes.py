@@ -10,7 +10,7 @@ from typing import Any
 
 from submitit.core.core import Job
 
-from snakemake_executor_plugin_submitit.clusters import JobState
+from snakemake_executor_plugin_submitit.cluster import JobState
 from snakemake_executor_plugin_submitit.results import Result, read_results
 
 RUNNING = JobState(known=True, ended=False, killed=False, words="RUNNING")

@@ -5,7 +5,7 @@ import pytest
 from fakes import SnakemakeJob
 from snakemake_interface_common.exceptions import WorkflowError
 
-from snakemake_executor_plugin_submitit import clusters, dryrun, slurm
+from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm
 from snakemake_executor_plugin_submitit.resources import Allocation
 from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 
@@ -13,8 +13,7 @@ from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 def script(settings: ExecutorSettings, folder: Path, **resources: object) -> str:
     """The text that a dry run prints for one job."""
     job = SnakemakeJob(resources=resources)
-    cluster = clusters.cluster(settings)
-    return "\n".join(dryrun.describe([job], cluster, folder, settings))  # type: ignore[list-item]
+    return "\n".join(dryrun.describe([job], clusters.cluster(settings), folder, settings))  # type: ignore[list-item]
 
 
 def directives(text: str) -> set[str]:
@@ -77,7 +76,7 @@ def test_an_unknown_option_is_refused_with_those_that_there_are(tmp_path: Path):
 def test_a_cluster_whose_distribution_is_missing_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(clusters.plugins, "get_executors", dict)
+    monkeypatch.setattr(cluster.plugins, "get_executors", dict)
     with pytest.raises(WorkflowError, match="install submitit-pbs"):
         script(ExecutorSettings(cluster="pbs"), tmp_path)
 

@@ -9,7 +9,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
-from .clusters import Cluster
+from .cluster import Cluster
 from .registry import Entry, Registry
 from .submission import Request
 

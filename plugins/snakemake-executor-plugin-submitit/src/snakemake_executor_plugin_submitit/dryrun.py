@@ -8,7 +8,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from .clusters import Cluster
+from .cluster import Cluster
 from .resources import Allocation
 from .settings import ExecutorSettings
 

@@ -8,7 +8,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
-from .clusters import Cluster, JobState
+from .cluster import Cluster, JobState
 
 RESULT_LATENCY_SECONDS = 30
 """How long the result of a job that ended may take to appear on a shared file system."""

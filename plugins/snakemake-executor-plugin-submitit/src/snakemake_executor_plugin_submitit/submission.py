@@ -19,7 +19,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
-from .clusters import Cluster
+from .cluster import Cluster
 from .command import NestedCommand
 from .registry import Identity
 from .resources import Allocation

@@ -1,0 +1,192 @@
+"""A cluster behind a submitit executor: programs, parameters, states and how to cancel."""
+
+import itertools
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from snakemake_interface_common.exceptions import WorkflowError
+from submitit.core import core, plugins
+
+from .resources import Allocation
+from .results import Result, read_results
+from .settings import ExecutorSettings, parse_options
+
+CANCEL_BATCH = 500
+CANCEL_TIMEOUT_S = 120
+GENERIC = frozenset(
+    [
+        "name",
+        "timeout_min",
+        "mem_gb",
+        "nodes",
+        "cpus_per_task",
+        "gpus_per_node",
+        "tasks_per_node",
+        "stderr_to_stdout",
+    ]
+)
+"""submitit's parameters that every executor translates."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job in the scheduler's eyes."""
+
+    known: bool
+    ended: bool
+    killed: bool
+    """It ended by the scheduler's doing, so that no result will come."""
+    words: str
+
+
+class Cluster:
+    """A scheduler behind a submitit executor from a plugin of its own (Grid Engine, PBS)."""
+
+    programs: ClassVar[tuple[str, ...]] = ("qsub", "qstat", "qdel")
+    asks_scheduler: ClassVar[bool] = True
+
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self.name = str(settings.cluster)
+        self._settings = settings
+        self._limit: int | None = None
+
+    @property
+    def executor_class(self) -> type[Any]:
+        executors = plugins.get_executors()
+        if self.name not in executors:
+            raise WorkflowError(
+                f"submitit knows no cluster {self.name}: install submitit-{self.name} "
+                f"beside Snakemake (in {sys.prefix})."
+            )
+        return executors[self.name]
+
+    def check_programs(self) -> None:
+        missing = [program for program in self.programs if shutil.which(program) is None]
+        if missing:
+            raise WorkflowError(
+                f"--submitit-cluster {self.name} needs {', '.join(missing)}, which PATH does not "
+                "have here: run Snakemake where jobs can be submitted, or choose another cluster."
+            )
+
+    def executor(self, folder: Path, allocation: Allocation) -> core.Executor:
+        """Raises WorkflowError for an option that neither submitit nor the scheduler has."""
+        executor = self.executor_class(folder, max_num_timeout=self._settings.max_requeues)
+        shared, specific = self._parameters(allocation)
+        try:
+            executor.update_parameters(**(executor._convert_parameters(shared) | specific))
+        except ValueError as error:
+            raise WorkflowError(f"{allocation.name}: {error}") from error
+        return executor
+
+    def job(self, folder: Path, job_id: str) -> core.Job[Any]:
+        """A job that an earlier workflow submitted."""
+        job: core.Job[Any] = self.executor_class.job_class(folder, job_id)
+        return job
+
+    def largest_array(self) -> int:
+        return self._settings.array_size
+
+    def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, Result]:
+        return read_results(jobs)
+
+    def query(self) -> bool:
+        """Asks for the states of all jobs at once; False where the scheduler did not answer."""
+        watcher = self.executor_class.job_class.watcher
+        watcher._output = None
+        watcher.update()
+        return watcher._output is not None or watcher._make_command() is None
+
+    def forget(self, job_id: str) -> None:
+        """Leaves the job out of the queries to come."""
+        watcher = self.executor_class.job_class.watcher
+        getattr(watcher, "forget", watcher._registered.discard)(job_id)
+
+    def reopen(self, job_id: str) -> None:
+        """Asks again for a job that had seemed to be over."""
+        self.executor_class.job_class.watcher._finished.discard(job_id)
+
+    def state(self, job: core.Job[Any]) -> JobState:
+        """As of the last query."""
+        watcher = job.watcher
+        info = watcher.get_info(job.job_id, mode="cache")
+        word = watcher.get_state(job.job_id, mode="cache")
+        reason = info.get("Reason", "")
+        return JobState(
+            known=bool(info),
+            ended=watcher.is_done(job.job_id, mode="cache"),
+            killed=bool(reason),
+            words=f"{word} ({reason})" if reason else word,
+        )
+
+    def still_queued(self, job_ids: list[str]) -> set[str]:
+        """Which of the jobs that seem to have ended have not."""
+        return set()
+
+    def clear(self, job: core.Job[Any]) -> None:
+        """Takes what is left of a job that failed without a result out of the queue."""
+
+    def cancel(self, jobs: Sequence[core.Job[Any]]) -> list[str]:
+        """Cancels in few commands; what went wrong, if anything."""
+        errors = []
+        remaining = iter(jobs)
+        while batch := list(itertools.islice(remaining, CANCEL_BATCH)):
+            try:
+                self._cancel_batch(batch)
+            except (subprocess.SubprocessError, OSError) as error:
+                errors.append(str(getattr(error, "stderr", None) or error).strip())
+        return errors
+
+    def _cancel_batch(self, jobs: Sequence[core.Job[Any]]) -> None:
+        """Executors that write ids otherwise than submitit cancel by themselves."""
+        if cancel_jobs := getattr(type(jobs[0]), "cancel_jobs", None):
+            cancel_jobs(jobs)
+            return
+        command = [jobs[0]._cancel_command, *(job.job_id for job in jobs)]
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=CANCEL_TIMEOUT_S
+        )
+
+    def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Parameters that all executors know, and those of this one."""
+        options = parse_options(allocation.options, f"options of {allocation.name}")
+        generic = {key: options.pop(key) for key in GENERIC & options.keys()}
+        shared = _shared(allocation) | generic
+        return shared, self._specific(allocation) | self._checked(options, allocation.name)
+
+    def _specific(self, allocation: Allocation) -> dict[str, Any]:
+        specific = {
+            "queue": allocation.queue,
+            "account": allocation.account,
+            "stop_seconds": allocation.stop_seconds,
+        }
+        return {key: value for key, value in specific.items() if value is not None}
+
+    def _checked(self, options: dict[str, Any], job: str) -> dict[str, Any]:
+        valid = self.executor_class._valid_parameters()
+        unknown = sorted(options.keys() - valid)
+        if unknown:
+            raise WorkflowError(
+                f"{job}: {self.name} has no option {', '.join(unknown)}. "
+                f"It has {', '.join(sorted(valid))}."
+            )
+        return options
+
+
+def _shared(allocation: Allocation) -> dict[str, Any]:
+    shared: dict[str, Any] = {
+        "name": allocation.name,
+        "timeout_min": allocation.runtime_min,
+        "nodes": allocation.nodes,
+        "tasks_per_node": allocation.tasks_per_node,
+        "cpus_per_task": allocation.cpus_per_task,
+    }
+    if allocation.memory_mb_per_node:
+        shared["mem_gb"] = allocation.memory_mb_per_node / 1024
+    if allocation.gpus_per_node:
+        shared["gpus_per_node"] = allocation.gpus_per_node
+    return shared
