@@ -83,7 +83,8 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 def _job(environment: Mapping[str, str]) -> tuple[Scheduler, str | None]:
     """Which scheduler runs this process, and the id that a requeue of its job keeps."""
     if "SLURM_JOB_ID" in environment and "SLURM_JOB_NODELIST" in environment:
-        return "slurm", environment["SLURM_JOB_ID"]
+        array, task = (environment.get(f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
+        return "slurm", f"{array}_{task}" if array and task else environment["SLURM_JOB_ID"]
     if "JOB_ID" in environment and "SGE_ROOT" in environment:
         task = environment.get("SGE_TASK_ID", "undefined")
         job_id = environment["JOB_ID"]
@@ -148,7 +149,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
     here = environment.get("SLURMD_NODENAME")
     return Allocation(
         scheduler="slurm",
-        job_id=environment["SLURM_JOB_ID"],
+        job_id=_job(environment)[1],
         nodes=nodes,
         here=here if here in nodes else None,
     )

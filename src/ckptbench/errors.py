@@ -40,6 +40,6 @@ class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
             else f"with a checkpoint after step {steps_done}"
         )
         super().__init__(
-            f"stopped {where}, as told by {signal}; requeued by its scheduler, or run again with resume: true, "
+            f"stopped {where}, as told by {signal}; if its scheduler requeues it, or with resume: true, "
             "the run goes on from there"
         )

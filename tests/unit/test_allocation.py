@@ -113,6 +113,16 @@ def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
             "7",
             True,
         ),
+        (
+            {
+                "SLURM_JOB_ID": "9",
+                "SLURM_JOB_NODELIST": "n1",
+                "SLURM_ARRAY_JOB_ID": "7",
+                "SLURM_ARRAY_TASK_ID": "2",
+            },
+            "7_2",
+            False,
+        ),
         ({"JOB_ID": "5", "SGE_ROOT": "/s", "SGE_TASK_ID": "undefined"}, "5", False),
         ({"JOB_ID": "5", "SGE_ROOT": "/s", "SGE_TASK_ID": "3", "RESTARTED": "1"}, "5.3", True),
         ({"PBS_JOBID": "9.s", "PBS_NODEFILE": "f"}, "9.s", None),

@@ -42,7 +42,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     shown = tables["stall"]
     if shown.empty:
         text = caption(shown, tables["provenance"], "")
-        return nothing_to_show("No checkpoint was written: there is no stall to show.", text)
+        return nothing_to_show(
+            "No run that can be timed wrote a checkpoint: there is no stall to show.", text
+        )
     rows = prepared(shown)
     reading = f"{READING}; {WARMUP}" if rows["warmup"].any() else READING
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))

@@ -153,7 +153,8 @@ class Cluster:
 
     def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
         """Parameters that all executors know, and those of this one."""
-        options = parse_options(allocation.options, f"options of {allocation.name}")
+        given = parse_options(allocation.options, f"options of {allocation.name}")
+        options = {key.removeprefix(f"{self.name}_"): value for key, value in given.items()}
         generic = {key: options.pop(key) for key in GENERIC & options.keys()}
         shared = _shared(allocation) | generic
         return shared, self._specific(allocation) | self._checked(options, allocation.name)

@@ -1,6 +1,8 @@
 """The executor that Snakemake talks to: ready jobs in, outcomes out."""
 
 import asyncio
+import os
+import signal
 import sys
 import threading
 import time
@@ -28,6 +30,8 @@ from .submission import Request, Submitter
 
 LONGEST_POLL_SECONDS = 30
 SHORTEST_POLL_SECONDS = 2
+UNCHECKED = {"pipe", "service", "storage_object"}
+"""Outputs that are no files of the shared file system."""
 MANY_INPUTS = 20
 """Above this the job's input files are named in a file, not on its command line."""
 
@@ -83,7 +87,9 @@ class Executor(RemoteExecutor):
                 self._report(info, outcome)
 
     def cancel(self) -> None:
-        """Also what is being submitted at this moment."""
+        """Also what is being submitted at this moment. A second Ctrl-C would leave jobs behind."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._ready:
             self._cancelled = True
             self._submitter.stop()
@@ -239,14 +245,31 @@ class Executor(RemoteExecutor):
         return outcomes
 
     def _report(self, info: SubmittedJobInfo, outcome: Outcome) -> None:
-        if outcome.error is None:
+        error = outcome.error or self._missing_output(info.job)
+        if error is None:
             self.report_job_success(info)
             return
         paths = outcome.job.paths
         logs = [str(path) for path in (paths.stderr, paths.stdout) if path.exists()]
-        self.report_job_error(
-            info, msg=f"{self._words(outcome.job)}: {outcome.error}. ", aux_logs=logs
-        )
+        self.report_job_error(info, msg=f"{self._words(outcome.job)}: {error}. ", aux_logs=logs)
+
+    def _missing_output(self, job: JobExecutorInterface) -> str | None:
+        """What a job that ended well should have made and has not, after the latency of the file
+        system. A nested Snakemake that does not see its input says that there is nothing to do."""
+        usage = self.workflow.storage_settings.shared_fs_usage
+        if job.is_group() or SharedFSUsage.INPUT_OUTPUT not in usage:
+            return None
+        files = [file for file in job.output if not UNCHECKED & set(getattr(file, "flags", ()))]
+        deadline = time.monotonic() + self.workflow.execution_settings.latency_wait
+        while missing := [str(file) for file in files if not os.path.lexists(file)]:
+            if time.monotonic() > deadline:
+                return (
+                    f"it ended well, but {', '.join(missing)} is not there. Its log says whether "
+                    "the node sees the working folder and the job's input; if it does, the file "
+                    "system is slow: raise --latency-wait"
+                )
+            time.sleep(0.5)
+        return None
 
     def _words(self, job: Job[Any]) -> str:
         return f"{self._cluster.name} job {job.job_id}, log {job.paths.stderr}"
