@@ -275,7 +275,7 @@ def test_ranks_on_every_node_are_told_to_stop(tmp_path: Path) -> None:
             sys.exit(3)
         signal.signal(signal.SIGTERM, stop)
         open("ready-" + os.environ["SLURM_PROCID"], "w")
-        while not os.path.exists("saved-0"):
+        while not os.path.exists("saved-" + os.environ["SLURM_PROCID"]):
             time.sleep(0.1)
         """
     snakefile = """
