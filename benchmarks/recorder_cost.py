@@ -38,7 +38,8 @@ def main() -> None:
         recorder = Recorder(Path(folder) / "trace-0.jsonl")
         server = ControlServer(seats_of(["here"]), host="127.0.0.1")
         server.serve()
-        link = Link.open(server.address, server.token, rank=0, node="here", device="cpu")
+        link = Link.open(server.address, server.token, rank=0, node="here")
+        link.meet(rank=0, node="here", device="cpu")
         plain_epoch(matrix, options.steps), recorded_epoch(matrix, options.steps, recorder, link)
         pairs = []
         for _ in range(options.pairs):

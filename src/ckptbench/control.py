@@ -34,6 +34,7 @@ class ControlServer:
         self._lines: dict[int, socket.socket] = {}
         self._entered: dict[int, int] = {}
         self._stopped: dict[int, int] = {}
+        self._lost: list[int] = []
         self._lock = threading.Lock()
         self._asked = False
         self._problem: str | None = None
@@ -67,6 +68,12 @@ class ControlServer:
             return [seat for seat in self._seats if seat.rank not in self._hellos]
 
     @property
+    def lost(self) -> list[int]:
+        """The ranks that hung up without a goodbye: they have died."""
+        with self._lock:
+            return sorted(self._lost)
+
+    @property
     def stopped_at(self) -> int | None:
         """The steps done when all ranks had stopped as they were asked to."""
         with self._lock:
@@ -87,20 +94,36 @@ class ControlServer:
 
     def talk(self, connection: socket.socket, lines: IO[bytes]) -> None:
         """Talk to one rank until it hangs up; called in a thread of its own."""
-        first = decoded(lines.readline())
-        if first.pop("token", None) != self.token:
+        caller = decoded(lines.readline())
+        if caller.get("token") != self.token:
             return  # a stranger, or a rank of a run that has ended
+        try:
+            parted = self._converse(connection, lines)
+        except (OSError, ValueError):
+            parted = False
+        with self._lock:
+            if self._lines.get(caller["rank"]) is connection:
+                del self._lines[caller["rank"]]
+            if not parted:
+                self._lost.append(caller["rank"])
+
+    def _converse(self, connection: socket.socket, lines: IO[bytes]) -> bool:
+        """Returns whether the rank said goodbye."""
+        first = decoded(lines.readline())
+        if not first:
+            return False
         hello = Hello(**first)
         with self._lock:
             if objection := self._objection(hello):
                 self._problem = self._problem or objection
-                return
+                return False
             self._seat(hello, connection)
-        for line in lines:
+        for message in map(decoded, lines):
+            if "bye" in message:
+                return True
             with self._lock:
-                self._hear(hello.rank, decoded(line))
-        with self._lock:
-            self._lines.pop(hello.rank, None)
+                self._hear(hello.rank, message)
+        return False
 
     def _seat(self, hello: Hello, connection: socket.socket) -> None:
         self._hellos[hello.rank], self._lines[hello.rank] = hello, connection

@@ -1,7 +1,8 @@
 """A rank's end of the line to its launcher, and the messages on it; the launcher's end is in `control`.
 
-One TCP connection a rank, one JSON object a line. A rank says `hello`, and the launcher, when all have come up where
-they were meant to, answers with everybody's `addresses`. A rank whose launcher is gone ends.
+One TCP connection a rank, one JSON object a line. A rank says who it is, then how it came up, and the launcher, when all
+have come up where they were meant to, answers with everybody's `addresses`. A rank says `bye` before it hangs up: one that
+does not has died. A rank whose launcher is gone ends.
 
 To stop, the ranks must agree on a step, or one would wait for ever in the averaging of a step that another does not
 make. Asking at every step would be timed as training. So the launcher asks once: each rank answers, from a thread of
@@ -57,8 +58,11 @@ class Link:
         self.addresses: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, address: str, token: str, *, rank: int, node: str, device: str) -> Self:
-        """Say hello, and return when all ranks have. Raises LaunchError where the launcher cannot be reached."""
+    def open(cls, address: str, token: str, *, rank: int, node: str) -> Self:
+        """Call the launcher, which knows from then on when this rank dies.
+
+        Raises LaunchError where it cannot be reached.
+        """
         host, _, port = address.rpartition(":")
         try:
             connection = socket.create_connection((host, int(port)), CONNECT_SECONDS)
@@ -70,9 +74,14 @@ class Link:
             ) from error
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = cls(connection)
         _end_when_unreachable(connection)
-        own = connection.getsockname()[0]
+        link = cls(connection)
+        link._send({"token": token, "rank": rank})
+        return link
+
+    def meet(self, *, rank: int, node: str, device: str) -> None:
+        """Say how this rank came up, and return when all have. Raises LaunchError where that goes wrong."""
+        own = self._connection.getsockname()[0]
         with (
             socket.socket() as reserved
         ):  # until all have reported: two ranks must not find one port
@@ -82,15 +91,14 @@ class Link:
                 node=node,
                 device=device,
                 address=f"{own}:{reserved.getsockname()[1]}",
-                launcher=connection.getpeername()[0],
+                launcher=self._connection.getpeername()[0],
             )
-            link._send({"token": token, **asdict(hello)})
-            answer = decoded(link._lines.readline())
+            self._send(asdict(hello))
+            answer = decoded(self._lines.readline())
         if "addresses" not in answer:
             raise LaunchError(f"rank {rank}: the launcher hung up before all ranks had come")
-        link.addresses = tuple(answer["addresses"])
-        threading.Thread(target=link._listen, daemon=True).start()
-        return link
+        self.addresses = tuple(answer["addresses"])
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:
         """Whether to make the step that is number `step` (from 1) of the run; called before each of them.
@@ -112,6 +120,8 @@ class Link:
 
     def close(self) -> None:
         self._closing = True
+        with suppress(OSError):  # a launcher that is gone needs no goodbye
+            self._send({"bye": True})
         shut(self._connection)
 
     def _listen(self) -> None:

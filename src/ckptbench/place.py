@@ -71,10 +71,10 @@ def take_place(*, accelerator: str) -> tuple[Place, Link]:
     seat, ranks = read_seat()
     threads = int(os.environ[THREADS])
     pin(seat.local_rank, threads)
+    node = node_name()
+    link = Link.open(os.environ[CONTROL], os.environ[TOKEN], rank=seat.rank, node=node)
     device = "cpu" if accelerator == "cpu" else see_one_gpu(seat)
-    link = Link.open(
-        os.environ[CONTROL], os.environ[TOKEN], rank=seat.rank, node=node_name(), device=device
-    )
+    link.meet(rank=seat.rank, node=node, device=device)
     if ranks > 1:
         _choose_interface(link.addresses[seat.rank])
     place = Place(

@@ -150,6 +150,7 @@ class _Watch:
         self._started = time.monotonic()
         self._relayed = 0.0
         self._asked_to_stop: float | None = None
+        self._lost_since: float | None = None
 
     def until_all_have_ended(self) -> None:
         while True:
@@ -184,6 +185,7 @@ class _Watch:
 
     def _supervise(self, control: ControlServer) -> None:
         control.raise_if_misplaced()
+        self._raise_if_lost(control.lost)
         missing = control.missing
         if self._limits.stop.signal and missing:
             raise RunStopped(self._limits.stop.signal, None)
@@ -201,6 +203,16 @@ class _Watch:
                 f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"
                 f"{self._tails()}"
             )
+
+    def _raise_if_lost(self, lost: list[int]) -> None:
+        """What started the ranks may wait for the others when one has died, as mpiexec does before MPI is up."""
+        if not lost:
+            return
+        self._lost_since = self._lost_since or time.monotonic()
+        if time.monotonic() - self._lost_since > GRACE_SECONDS:  # else its exit status says more
+            self._relay(ended=True)
+            who = " and ".join(f"rank-{rank}" for rank in lost)
+            raise LaunchError(f"{who} died; last lines:\n{self._tails()}")
 
     def _tails(self) -> str:
         return "\n".join(process.tails() for process in self._watched)

@@ -18,7 +18,7 @@ import pytest
 from ckptbench.allocation import seats_of
 from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
-from ckptbench.link import Link
+from ckptbench.link import Link, shut
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakeServer = Callable[..., ControlServer]
@@ -40,7 +40,9 @@ def make_server() -> Iterator[MakeServer]:
 
 
 def open_link(server: ControlServer, rank: int, node: str, device: str = "cpu") -> Link:
-    return Link.open(server.address, server.token, rank=rank, node=node, device=device)
+    link = Link.open(server.address, server.token, rank=rank, node=node)
+    link.meet(rank=rank, node=node, device=device)
+    return link
 
 
 def open_links(server: ControlServer, *nodes: str) -> list[Link]:
@@ -139,7 +141,7 @@ def test_a_launcher_that_cannot_be_reached_is_one_error() -> None:
         with pytest.raises(
             LaunchError, match=rf"rank 3 on n1 cannot reach its launcher at {address}"
         ):
-            Link.open(address, "t", rank=3, node="n1", device="cpu")
+            Link.open(address, "t", rank=3, node="n1")
 
 
 def train(link: Link, steps: int, barrier: threading.Barrier, speed: Callable[[], float]) -> int:
@@ -191,7 +193,8 @@ def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     server = make_server("a")
     code = (
         "import sys, time; from ckptbench.link import Link;"
-        f"Link.open({server.address!r}, {server.token!r}, rank=0, node='a', device='cpu'); time.sleep(60)"
+        f"link = Link.open({server.address!r}, {server.token!r}, rank=0, node='a');"
+        "link.meet(rank=0, node='a', device='cpu'); time.sleep(60)"
     )
     rank = subprocess.Popen(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE
@@ -201,3 +204,23 @@ def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     _, said = rank.communicate(timeout=10)
     assert rank.returncode == 1
     assert b"the launcher is gone" in said
+
+
+def test_a_rank_that_says_goodbye_is_not_lost_and_one_that_does_not_is(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "a")
+    links = open_links(server, "a", "a")
+    links[0].close()
+    shut(links[1]._connection)
+    links[1]._closing = True
+    wait_for(lambda: server.lost == [1])
+    wait_for(lambda: not server._lines)
+    assert server.lost == [1]
+
+
+def test_a_rank_that_dies_before_it_has_come_up_is_lost(make_server: MakeServer) -> None:
+    server = make_server("a", "a")
+    shut(Link.open(server.address, server.token, rank=1, node="a")._connection)
+    wait_for(lambda: server.lost == [1])
+    assert len(server.missing) == 2
