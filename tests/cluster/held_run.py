@@ -69,16 +69,11 @@ class HeldRun:
     def traces(self) -> list[list[dict[str, Any]]]:
         """The events of each rank that has come up."""
         paths = sorted(self.folder.glob("trace-*.jsonl")) if self.folder else []
-        return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+        return [[json.loads(line) for line in whole_lines(path.read_text())] for path in paths]
 
     def nodes(self) -> list[str]:
         """Of its ranks, in their order."""
-        return [
-            trace_start["host"]
-            for trace in self.traces()
-            for trace_start in trace
-            if trace_start["event"] == "start"
-        ]
+        return [[e["host"] for e in trace if e["event"] == "start"][-1] for trace in self.traces()]
 
     def manifest(self) -> dict[str, Any]:
         assert self.folder is not None
@@ -97,6 +92,11 @@ class HeldRun:
         for rank in self.held:
             with suppress(ProcessLookupError):
                 os.kill(rank, number)
+
+
+def whole_lines(text: str) -> list[str]:
+    """Without the last where it is still being written."""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def hold(runs: Collection[HeldRun], timeout_s: float) -> None:

@@ -15,11 +15,12 @@ import yaml
 from tests.study.checkout import Checkout
 
 TINY = "config/studies/tiny.yaml"
+CORES = min(8, len(os.sched_getaffinity(0)))
 FITTED = {
     # Emulated nodes claim more memory than there is, and more cores. Two ranks have two nodes.
     "slurm": ("--submitit-tasks-per-node", "1", "runtime=10", "mem_mb=1500", "cpus_per_task=1"),
-    # One host.
-    "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10"),
+    # One host, which two ranks share; so many slots that a rank gets as many threads as locally.
+    "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10", f"cpus_per_task={CORES}"),
 }
 
 

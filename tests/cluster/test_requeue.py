@@ -101,10 +101,13 @@ def ended(pair: Pair) -> Pair:
 
 @pytest.fixture(params=["slurm at its limit", "gridengine at its limit", "slurm pre-empted"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    if request.param == "slurm pre-empted":
-        found: Pair = request.getfixturevalue("preempted")
-        return found
-    return request.getfixturevalue("at_limit")[request.param.split()[0]]
+    cluster, how = request.param.split(maxsplit=1)
+    found: Pair = (
+        request.getfixturevalue("preempted")
+        if how == "pre-empted"
+        else request.getfixturevalue("at_limit")[cluster]
+    )
+    return found
 
 
 def test_snakemake_sees_one_job_that_ends_well(pair: Pair) -> None:
