@@ -38,16 +38,13 @@ def jobs() -> Iterator[list[RankJob]]:
 
 @pytest.fixture
 def sbatch(slurm: object, jobs: list[RankJob], tmp_path: Path) -> Submit:
-    """Submits a launcher on so many whole nodes."""
+    """Submits a launcher on the first so many nodes, with all their GPUs."""
 
     def submit(request: Request, nodes: int) -> RankJob:
         tasks = -(-request.ranks // nodes)
         command = ["sbatch", "--parsable", f"--output={tmp_path / 'job' / 'output'}", "--time=5"]
-        shape = [
-            f"--nodes={nodes}",
-            f"--ntasks-per-node={tasks}",
-            f"--gpus-per-node={GPUS_PER_NODE}",
-        ]
+        shape = [f"--nodelist={','.join(NODES[:nodes])}", f"--ntasks-per-node={tasks}"]
+        shape += [f"--nodes={nodes}", f"--gpus-per-node={GPUS_PER_NODE}"]
         jobs.append(RankJob(tmp_path / "job", request, [*command, *shape, "--mem=1000"], "scancel"))
         return jobs[-1]
 
