@@ -15,16 +15,16 @@ from submitit_gridengine import GridEngineExecutor
 from submitit_gridengine.parameters import Parameters
 from submitit_gridengine.script import unset_unsafe
 
-FILE = Path("/work/jobs/job.sh")
+FILE = Path("/shared/jobs/job.sh")
 
 
-def executor(folder: str | Path = "/work/jobs", **parameters: Any) -> GridEngineExecutor:
+def executor(folder: str | Path = "/shared/jobs", **parameters: Any) -> GridEngineExecutor:
     made = GridEngineExecutor(folder)
     made.update_parameters(python="python3", **parameters)
     return made
 
 
-def text(folder: str = "/work/jobs", tasks: int | None = None, **parameters: Any) -> str:
+def text(folder: str = "/shared/jobs", tasks: int | None = None, **parameters: Any) -> str:
     made = executor(folder, **parameters)
     made._array_tasks = tasks
     return made._make_submission_file_text(made._submitit_command_str, "0")
@@ -57,14 +57,14 @@ def test_a_plain_job() -> None:
 #$ -notify
 #$ -l h_rt=300
 #$ -l s_rt=210
-#$ -o "/work/jobs/$JOB_ID_0_log.out"
-#$ -e "/work/jobs/$JOB_ID_0_log.err"
+#$ -o "/shared/jobs/$JOB_ID_0_log.out"
+#$ -e "/shared/jobs/$JOB_ID_0_log.err"
 
 export SUBMITIT_EXECUTOR=gridengine
-exec python3 -u -m submitit.core._submit /work/jobs
+exec python3 -u -m submitit.core._submit /shared/jobs
 """
     )
-    assert executor()._make_submission_command(FILE) == ["qsub", "-terse", "/work/jobs/job.sh"]
+    assert executor()._make_submission_command(FILE) == ["qsub", "-terse", "/shared/jobs/job.sh"]
 
 
 def test_a_job_with_everything() -> None:
@@ -100,7 +100,7 @@ def test_a_job_with_everything() -> None:
         "-l h_vmem=2048M",
         "-l gpu=4",
         "-l exclusive=true",
-        '-o "/work/jobs/$JOB_ID_0_log.out"',
+        '-o "/shared/jobs/$JOB_ID_0_log.out"',
         "-j y",
         "-p -10",
     ]
@@ -132,8 +132,8 @@ def test_two_full_nodes_as_on_abci_1_and_2() -> None:
 def test_an_array() -> None:
     asked = options(tasks=20, array_parallelism=5)
     assert asked[-4:] == [
-        '-o "/work/jobs/$JOB_ID_$TASK_ID_0_log.out"',
-        '-e "/work/jobs/$JOB_ID_$TASK_ID_0_log.err"',
+        '-o "/shared/jobs/$JOB_ID_$TASK_ID_0_log.out"',
+        '-e "/shared/jobs/$JOB_ID_$TASK_ID_0_log.err"',
         "-t 1-20",
         "-tc 5",
     ]
@@ -142,10 +142,10 @@ def test_an_array() -> None:
 
 
 def test_a_job_waits_for_a_folder_named_after_it() -> None:
-    assert '-o "/work/$JOB_ID/$JOB_ID_0_log.out"' in options(folder="/work/%j")
-    assert "-h" in options(folder="/work/%j")
-    assert '-o "/work/$JOB_ID/$TASK_ID/$JOB_ID_$TASK_ID_0_log.out"' in options(
-        folder="/work/%A/%a", tasks=2
+    assert '-o "/shared/$JOB_ID/$JOB_ID_0_log.out"' in options(folder="/shared/%j")
+    assert "-h" in options(folder="/shared/%j")
+    assert '-o "/shared/$JOB_ID/$TASK_ID/$JOB_ID_$TASK_ID_0_log.out"' in options(
+        folder="/shared/%A/%a", tasks=2
     )
     assert "-h" not in options()
 
@@ -176,9 +176,9 @@ def test_what_cannot_be_asked_for_is_refused(asked: dict[str, Any], message: str
 
 def test_a_folder_that_grid_engine_cannot_write_is_refused() -> None:
     with pytest.raises(ValueError, match=r"cannot write logs"):
-        text(folder="/work/a:b")
+        text(folder="/shared/a:b")
     with pytest.raises(ValueError, match="no array"):
-        text(folder="/work/%a")
+        text(folder="/shared/%a")
 
 
 def test_parameters_come_through_submitit(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from submitit_pbs import PbsExecutor
 from submitit_pbs.parameters import Parameters
 from submitit_pbs.script import unset_unsafe
 
-FILE = Path("/work/jobs/job.sh")
+FILE = Path("/shared/jobs/job.sh")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(flag.removeprefix("--unset="))
 
 
-def text(folder: str = "/work/jobs", subjobs: int | None = None, **parameters: Any) -> str:
+def text(folder: str = "/shared/jobs", subjobs: int | None = None, **parameters: Any) -> str:
     executor = PbsExecutor(folder)
     executor.update_parameters(python="python3", **parameters)
     executor._subjobs = subjobs
@@ -43,8 +43,8 @@ def test_a_plain_job() -> None:
 #PBS -V
 #PBS -r y
 #PBS -j n
-#PBS -o /work/jobs/
-#PBS -e /work/jobs/
+#PBS -o /shared/jobs/
+#PBS -e /shared/jobs/
 #PBS -l select=1:ncpus=1:mpiprocs=1
 #PBS -l walltime=00:05:00
 
@@ -55,13 +55,13 @@ job=${job/\]/}
 export SUBMITIT_PBS_JOB_ID=${SUBMITIT_PBS_FOLLOWS:-$job}
 unset SUBMITIT_PBS_FOLLOWS job
 cd "$PBS_O_WORKDIR"
-mkdir -p "/work/jobs"
-exec >> "/work/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.out" 2>> "/work/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.err"
+mkdir -p "/shared/jobs"
+exec >> "/shared/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.out" 2>> "/shared/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.err"
 export SUBMITIT_EXECUTOR=pbs
-exec python3 -u -m submitit.core._submit /work/jobs
+exec python3 -u -m submitit.core._submit /shared/jobs
 """
     assert text() == expected
-    assert PbsExecutor("/work/jobs")._make_submission_command(FILE) == ["qsub", str(FILE)]
+    assert PbsExecutor("/shared/jobs")._make_submission_command(FILE) == ["qsub", str(FILE)]
 
 
 def test_two_full_nodes_as_on_abci_3() -> None:
@@ -73,8 +73,8 @@ def test_two_full_nodes_as_on_abci_3() -> None:
         "-V",
         "-r y",
         "-j n",
-        "-o /work/jobs/",
-        "-e /work/jobs/",
+        "-o /shared/jobs/",
+        "-e /shared/jobs/",
         "-q rt_HF",
         "-P gaa50000",
         "-l select=2",
@@ -101,7 +101,7 @@ def test_a_job_with_everything() -> None:
         "extra": ["-p -10"],
     }
     assert options(**asked)[-7:] == [
-        "-e /work/jobs/",
+        "-e /shared/jobs/",
         "-q gpu",
         "-A physics",
         "-l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=16384mb",
@@ -124,9 +124,9 @@ def test_an_array() -> None:
 
 
 def test_logs_may_lie_in_a_folder_of_each_job() -> None:
-    assert "-o /work/" in options(folder="/work/%A/%a")
-    assert 'mkdir -p "/work/${SUBMITIT_PBS_JOB_ID%%_*}/${SUBMITIT_PBS_JOB_ID##*_}"' in text(
-        folder="/work/%A/%a"
+    assert "-o /shared/" in options(folder="/shared/%A/%a")
+    assert 'mkdir -p "/shared/${SUBMITIT_PBS_JOB_ID%%_*}/${SUBMITIT_PBS_JOB_ID##*_}"' in text(
+        folder="/shared/%A/%a"
     )
 
 
@@ -158,7 +158,7 @@ def test_parameters_come_through_submitit(tmp_path: Path) -> None:
 
 def test_exported_functions_do_not_reach_qsub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BASH_FUNC_module%%", "() { true; }")
-    command = PbsExecutor("/work/jobs")._make_submission_command(FILE)
+    command = PbsExecutor("/shared/jobs")._make_submission_command(FILE)
     assert command == ["env", "--unset=BASH_FUNC_module%%", "qsub", str(FILE)]
 
 

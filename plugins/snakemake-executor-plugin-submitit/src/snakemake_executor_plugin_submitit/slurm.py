@@ -96,7 +96,7 @@ class SlurmExecutor(slurm.SlurmExecutor):
         pickles = [self._pickle(delayed) for delayed in delayed_submissions]
         try:
             array = self._submit_array(len(pickles))
-        except Exception:
+        except Exception:  # raised again, whatever it is: the pickles alone must not stay
             for pickle in pickles:
                 pickle.unlink()
             raise
