@@ -12,6 +12,19 @@ from ckptbench.frameworks import FRAMEWORKS
 
 Accelerator = Literal["cpu", "cuda"]
 
+WHOLE = "whole"
+KILLED = {"killed_between": 1, "killed_inside": 1, "killed_thrice": 3}
+"""How often SIGKILL ends a run of such a history before it ends by itself."""
+HISTORIES = (WHOLE, "again", *KILLED)
+"""What a run lives through: nothing, nothing either (a second run of the same seed), or kills and restarts."""
+
+NOTHING = "nothing"
+OMISSIONS = (NOTHING, "position", "momentum", "random", "dropout", "statistics", "first_update")
+"""What a restart leaves out on purpose; each framework's registry entry says which of these matter to it."""
+OF_SEVERAL_RANKS = ("statistics", "first_update")
+
+Cache = Literal["warm", "cold"]
+
 # A baseline writes nothing, so it has no format: all formats of a framework share one baseline.
 NO_FORMAT = "none"
 
@@ -63,6 +76,11 @@ class Cell:
     strategy: str = "native"
     deterministic: bool = False
     accelerator: Accelerator = "cpu"
+    history: str = WHOLE
+    omit: str = NOTHING
+    """What a restart of a killed run leaves out of the state."""
+    cache: Cache = "warm"
+    """Whether the page cache holds the checkpoint that a killed run restarts from."""
     repeat: int = 0
 
     def __post_init__(self) -> None:
@@ -77,6 +95,29 @@ class Cell:
             raise ConfigError(
                 f"{self.framework} does not write {self.format}: use {', '.join(formats)}"
             )
+
+        self._check_history()
+
+    def _check_history(self) -> None:
+        if self.is_killed and self.interval == NEVER:
+            raise ConfigError(
+                f"history {self.history} needs an interval: a baseline has nothing to restart from"
+            )
+        if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
+            raise ConfigError(
+                f"a run of history {self.history} never restarts: omit and cache mean nothing there"
+            )
+        known = (NOTHING, *FRAMEWORKS[self.framework].omissions)
+        if self.omit not in known:
+            raise ConfigError(
+                f"{self.framework} does not miss {self.omit} when it restarts: use {', '.join(known)}"
+            )
+        if self.omit in OF_SEVERAL_RANKS and self.ranks == 1:
+            raise ConfigError(f"one rank alone does not miss {self.omit}: use ranks from 2")
+
+    @property
+    def is_killed(self) -> bool:
+        return self.history in KILLED
 
     @property
     def id(self) -> str:
@@ -93,6 +134,9 @@ class Cell:
             str(self.interval),
             *(["deterministic"] if self.deterministic else []),
             *([self.accelerator] if self.accelerator != "cpu" else []),
+            *([self.history] if self.history != WHOLE else []),
+            *([f"without_{self.omit}"] if self.omit != NOTHING else []),
+            *([self.cache] if self.cache != "warm" else []),
             f"rep{self.repeat}",
         ]
         return "-".join(parts)
@@ -104,7 +148,14 @@ class Cell:
     @property
     def baseline(self) -> Self:
         """The cell with interval `never`, otherwise equal."""
-        return dataclasses.replace(self, interval=NEVER, format=NO_FORMAT, strategy="native")
+        return dataclasses.replace(
+            self.reference, interval=NEVER, format=NO_FORMAT, strategy="native"
+        )
+
+    @property
+    def reference(self) -> Self:
+        """The cell of the uninterrupted run that a restarted one, or a second one of the same seed, is held against."""
+        return dataclasses.replace(self, history=WHOLE, omit=NOTHING, cache="warm")
 
     @property
     def environment(self) -> str:

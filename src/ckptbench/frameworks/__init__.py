@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from ckptbench.frameworks.base import Framework
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkEntry:
     """Where a framework's class is, how its ranks are started, and which formats it writes."""
 
     location: str
     """`module:class`; the module imports its framework, so it is loaded in the ranks alone."""
-    launcher: Literal["spawn", "mpiexec"]
+    launcher: Literal["spawn", "mpiexec"] = "spawn"
     formats: tuple[str, ...]
     """The first is what `format: default` means."""
+    omissions: tuple[str, ...]
+    """The parts of the state without which a restart trains on otherwise (`cells.OMISSIONS`): negative controls."""
 
     def load(self) -> type[Framework]:
         module, name = self.location.split(":")
@@ -26,10 +28,22 @@ class FrameworkEntry:
         return framework
 
 
-# fmt: off
 FRAMEWORKS = {
-    "chainer": FrameworkEntry("ckptbench.frameworks.chainer:Chainer", "mpiexec", ("npz", "npz_compressed", "hdf5", "hdf5_compressed")),
-    "pytorch": FrameworkEntry("ckptbench.frameworks.pytorch:PyTorch", "spawn", ("torch_save", "safetensors", "hdf5")),
-    "tensorflow": FrameworkEntry("ckptbench.frameworks.tensorflow:TensorFlow", "spawn", ("hdf5", "keras", "tf_checkpoint")),
+    "chainer": FrameworkEntry(
+        location="ckptbench.frameworks.chainer:Chainer",
+        launcher="mpiexec",
+        formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
+        omissions=("position", "momentum", "random", "statistics", "first_update"),
+    ),
+    "pytorch": FrameworkEntry(
+        location="ckptbench.frameworks.pytorch:PyTorch",
+        formats=("torch_save", "safetensors", "hdf5"),
+        # Not the statistics: DistributedDataParallel sends rank 0's to all before every forward pass.
+        omissions=("position", "momentum", "random"),
+    ),
+    "tensorflow": FrameworkEntry(
+        location="ckptbench.frameworks.tensorflow:TensorFlow",
+        formats=("hdf5", "keras", "tf_checkpoint"),
+        omissions=("position", "momentum", "dropout", "statistics"),
+    ),
 }
-# fmt: on

@@ -128,6 +128,14 @@ class Framework(ABC):
         """Put back what `rank_state` gave, after a format's `load`."""
 
     @abstractmethod
+    def forget(self, part: str) -> None:
+        """Put a part of the loaded state back to what a new process has: a negative control of the resume proof.
+
+        `momentum` of every framework; `first_update` of those that drop the gradients of their first update after
+        a load unless they are kept from it. Raises ValueError for any other part.
+        """
+
+    @abstractmethod
     def device(self) -> str:
         """The name of the device it computes on: `cpu`, or the model of the GPU."""
 
