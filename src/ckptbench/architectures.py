@@ -72,6 +72,14 @@ class AveragePoolTo:
 
     size: int
 
+    def weights(self, extent: int) -> NDArray[np.float32]:
+        """Shape (size, extent): what each output takes of each of `extent` rows, or columns."""
+        matrix = np.zeros((self.size, extent), np.float32)
+        for i in range(self.size):
+            first, last = i * extent // self.size, -(-(i + 1) * extent // self.size)
+            matrix[i, first:last] = 1 / (last - first)
+        return matrix
+
 
 @dataclass(frozen=True, slots=True)
 class Flatten:

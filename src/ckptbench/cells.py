@@ -53,8 +53,12 @@ class Interval:
 
     def due(self, *, steps_done: int, steps_per_epoch: int) -> bool:
         """Whether a checkpoint follows the step that made it `steps_done` in all."""
-        every = self.every * (steps_per_epoch if self.unit == "epochs" else 1)
+        every = self.steps(steps_per_epoch)
         return every > 0 and steps_done % every == 0
+
+    def steps(self, steps_per_epoch: int) -> int:
+        """Steps from one checkpoint to the next; 0 for never."""
+        return self.every * (steps_per_epoch if self.unit == "epochs" else 1)
 
 
 NEVER = Interval("epochs", 0)
@@ -99,21 +103,19 @@ class Cell:
         self._check_history()
 
     def _check_history(self) -> None:
-        if self.is_killed and self.interval == NEVER:
+        if self.history != WHOLE and self.is_baseline:
             raise ConfigError(
-                f"history {self.history} needs an interval: a baseline has nothing to restart from"
+                f"history {self.history} needs an interval: a baseline is never killed"
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
-            raise ConfigError(
-                f"a run of history {self.history} never restarts: omit and cache mean nothing there"
-            )
+            raise ConfigError(f"omit and cache are of restarts: history {self.history} has none")
         known = (NOTHING, *FRAMEWORKS[self.framework].omissions)
         if self.omit not in known:
             raise ConfigError(
-                f"{self.framework} does not miss {self.omit} when it restarts: use {', '.join(known)}"
+                f"{self.framework} needs no {self.omit} to restart: {', '.join(known)}"
             )
         if self.omit in OF_SEVERAL_RANKS and self.ranks == 1:
-            raise ConfigError(f"one rank alone does not miss {self.omit}: use ranks from 2")
+            raise ConfigError(f"omit {self.omit} needs ranks from 2")
 
     @property
     def is_killed(self) -> bool:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import CoreSchema, core_schema
 
 from ckptbench.architectures import ARCHITECTURES
+from ckptbench.cells import HISTORIES, NOTHING, OMISSIONS, WHOLE
 from ckptbench.errors import ConfigError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.plan import Training
@@ -51,6 +52,9 @@ ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
 DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic"))]
 FORMATS = dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats)
 FormatName = Annotated[str, OneOf(("default", *FORMATS))]
+HistoryName = Annotated[str, OneOf(HISTORIES)]
+OmissionName = Annotated[str, OneOf(OMISSIONS)]
+CacheName = Annotated[str, OneOf(("warm", "cold"))]
 Count = Annotated[int, Field(strict=True, ge=1)]
 CountFromZero = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -91,7 +95,8 @@ class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
     framework: Sweep[FrameworkName] = Field(
-        default=list(FRAMEWORKS), description="Which frameworks train."
+        default=[name for name, entry in FRAMEWORKS.items() if not entry.optional],
+        description="Which frameworks train.",
     )
     model: Sweep[ModelName] = Field(
         default=["resnet50"], description="Which networks (architectures.py)."
@@ -119,6 +124,21 @@ class Matrix(Section):
     deterministic: Sweep[Flag] = Field(
         default=[False], description="Whether the framework's deterministic mode is on."
     )
+    history: Sweep[HistoryName] = Field(
+        default=[WHOLE],
+        description="What a run lives through: `whole`, nothing; `again`, nothing either, a second run of the same "
+        "seed; `killed_between`, SIGKILL between two checkpoints, and a restart; `killed_inside`, within the writing "
+        "of one; `killed_thrice`, both, three times. The uninterrupted run is added to each.",
+    )
+    omit: Sweep[OmissionName] = Field(
+        default=[NOTHING],
+        description="What the restarts of killed runs leave out on purpose: negative controls. Each is used with the "
+        "frameworks that need that part.",
+    )
+    cache: Sweep[CacheName] = Field(
+        default=["warm"],
+        description="Whether the page cache holds the checkpoint that a killed run restarts from.",
+    )
 
 
 class Selection(Section):
@@ -133,20 +153,13 @@ class Selection(Section):
     format: Sweep[FormatName] | None = None
     interval: Sweep[IntervalText] | None = None
     deterministic: Sweep[Flag] | None = None
+    history: Sweep[HistoryName] | None = None
+    omit: Sweep[OmissionName] | None = None
+    cache: Sweep[CacheName] | None = None
 
 
-class Addition(Section):
-    """A single cell to add: a field left out takes the first value of its axis."""
-
-    framework: FrameworkName | None = None
-    model: ModelName | None = None
-    dataset: DatasetName | None = None
-    ranks: Count | None = None
-    batch_size: Count | None = None
-    epochs: Count | None = None
-    format: FormatName | None = None
-    interval: IntervalText | None = None
-    deterministic: Flag | None = None
+class Addition(Selection):
+    """Cells to add: a field left out takes the first value of its axis, a list every value of the list."""
 
 
 class TrainingSection(Section):
@@ -166,6 +179,11 @@ class TrainingSection(Section):
     )
     warmup_steps: CountFromZero = Field(
         default=2, description="First steps of a run, timed apart and left out of rates."
+    )
+    proof: Flag = Field(
+        default=False,
+        description="Record digests of the whole state at every epoch, and keep all tensors of the end (up to 64 MiB a "
+        "rank): what the tables and figures of the resume proof compare.",
     )
 
 
@@ -228,7 +246,9 @@ class StudyConfig(Section):
     )
     matrix: Matrix = Matrix()
     exclude: list[Selection] = Field(default=[], description="Combinations to drop.")
-    include: list[Addition] = Field(default=[], description="Single cells to add.")
+    include: list[Addition] = Field(
+        default=[], description="Cells to add: of each entry the product of its lists."
+    )
     repeats: Count = Field(
         default=3, description="Runs of every cell, each with a seed of its own."
     )

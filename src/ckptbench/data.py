@@ -153,3 +153,45 @@ def test_shard(samples: int, rank: int, world_size: int, limit: int | None) -> r
     """This rank's part of the first `limit` test samples; the parts differ by one sample at most."""
     total = samples if limit is None else min(samples, limit)
     return range(rank * total // world_size, (rank + 1) * total // world_size)
+
+
+class Reader:
+    """The batches of one rank in the order of its steps.
+
+    A reader that forgets its position begins anew at the first sample of the first epoch, `forgotten` steps late.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        seed: int,
+        rank: int,
+        world_size: int,
+        batch_size: int,
+        steps_per_epoch: int,
+    ) -> None:
+        self._dataset = dataset
+        self._seed = seed
+        self._share = (rank, world_size, batch_size)
+        self._steps_per_epoch = steps_per_epoch
+        self._epoch = -1
+        self._order = np.zeros(0, np.int64)
+        self.forgotten = 0
+
+    def position(self, step: int) -> tuple[int, int]:
+        """Epoch, and step in it, from which the batch of the run's step `step` (from 0) comes."""
+        return divmod(step - self.forgotten, self._steps_per_epoch)
+
+    def prepare(self, step: int) -> None:
+        """Draw the order of the epoch that this step reads; `batch` does where it was not called."""
+        epoch, _ = self.position(step)
+        if epoch != self._epoch:
+            samples = len(self._dataset.train_labels)
+            self._epoch, self._order = epoch, epoch_order(self._seed, epoch, samples)
+
+    def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Images and labels of the run's step `step` (from 0)."""
+        self.prepare(step)
+        indices = rank_batch(self._order, self.position(step)[1], *self._share)
+        return self._dataset.batch("train", indices)

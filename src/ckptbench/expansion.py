@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ckptbench.cells import NEVER, NO_FORMAT, Cell, Interval
+from ckptbench.cells import NEVER, NO_FORMAT, WHOLE, Cell, Interval
 from ckptbench.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.errors import ConfigError
 from ckptbench.frameworks import FRAMEWORKS
@@ -14,9 +14,9 @@ AXES = tuple(Matrix.model_fields)
 
 
 def expand(config: StudyConfig) -> list[Cell]:
-    """Every cell of the study once, each with its baseline, in the order to run them.
+    """Every cell of the study once, each with what it is compared with, in the order to run them.
 
-    Raises ConfigError where an entry of `exclude` matches nothing, a format fits no framework, or nothing is left.
+    Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, or nothing is left.
     """
     _check_formats(config.matrix)
     cells = dict.fromkeys(_product(config))
@@ -33,37 +33,62 @@ def expand(config: StudyConfig) -> list[Cell]:
     )
     if not cells:
         raise ConfigError("the matrix is empty: exclude leaves no cell")
+    if not config.training.proof and any(cell.history != WHOLE for cell in cells):
+        raise ConfigError(
+            "training.proof is false: runs with a history are there to be compared, so set it to true"
+        )
     return list(_run_order(cells))
 
 
-def _product(config: StudyConfig) -> Iterator[Cell]:
-    matrix = config.matrix
-    for values in itertools.product(*(getattr(matrix, axis) for axis in AXES)):
-        fields = dict(zip(AXES, values, strict=True))
-        if fields["format"] in ("default", *FRAMEWORKS[fields["framework"]].formats):
-            yield from _repeats(config, fields)
+def _product(config: StudyConfig) -> list[Cell]:
+    axes = {axis: getattr(config.matrix, axis) for axis in AXES}
+    cells, impossible = _possible(config, axes)
+    if not cells:
+        raise ConfigError(f"the matrix is empty: {impossible[0]}")
+    for index, part in enumerate(config.matrix.omit):
+        if all(cell.omit != part for cell in cells):
+            raise ConfigError(
+                f"matrix.omit[{index}] is {part!r}: no cell of the matrix restarts without it; remove it, or add "
+                "a framework that needs it, a killed history, or ranks from 2"
+            )
+    return cells
 
 
-def _added(config: StudyConfig, index: int, addition: Addition) -> Iterator[Cell]:
-    fields = {
-        axis: getattr(config.matrix, axis)[0] if value is None else value
+def _possible(
+    config: StudyConfig, axes: Mapping[str, Sequence[object]]
+) -> tuple[list[Cell], list[ConfigError]]:
+    """The product of the axes as far as it is possible, and why the rest is not."""
+    cells: list[Cell] = []
+    impossible: list[ConfigError] = []
+    for values in itertools.product(*axes.values()):
+        try:
+            cells += _repeats(config, dict(zip(axes, values, strict=True)))
+        except ConfigError as error:
+            impossible.append(error)
+    return cells, impossible
+
+
+def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
+    axes = {
+        axis: getattr(config.matrix, axis)[:1] if values is None else values
         for axis in AXES
-        for value in [getattr(addition, axis)]
+        for values in [getattr(addition, axis)]
     }
-    if addition.interval is None and addition.format is not None:
-        # A baseline has no format: who names one wants checkpoints.
-        fields["interval"] = next((i for i in config.matrix.interval if i != str(NEVER)), None)
-    if addition.format is not None and fields["interval"] in (None, str(NEVER)):
+    never = [str(NEVER)]
+    if addition.interval is None and (addition.format or addition.history):
+        # A baseline has no format and nothing to restart from: who names one wants checkpoints.
+        axes["interval"] = [i for i in config.matrix.interval if i != str(NEVER)][:1] or never
+    if addition.format is not None and axes["interval"] == never:
         raise ConfigError(
             f"include[{index}] names a format and no interval to write it at: add one, as in interval: 1"
         )
-    try:
-        yield from _repeats(config, fields)
-    except ConfigError as error:
-        raise ConfigError(f"include[{index}]: {error}") from error
+    cells, impossible = _possible(config, axes)
+    if not cells:
+        raise ConfigError(f"include[{index}]: {impossible[0]}")
+    return cells
 
 
-def _repeats(config: StudyConfig, fields: dict[str, object]) -> Iterator[Cell]:
+def _repeats(config: StudyConfig, fields: dict[str, object]) -> list[Cell]:
     interval = Interval.parse(str(fields["interval"]))
     format = str(fields["format"])
     if interval == NEVER:
@@ -71,8 +96,7 @@ def _repeats(config: StudyConfig, fields: dict[str, object]) -> Iterator[Cell]:
     elif format == "default":
         format = FRAMEWORKS[str(fields["framework"])].formats[0]
     plain = {**fields, "interval": interval, "format": format, "accelerator": config.accelerator}
-    for repeat in range(config.repeats):
-        yield Cell(**plain, repeat=repeat)  # type: ignore[arg-type]
+    return [Cell(**plain, repeat=repeat) for repeat in range(config.repeats)]  # type: ignore[arg-type]
 
 
 def _matches(cell: Cell, selection: Selection) -> bool:
@@ -101,14 +125,21 @@ def _check_formats(matrix: Matrix) -> None:
 
 
 def _run_order(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Repeat after repeat, each baseline beside its cells: first in even repeats, last in odd ones.
+    """Repeat after repeat, and what is compared side by side: a machine that changes so weighs on both sides.
 
-    A machine that gets slower or faster in the meantime so weighs on both sides of a comparison.
+    A baseline, added to all uninterrupted cells, comes first in even repeats and last in odd ones; the
+    uninterrupted run comes before those that are held against it.
     """
     groups: dict[Cell, list[Cell]] = {}
     for cell in cells:
-        group = groups.setdefault(cell.baseline, [])
-        if not cell.is_baseline:
-            group.append(cell)
+        groups.setdefault(cell.baseline, []).append(cell)
     for baseline, group in sorted(groups.items(), key=lambda item: item[0].repeat):
-        yield from [baseline, *group] if baseline.repeat % 2 == 0 else [*group, baseline]
+        timed = any(cell.history == WHOLE for cell in group)
+        others = dict.fromkeys(
+            part for cell in group for part in (cell.reference, cell) if not part.is_baseline
+        )
+        if timed and baseline.repeat % 2 == 0:
+            yield baseline
+        yield from others
+        if timed and baseline.repeat % 2 == 1:
+            yield baseline

@@ -49,7 +49,7 @@ def launch(plan: Plan, allocation: Allocation, *, python: Path, logs: Path, limi
     # MPI comes with the framework's environment, so that its library and its launcher agree.
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec"
     program = Program(
-        command=[str(python), "-m", "ckptbench.train", str(plan.write())],
+        command=[str(python), "-m", "ckptbench.rank", str(plan.write())],
         logs=logs,
         mpiexec=python.parent / "mpiexec" if speaks_mpi else None,
         libraries=_cuda_libraries(python) if plan.cell.accelerator == "cuda" else (),

@@ -20,6 +20,7 @@ from ckptbench.errors import RunFolderError
 
 MANIFEST = "manifest.json"
 SEAL = "seal.json"
+FINAL_ARRAYS = "final-*.npz"
 SCHEMA_VERSION = 2
 
 
@@ -40,13 +41,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def final_path(folder: Path, rank: int) -> Path:
+    """All arrays that a rank of a proof ended with, by the names of the digests."""
+    return folder / f"final-{rank}.npz"
+
+
 def trace_path(folder: Path, rank: int) -> Path:
     return folder / f"trace-{rank}.jsonl"
 
 
 def seal(folder: Path, ranks: int) -> None:
     """Declare the run folder a result. Call it last."""
-    files = [folder / MANIFEST, *(trace_path(folder, rank) for rank in range(ranks))]
+    traces = [trace_path(folder, rank) for rank in range(ranks)]
+    files = [folder / MANIFEST, *traces, *sorted(folder.glob(FINAL_ARRAYS))]
     write_json(
         folder / SEAL,
         {

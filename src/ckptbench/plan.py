@@ -29,6 +29,8 @@ class Training:
     """First steps of a run that are timed apart and left out of rates."""
     keep_during_run: int
     """Checkpoint versions kept while training; older ones are removed after each commit."""
+    proof: bool = False
+    """Record digests of the whole state at every epoch, and keep all tensors at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Plan:
     attempt: int = 1
     resume_from: Path | None = None
     """The checkpoint version to go on from; the launcher has checked every byte of it."""
+    kills: int = 0
+    """How often this run has been killed as its history asks."""
 
     @property
     def seed(self) -> int:

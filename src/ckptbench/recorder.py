@@ -6,7 +6,7 @@ and `join` come before `start`, the other phases after it):
 
 | event | fields beside `event` |
 | --- | --- |
-| `phase` | `name` (`launch`, `meet` (the other ranks and the launcher), `import`, `join`, `data`, `build`, `load`), `start_ns`, `end_ns` |
+| `phase` | `name` (`launch`, `meet` (the other ranks and the launcher), `import`, `join`, `data`, `build`; of an attempt that goes on from a checkpoint also `evict` (its pages leave the page cache: cold runs), `load`, `first_step`), `start_ns`, `end_ns`; of `load` also `read_bytes` (that this process had fetched from storage meanwhile, by the kernel's count; null where it keeps none) and `bytes` (of the files that this rank read) |
 | `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
@@ -14,7 +14,8 @@ and `join` come before `start`, the other phases after it):
 | `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |
 | `evaluation` | `epoch`, `start_ns`, `end_ns`, `samples`, `loss_sum`, `correct` (this rank's shard of the test set) |
 | `stop` | `step` (completed steps): the attempt was told to stop, and its checkpoint is durable |
-| `digest` | `step`, `tensors` (digest by name: see `digest.py`) |
+| `digest` | `step`, `epoch`, `when`, `tensors` and `rank_state` (digests by name: see `digest.py`). `when` is `end`, at the end of the run, always; in a proof also `epoch`, after every epoch, and in killed runs `saved` (a checkpoint was committed), `loaded` (the same state after the restart) and `stepped` (after the first step from there). `rank_state`, empty but in a proof, is what `Framework.rank_state` gives, and `position/data`: epoch and step in it of the next sample |
+| `kill` | `step`, `epoch`, `inside` (null, or the stage of the checkpoint), `monotonic_ns`: this rank sent itself SIGKILL, as a killed history asks |
 | `end` | `monotonic_ns` |
 
 `step` counts completed steps of the whole run, so `first_step` 0 is the run's first step; a resumed attempt
@@ -72,8 +73,8 @@ class Recorder:
         self._file.write(json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n")
         self._file.flush()
 
-    def phase(self, name: str, start_ns: int, end_ns: int) -> None:
-        self.event("phase", name=name, start_ns=start_ns, end_ns=end_ns)
+    def phase(self, name: str, start_ns: int, end_ns: int, **fields: int | None) -> None:
+        self.event("phase", name=name, start_ns=start_ns, end_ns=end_ns, **fields)
 
     def close(self) -> None:
         self._file.close()

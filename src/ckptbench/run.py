@@ -8,37 +8,29 @@ import fcntl
 import json
 import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ckptbench import __version__, preflight
-from ckptbench.allocation import (
-    Allocation,
-    ranks_a_node,
-    read_allocation,
-    scheduler_job,
-    was_requeued,
-)
-from ckptbench.checkpoints.store import CheckpointStore, Version
+from ckptbench import __version__, attempts, preflight
+from ckptbench.allocation import Allocation, ranks_a_node, read_allocation
+from ckptbench.cells import KILLED
+from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.digest import file_sha256
 from ckptbench.errors import LaunchError, RunFolderError, RunStopped
 from ckptbench.launch import launch
 from ckptbench.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
-    SEAL,
     host_facts,
-    read_json,
     seal,
     source_revision,
     trace_path,
     write_json,
 )
-from ckptbench.plan import PLAN, Plan
+from ckptbench.plan import Plan
 from ckptbench.stopping import stop_requests
 from ckptbench.watch import Limits
 
@@ -63,17 +55,16 @@ class Execution:
 def run_cell(plan: Plan, execution: Execution) -> None:
     """Train the cell and seal its run folder.
 
-    What an earlier attempt left is removed; with `resume`, or where this job's scheduler has requeued it, it is gone
-    on from where it has a complete version. Raises LaunchError, and leaves a manifest that says why, where the run
-    does not end well; RunStopped where it was told to stop.
+    The restarts of a killed run are attempts of the same execution. Raises LaunchError, and leaves a manifest that
+    says why, where the run does not end well; RunStopped where it was told to stop.
     """
     plan.run_folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.run_folder), stop_requests() as stop:
-        if _completed_by_this_job(plan):
+        if attempts.completed_by_this_job(plan):
             log.info("complete: this job was stopped when nothing was left to do but to say so")
             seal(plan.run_folder, plan.cell.ranks)
             return
-        plan, requeues = _prepare(plan, execution)
+        plan, requeues = attempts.prepare(plan, logs=execution.logs, resume=execution.resume)
         manifest = {**_opening_manifest(plan, execution), "requeues": requeues}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
@@ -81,13 +72,8 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             _check_host(allocation)
             seats = allocation.seats(plan.cell.ranks)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
-            launch(
-                plan,
-                allocation,
-                python=execution.python,
-                logs=execution.logs,
-                limits=Limits(timeout_seconds=execution.timeout_seconds, stop=stop),
-            )
+            limits = Limits(timeout_seconds=execution.timeout_seconds, stop=stop)
+            _launch_through_kills(plan, execution, allocation, limits, manifest)
             manifest |= _measured(plan)
         except BaseException as error:
             # Also where stopping itself went wrong: what was asked to stop goes on when it is requeued.
@@ -97,6 +83,27 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         CheckpointStore(plan.checkpoint_folder, keep=execution.keep_after_run).retain()
         _close(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks)
+
+
+def _launch_through_kills(
+    plan: Plan,
+    execution: Execution,
+    allocation: Allocation,
+    limits: Limits,
+    manifest: dict[str, Any],
+) -> None:
+    """Launch the ranks, and again after each kill that the run's history asks for."""
+    while True:
+        manifest["attempts"] = plan.attempt
+        write_json(plan.run_folder / MANIFEST, manifest)
+        try:
+            launch(plan, allocation, python=execution.python, logs=execution.logs, limits=limits)
+            return
+        except LaunchError:
+            restarted = None if limits.stop.signal else attempts.after_kill(plan)
+            if restarted is None:
+                raise
+            plan = restarted
 
 
 @contextmanager
@@ -127,76 +134,6 @@ def _status(error: BaseException) -> str:
     return "failed" if isinstance(error, Exception) else "interrupted"
 
 
-def _prepare(plan: Plan, execution: Execution) -> tuple[Plan, int]:
-    """Empty the run folder, or make the plan go on from the newest version in it.
-
-    Also returns how often the scheduler has requeued this run.
-    """
-    (plan.run_folder / SEAL).unlink(missing_ok=True)
-    store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
-    earlier = _interrupted_attempt(plan)
-    requeued = earlier is not None and _is_requeue(earlier)
-    requeues = earlier.get("requeues", 0) + 1 if earlier and requeued else 0
-    if earlier is not None and (execution.resume or requeued):
-        store.discard_partial()
-        version = store.newest()
-        if version is not None:
-            return _resumed(plan, version, earlier), requeues
-    for path in plan.run_folder.glob("trace-*.jsonl"):
-        path.unlink()
-    for path in (plan.checkpoint_folder, execution.logs):
-        if path.exists():
-            shutil.rmtree(path)
-    return plan, requeues
-
-
-def _is_requeue(earlier: dict[str, Any]) -> bool:
-    """Whether the earlier attempt was made by the very job that this is: schedulers requeue under the same id.
-
-    One that failed or was interrupted by hand, as in an interactive job, is none: it is made again.
-    """
-    job = scheduler_job(os.environ)
-    same = job is not None and earlier["host"]["scheduler_job"] == job
-    return bool(same and (earlier["status"] in {"stopped", "running"} or was_requeued(os.environ)))
-
-
-def _completed_by_this_job(plan: Plan) -> bool:
-    """A job told to stop in its last moment is requeued although its run is whole."""
-    manifest = _planned_manifest(plan)
-    job = scheduler_job(os.environ)
-    return bool(
-        manifest
-        and was_requeued(os.environ) is not False
-        and (manifest["status"], manifest["host"]["scheduler_job"]) == ("complete", job)
-    )
-
-
-def _resumed(plan: Plan, version: Version, earlier: dict[str, Any]) -> Plan:
-    attempt = earlier["attempts"] + 1
-    log.info("attempt %d goes on from %s", attempt, version.folder)
-    return dataclasses.replace(plan, attempt=attempt, resume_from=version.folder)
-
-
-def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
-    """The manifest of an attempt at this very plan that did not end, None where there is none."""
-    manifest = _planned_manifest(plan)
-    return manifest if manifest and manifest["status"] != "complete" else None
-
-
-def _planned_manifest(plan: Plan) -> dict[str, Any] | None:
-    """The manifest of the last attempt at this very plan, None where there is none."""
-    if not (plan.run_folder / MANIFEST).exists():
-        return None
-    try:
-        manifest = read_json(plan.run_folder / MANIFEST)
-        planned = Plan.read(plan.run_folder / PLAN)
-    except RunFolderError as error:
-        log.info("nothing to go on from: %s", error)
-        return None
-    same = (planned.cell, planned.training) == (plan.cell, plan.training)
-    return manifest if same else None
-
-
 def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
@@ -220,9 +157,12 @@ def _opening_manifest(plan: Plan, execution: Execution) -> dict[str, Any]:
 
 def _measured(plan: Plan) -> dict[str, Any]:
     """What only the ranks knew: their device, versions, and the bytes that their state has."""
+    kills = attempts.kill_events(plan)
+    if len(kills) != (wanted := KILLED.get(plan.cell.history, 0)):
+        raise LaunchError(f"the run was killed {len(kills)} times, its history asks for {wanted}")
     starts, states, replicas = [], [], []
     for rank in range(plan.cell.ranks):
-        events = _events(trace_path(plan.run_folder, rank), {"start", "state", "digest"})
+        events = _last_events(trace_path(plan.run_folder, rank), {"start", "state", "digest"})
         starts.append(events["start"])
         states.append(events["state"])
         replicas.append(events["digest"]["tensors"])
@@ -230,6 +170,7 @@ def _measured(plan: Plan) -> dict[str, Any]:
     return {
         "device": starts[0]["device"],
         "versions": starts[0]["versions"],
+        "kills": kills,
         "hosts": [start["host"] for start in starts],
         "parameters": states[0]["parameters"],
         "state_bytes": {
@@ -258,7 +199,7 @@ def check_replicas(digests: Sequence[Mapping[str, str]]) -> None:
             )
 
 
-def _events(trace: Path, names: set[str]) -> dict[str, dict[str, Any]]:
+def _last_events(trace: Path, names: set[str]) -> dict[str, dict[str, Any]]:
     """The last event of each name in a trace."""
     with trace.open(encoding="utf-8") as lines:
         events = [event for event in map(json.loads, lines) if event["event"] in names]

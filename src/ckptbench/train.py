@@ -1,43 +1,30 @@
-"""One rank: the training loop, the same for every framework. Run as `python -m ckptbench.train PLAN`."""
+"""The training loop of one rank, the same for every framework."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
-import os
-import sys
-import time
-from importlib import metadata
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench import data
+from ckptbench import data, page_cache
 from ckptbench.architectures import ARCHITECTURES, Network
 from ckptbench.cells import NO_FORMAT
 from ckptbench.checkpoints.native import NativeStrategy
-from ckptbench.checkpoints.store import CheckpointStore, Position, read_version
-from ckptbench.digest import digests
+from ckptbench.checkpoints.store import CheckpointStore, Position, Version, read_version
 from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Framework, Place, Sgd
+from ckptbench.interruption import Interrupter, Kill, kills_of
 from ckptbench.link import Link
-from ckptbench.manifest import trace_path
-from ckptbench.place import (
-    LAUNCHED,
-    LOGS,
-    die_with_parent,
-    ignore_stop_signals,
-    read_seat,
-    take_place,
-)
+from ckptbench.manifest import final_path
 from ckptbench.plan import Plan
-from ckptbench.recorder import Recorder, boot_id, clock
+from ckptbench.proof import Witness
+from ckptbench.recorder import Recorder, clock
 
-log = logging.getLogger("ckptbench.train")
+log = logging.getLogger(__name__)
 
 EVALUATION_BATCH = 64
 
@@ -71,9 +58,35 @@ class Trainer:
             plan.cell.batch_size,
             plan.training.steps_per_epoch,
         )
+        self._reader = data.Reader(
+            self._dataset,
+            seed=plan.seed,
+            rank=place.rank,
+            world_size=place.world_size,
+            batch_size=plan.cell.batch_size,
+            steps_per_epoch=self._steps_per_epoch,
+        )
         recorder.phase("data", started_ns, clock())
-        store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
-        self._strategy = NativeStrategy(framework, place, store, checkpoint_format(plan))
+        self._interrupter = Interrupter(self._next_kill(), place.rank, recorder)
+        self._witness = Witness(framework, recorder, proof=plan.training.proof)
+        self._strategy = NativeStrategy(
+            framework,
+            place,
+            CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
+            checkpoint_format(plan),
+            at_stage=self._interrupter.at_stage,
+        )
+
+    def _next_kill(self) -> Kill | None:
+        """What ends this attempt of a killed run; None where all its kills are behind it."""
+        cell = self._plan.cell
+        kills = kills_of(
+            cell,
+            seed=self._plan.seed,
+            steps=cell.epochs * self._steps_per_epoch,
+            steps_between=cell.interval.steps(self._steps_per_epoch),
+        )
+        return dict(enumerate(kills)).get(self._plan.kills)
 
     def build(self) -> None:
         started_ns = clock()
@@ -98,57 +111,89 @@ class Trainer:
         """Where training begins: the beginning, or the checkpoint to go on from, which is loaded."""
         if self._plan.resume_from is None:
             return Position(step=0, epoch=0, step_in_epoch=0)
-        started_ns = clock()
         version = read_version(self._plan.resume_from)
-        self._strategy.load(version)
-        self._recorder.phase("load", started_ns, clock())
+        if self._plan.cell.cache == "cold":
+            self._evict(version)
+        self._load(version)
+        self._began = version.position.step
+        if self._plan.cell.omit == "position":
+            self._reader.forgotten = version.position.step
+        if self._plan.cell.is_killed:
+            self._see("loaded", version.position)
         log.info("goes on from %s", version.folder)
         return version.position
 
+    def _evict(self, version: Version) -> None:
+        """One rank of every node drops the checkpoint from the node's page cache, while no other reads it."""
+        started_ns = clock()
+        if self._place.local_rank == 0:
+            page_cache.evict([version.folder / name for name in version.files])
+        self._framework.barrier()
+        self._recorder.phase("evict", started_ns, clock())
+
+    def _load(self, version: Version) -> None:
+        files = self._strategy.files_read(version, self._place.rank)
+        fetched = page_cache.read_bytes()
+        started_ns = clock()
+        self._strategy.load(version, self._plan.cell.omit)
+        ended_ns = clock()
+        now = page_cache.read_bytes()
+        self._recorder.phase(
+            "load",
+            started_ns,
+            ended_ns,
+            read_bytes=None if fetched is None or now is None else now - fetched,
+            bytes=sum(path.stat().st_size for path in files),
+        )
+
     def train(self, position: Position) -> None:
         """Train to the end. Raises Stopped, after a checkpoint, where the launcher asks to stop."""
-        self._began = position.step
         for epoch in range(position.epoch, self._plan.cell.epochs):
             first = position.step_in_epoch if epoch == position.epoch else 0
             if first < self._steps_per_epoch:  # else the checkpoint was this epoch's last act
                 self._train_epoch(epoch, first)
+            self._see("epoch", self._position(epoch, self._steps_per_epoch))
             self._evaluate(epoch)
-        self._recorder.event(
-            "digest",
-            step=self._plan.cell.epochs * self._steps_per_epoch,
-            tensors=digests(self._framework.tensors()),
-        )
+        end = self._position(self._plan.cell.epochs - 1, self._steps_per_epoch)
+        self._witness.see_end(end, final_path(self._plan.run_folder, self._place.rank))
+
+    def _position(self, epoch: int, step_in_epoch: int) -> Position:
+        step = epoch * self._steps_per_epoch + step_in_epoch
+        return Position(step=step, epoch=epoch, step_in_epoch=step_in_epoch)
+
+    def _see(self, when: str, position: Position) -> None:
+        self._witness.see(when, position, self._reader.position(position.step))
 
     def _train_epoch(self, epoch: int, first: int) -> None:
         """The steps of an epoch from its step `first` on, and the checkpoints that are due after them."""
-        order = data.epoch_order(self._plan.seed, epoch, len(self._dataset.train_labels))
+        self._reader.prepare(epoch * self._steps_per_epoch + first)
         self._framework.barrier()
         epoch_start_ns = clock()
         for step_in_epoch in range(first, self._steps_per_epoch):
-            steps_done = epoch * self._steps_per_epoch + step_in_epoch + 1
-            if not self._may_enter(steps_done):
-                self._stop(Position(step=steps_done - 1, epoch=epoch, step_in_epoch=step_in_epoch))
-            self._step(order, step_in_epoch, steps_done - 1)
+            before = self._position(epoch, step_in_epoch)
+            if not self._may_enter(before.step + 1):
+                self._stop(before)
+            self._step(before.step)
+            after = self._position(epoch, step_in_epoch + 1)
+            if self._is_first_after_restart(before.step):
+                self._see("stepped", after)
+            self._interrupter.after_step(after)
             if self._plan.cell.interval.due(
-                steps_done=steps_done, steps_per_epoch=self._steps_per_epoch
+                steps_done=after.step, steps_per_epoch=self._steps_per_epoch
             ):
-                self._checkpoint(
-                    Position(step=steps_done, epoch=epoch, step_in_epoch=step_in_epoch + 1)
-                )
-        epoch_end_ns = clock()
-        self._record_epoch(epoch, epoch_start_ns, epoch_end_ns, self._steps_per_epoch - first)
+                self._checkpoint(after)
+        self._record_epoch(epoch, epoch_start_ns, clock(), self._steps_per_epoch - first)
 
-    def _step(self, order: NDArray[np.int64], step_in_epoch: int, index: int) -> None:
+    def _step(self, index: int) -> None:
         start_ns = clock()
-        indices = data.rank_batch(
-            order,
-            step_in_epoch,
-            self._place.rank,
-            self._place.world_size,
-            self._plan.cell.batch_size,
-        )
-        loss = self._framework.step(*self._dataset.batch("train", indices))
-        self._recorder.step(index, start_ns, clock(), loss)
+        loss = self._framework.step(*self._reader.batch(index))
+        end_ns = clock()
+        self._recorder.step(index, start_ns, end_ns, loss)
+        if self._is_first_after_restart(index):
+            self._recorder.phase("first_step", start_ns, end_ns)
+
+    def _is_first_after_restart(self, step: int) -> bool:
+        return step == self._began and self._plan.resume_from is not None
 
     def _record_epoch(self, epoch: int, start_ns: int, end_ns: int, steps: int) -> None:
         self._recorder.write_steps(epoch)
@@ -185,6 +230,10 @@ class Trainer:
             end_ns=end_ns,
             **(dataclasses.asdict(times) if times else {}),
         )
+        if self._plan.cell.is_killed:
+            # What a kill later in this epoch would take with it; the run is no timing anyway.
+            self._recorder.write_steps(position.epoch)
+            self._see("saved", position)
 
     def _evaluate(self, epoch: int) -> None:
         """This rank's shard of the test set; the analysis adds the shards up, so no rank waits for another."""
@@ -249,106 +298,3 @@ def checkpoint_format(plan: Plan) -> str:
     if plan.cell.format == NO_FORMAT:
         return FRAMEWORKS[plan.cell.framework].formats[0]
     return plan.cell.format
-
-
-def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
-    """Train this rank and write its trace. `started_ns` is when this process began to run Python."""
-    recorder = Recorder(trace_path(plan.run_folder, place.rank))
-    recorder.phase("launch", launched_ns(os.environ[LAUNCHED], started_ns), started_ns)
-    met_ns = clock()
-    recorder.phase("meet", started_ns, met_ns)
-    framework_class = FRAMEWORKS[plan.cell.framework].load()
-    imported_ns = clock()
-    recorder.phase("import", met_ns, imported_ns)
-    framework = framework_class.join(place, seed=plan.seed, deterministic=plan.cell.deterministic)
-    recorder.phase("join", imported_ns, clock())
-    try:
-        _record_start(recorder, plan, place, framework)
-        trainer = Trainer(plan, place, link, recorder, framework)
-        trainer.build()
-        trainer.train(trainer.start())
-        framework.close()
-    except Stopped as stopped:
-        log.info("%s", stopped)
-        framework.close()
-        link.tell_stopped(stopped.steps_done)
-        recorder.close()
-        return
-    except BaseException as error:
-        log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
-        log.error("%s: %s", type(error).__name__, error)
-        framework.abort()  # or the other ranks would wait for this one for ever
-        raise
-    recorder.event("end", monotonic_ns=clock())
-    recorder.close()
-
-
-def launched_ns(told: str, started_ns: int) -> int:
-    """When the launcher started the ranks, on this host's monotonic clock.
-
-    Another host's is another clock: between hosts the wall clocks, which clusters keep in step, tell the distance.
-    """
-    boot, monotonic_ns, unix_ns = told.split()
-    if boot == boot_id():
-        return int(monotonic_ns)
-    return started_ns - max(0, time.time_ns() - (clock() - started_ns) - int(unix_ns))
-
-
-def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Framework) -> None:
-    recorder.event(
-        "start",
-        attempt=plan.attempt,
-        rank=place.rank,
-        world_size=place.world_size,
-        host=place.node,
-        pid=os.getpid(),
-        device=framework.device(),
-        monotonic_ns=clock(),
-        unix_ns=time.time_ns(),
-        versions=_versions(),
-    )
-
-
-def _versions() -> dict[str, str]:
-    """Every distribution of this environment with its version: the lock as it was installed."""
-    return {
-        distribution.metadata["Name"]: distribution.version
-        for distribution in metadata.distributions()
-    }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    started_ns = clock()
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("plan", type=Path, help="plan.json of the run")
-    plan = Plan.read(parser.parse_args(arguments).plan)
-    seat, _ = read_seat()
-    die_with_parent()
-    ignore_stop_signals()
-    log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
-    logging.basicConfig(format=f"%(asctime)s rank {seat.rank}: %(message)s", stream=sys.stderr)
-    # Not the root's level: frameworks have much to say on theirs, and Chainer's imports reset it.
-    logging.getLogger("ckptbench").setLevel(logging.INFO)
-    try:
-        place, link = take_place(accelerator=plan.cell.accelerator)
-    except CkptbenchError as error:
-        log.error("%s: %s", type(error).__name__, error)
-        return 1
-    try:
-        run_rank(plan, place, link, started_ns)
-    except CkptbenchError:
-        return 1  # the log has its one line
-    link.close()
-    return 0
-
-
-def log_to(path: Path) -> None:
-    """Send all that this process prints, native libraries included, to its own log."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, sys.stdout.fileno())
-    os.dup2(descriptor, sys.stderr.fileno())
-    os.close(descriptor)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

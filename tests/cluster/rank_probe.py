@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
 from ckptbench.place import LOGS, die_with_parent, ignore_stop_signals, read_seat, take_place
-from ckptbench.train import log_to
+from ckptbench.rank import log_to
 
 LONG_S = 300
 LAST_WORDS = "the reason why it died"

@@ -96,7 +96,7 @@ def plan_of(process: Path) -> Path:
         arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
         return Path()
-    return Path(arguments[-2]) if "ckptbench.train" in arguments else Path()
+    return Path(arguments[-2]) if "ckptbench.rank" in arguments else Path()
 
 
 def wait_for(condition, what: str, seconds: float = 120) -> object:  # type: ignore[no-untyped-def]

@@ -13,7 +13,11 @@ from ckptbench.cells import Cell, Interval
 from ckptbench.datasets import prepare
 from ckptbench.plan import Plan, Training
 
-ENTRY = frameworks.FrameworkEntry("numpy_framework:NumpyFramework", "spawn", ("npz",))
+ENTRY = frameworks.FrameworkEntry(
+    location="numpy_framework:NumpyFramework",
+    formats=("npz",),
+    omissions=("position", "momentum", "random"),
+)
 SMALL = {
     "height": 4,
     "width": 4,

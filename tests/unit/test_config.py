@@ -163,6 +163,60 @@ def test_baselines_run_beside_their_cells_first_in_even_repeats_last_in_odd() ->
     assert order == ["none", "torch_save", "hdf5", "torch_save", "hdf5", "none"]
 
 
+KILLED = {
+    "framework": ["chainer", "pytorch"],
+    "ranks": [1, 2],
+    "interval": 1,
+    "history": "killed_between",
+}
+PROOF = {"proof": True}
+
+
+def test_a_killed_cell_brings_its_uninterrupted_one_before_it_and_no_baseline() -> None:
+    matrix = {**KILLED, "framework": "pytorch", "ranks": 1}
+    expanded = cells(matrix=matrix, training=PROOF, repeats=2)
+    assert [(cell.history, cell.repeat) for cell in expanded] == [
+        ("whole", 0), ("killed_between", 0), ("whole", 1), ("killed_between", 1),
+    ]  # fmt: skip
+    assert not any(cell.is_baseline for cell in expanded)
+
+
+def test_an_omission_is_used_with_the_frameworks_and_ranks_that_need_the_part() -> None:
+    matrix = {**KILLED, "omit": ["random", "statistics"]}
+    found = {
+        (cell.framework, cell.ranks, cell.omit)
+        for cell in cells(matrix=matrix, training=PROOF)
+        if cell.is_killed
+    }
+    assert found == {
+        ("chainer", 1, "random"), ("chainer", 2, "random"), ("chainer", 2, "statistics"),
+        ("pytorch", 1, "random"), ("pytorch", 2, "random"),
+    }  # fmt: skip
+
+
+def test_an_omission_that_no_cell_needs_is_an_error() -> None:
+    matrix = {**KILLED, "omit": ["random", "dropout"]}
+    with pytest.raises(ConfigError, match=r"matrix.omit\[1\] is 'dropout': no cell"):
+        cells(matrix=matrix, training=PROOF)
+    with pytest.raises(ConfigError, match="the matrix is empty: omit and cache are of restarts"):
+        cells(matrix={"interval": 1, "omit": "random"}, training=PROOF)
+
+
+def test_a_history_without_a_proof_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="training.proof is false"):
+        cells(matrix=KILLED)
+
+
+def test_include_adds_the_product_of_its_lists() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]}
+    added = {"history": ["again", "killed_inside"], "ranks": [1, 2]}
+    expanded = cells(matrix=matrix, include=[added], training=PROOF, repeats=1)
+    assert {(cell.history, cell.ranks, str(cell.interval)) for cell in expanded} == {
+        ("whole", 1, "never"), ("whole", 1, "e1"), ("again", 1, "e1"), ("killed_inside", 1, "e1"),
+        ("whole", 2, "e1"), ("again", 2, "e1"), ("killed_inside", 2, "e1"),
+    }  # fmt: skip
+
+
 def test_the_accelerator_is_the_same_for_all_cells() -> None:
     assert {cell.accelerator for cell in cells(accelerator="cuda")} == {"cuda"}
 

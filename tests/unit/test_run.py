@@ -21,7 +21,7 @@ from ckptbench.plan import Plan
 from ckptbench.recorder import boot_id
 from ckptbench.run import Execution, check_replicas, run_cell
 from ckptbench.stopping import stop_requests
-from ckptbench.train import run_rank
+from ckptbench.rank import run_rank
 
 MakePlan = Callable[..., Plan]
 

@@ -20,8 +20,9 @@ from ckptbench.errors import CheckpointError, CkptbenchError
 from ckptbench.frameworks.base import Arrays, Sgd
 from ckptbench.manifest import trace_path
 from ckptbench.plan import Plan
+from ckptbench.rank import launched_ns, run_rank
 from ckptbench.recorder import boot_id, clock
-from ckptbench.train import cross_entropy_sum, launched_ns, run_rank
+from ckptbench.train import cross_entropy_sum
 
 MakePlan = Callable[..., Plan]
 
@@ -145,11 +146,10 @@ def test_a_framework_that_builds_another_network_is_refused(
 def test_a_checkpoint_of_other_ranks_or_format_is_refused(make_plan: MakePlan) -> None:
     plan = make_plan("e1")
     run(plan)
-    newest = max(plan.checkpoint_folder.iterdir())
-    manifest = newest / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"world_size": 1', '"world_size": 2'))
-    with pytest.raises(CkptbenchError, match="written by 2 ranks as npz, this run has 1 ranks"):
-        run(dataclasses.replace(plan, resume_from=newest))
+    resumed = dataclasses.replace(plan, resume_from=max(plan.checkpoint_folder.iterdir()))
+    two = dataclasses.replace(ALONE, world_size=2)
+    with pytest.raises(CkptbenchError, match="written by 1 ranks as npz, this run has 2 ranks"):
+        run_rank(resumed, two, Unasked(), started_ns=2)
 
 
 def test_a_full_disk_is_one_error_that_names_the_folder(make_plan: MakePlan) -> None:
