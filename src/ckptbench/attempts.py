@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.allocation import scheduler_job, was_requeued
-from ckptbench.checkpoints.store import CheckpointStore, Version
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError, RunFolderError
 from ckptbench.manifest import FINAL_ARRAYS, MANIFEST, SEAL, read_json, trace_path
 from ckptbench.plan import PLAN, Plan

@@ -12,7 +12,7 @@ import numpy as np
 
 from ckptbench.cells import KILLED, Cell
 from ckptbench.checkpoints.native import STAGES
-from ckptbench.checkpoints.store import Position
+from ckptbench.checkpoints.version import Position
 from ckptbench.errors import CkptbenchError
 from ckptbench.recorder import Recorder, clock
 

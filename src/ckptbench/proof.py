@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ckptbench.checkpoints.store import Position
+from ckptbench.checkpoints.version import Position
 from ckptbench.digest import digests
 from ckptbench.frameworks.base import Arrays, Framework
 from ckptbench.recorder import Recorder

@@ -13,7 +13,8 @@ from ckptbench import data, page_cache
 from ckptbench.architectures import ARCHITECTURES, Network
 from ckptbench.cells import NO_FORMAT
 from ckptbench.checkpoints.native import NativeStrategy
-from ckptbench.checkpoints.store import CheckpointStore, Position, Version, read_version
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Position, Version, read_version
 from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.frameworks.base import Framework, Place, Sgd

@@ -16,7 +16,7 @@ from numpy_framework import ALONE, Unasked
 from ckptbench import place, run
 from ckptbench.cells import HISTORIES, Cell, Interval
 from ckptbench.checkpoints.native import STAGES
-from ckptbench.checkpoints.store import open_version
+from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import CkptbenchError, LaunchError
 from ckptbench.interruption import kills_of
 from ckptbench.manifest import final_path, read_json, trace_path, verify_seal

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from ckptbench.checkpoints.store import (
-    CheckpointStore,
-    Position,
-    Version,
-    open_version,
-    read_version,
-)
+from ckptbench.checkpoints import version as version_module
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Position, Version, open_version, read_version
 from ckptbench.errors import CheckpointError
+from ckptbench.manifest import read_json, write_json
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -35,6 +37,10 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     return store.commit(
         staging, store.sync(staging).files, position=position, world_size=1, format="bin"
     )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -65,7 +71,7 @@ def test_a_partial_version_is_never_read_and_can_be_discarded(tmp_path: Path) ->
     (store.staging(2) / "model.bin").write_bytes(b"half")
     assert store.newest() == version
     store.discard_partial()
-    assert [path.name for path in tmp_path.iterdir()] == [version.folder.name]
+    assert names(tmp_path) == [version.folder.name]
 
 
 def test_the_same_step_can_be_committed_again(tmp_path: Path) -> None:
@@ -79,27 +85,116 @@ def test_retention_removes_the_oldest(tmp_path: Path) -> None:
     for step in (1, 2, 10):
         write(store, step)
     store.retain()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "version-00000002",
-        "version-00000010",
-    ]
+    assert names(tmp_path) == ["version-00000002", "version-00000010"]
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda folder: (folder / "model.bin").unlink(), r"model\.bin is missing"),
-        (lambda folder: os.truncate(folder / "model.bin", 10), "has 10 bytes, was committed with"),
-        (lambda folder: flip_bit(folder / "model.bin", 99), "was changed after its commit"),
-        (lambda folder: flip_bit(folder / "rank-0.npz", 3), "was changed after its commit"),
-        (lambda folder: (folder / "manifest.json").unlink(), "no readable manifest"),
-        (lambda folder: os.truncate(folder / "manifest.json", 40), "no readable manifest"),
-        (lambda folder: (folder / "manifest.json").write_text("[]"), "no readable manifest"),
-        (lambda folder: (folder / "manifest.json").write_text("{}"), "no readable manifest"),
-    ],
-)
-def test_a_damaged_version_is_named_and_the_one_before_it_taken(  # type: ignore[no-untyped-def]
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage, words: str
+def test_a_run_that_goes_on_from_an_older_version_keeps_what_it_writes_then(tmp_path: Path) -> None:
+    """Version 20 is damaged; the run goes on from 10 and stops at 13: of one version kept, it is 13."""
+    store = CheckpointStore(tmp_path, keep=1)
+    good, bad = write(store, 10), write(store, 20)
+    flip_bit(bad.folder / "model.bin", 0)
+    assert store.newest() == good
+    assert names(tmp_path) == ["version-00000010", "version-00000020.refused"]
+    version = write(store, 13)
+    store.retain()
+    assert names(tmp_path) == ["version-00000013"]
+    assert store.newest() == version
+
+
+def test_a_version_that_is_refused_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    for size in (10, 20):
+        (write(store, 2, size=size).folder / "rank-0.npz").unlink()
+        assert store.newest() is None
+    assert names(tmp_path) == ["version-00000002.refused"]
+    assert (tmp_path / "version-00000002.refused" / "model.bin").stat().st_size == 20
+
+
+def test_a_version_that_cannot_be_set_aside_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    (write(store, 2).folder / "model.bin").unlink()
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(CheckpointError, match=r"version-00000002 is damaged and cannot be set"):
+        store.newest()
+
+
+@pytest.mark.parametrize("place", ["file", "link", "dangling link"])
+def test_what_lies_in_the_place_of_a_version_is_set_aside_and_removed(
+    tmp_path: Path, place: str
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    good = write(store, 1)
+    intruder = tmp_path / "version-00000002"
+    if place == "file":
+        intruder.write_text("no folder")
+    else:
+        intruder.symlink_to(good.folder if place == "link" else tmp_path / "nowhere")
+    assert store.newest() == good
+    store.retain()
+    assert names(tmp_path) == ["version-00000001"]
+    assert store.newest() == good
+
+
+def change_manifest(**fields: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        write_json(folder / "manifest.json", read_json(folder / "manifest.json") | fields)
+
+    return change
+
+
+def without_checksum(folder: Path) -> None:
+    manifest = read_json(folder / "manifest.json")
+    del manifest["sha256"]
+    write_json(folder / "manifest.json", manifest)
+
+
+def replace_by_link(folder: Path) -> None:
+    """To the very same bytes: whoever changes those changes the version."""
+    (folder / "model.bin").rename(folder.parent / "elsewhere.bin")
+    (folder / "model.bin").symlink_to(folder.parent / "elsewhere.bin")
+
+
+def replace_by_folder(folder: Path) -> None:
+    (folder / "model.bin").unlink()
+    (folder / "model.bin").mkdir()
+
+
+def replace_by_version_1(folder: Path) -> None:
+    """Whole and unchanged, but that of another step."""
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("version-00000001"), folder)
+
+
+DAMAGES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda folder: (folder / "model.bin").unlink(), r"model\.bin is missing"),
+    (lambda folder: os.truncate(folder / "model.bin", 10), "has 10 bytes, was committed with"),
+    (lambda folder: flip_bit(folder / "model.bin", 99), r"model\.bin was changed after its commit"),
+    (
+        lambda folder: flip_bit(folder / "rank-0.npz", 3),
+        r"rank-0\.npz was changed after its commit",
+    ),
+    (replace_by_link, r"model\.bin is no regular file"),
+    (replace_by_folder, r"model\.bin is no regular file"),
+    (lambda folder: (folder / "model.bin.1").touch(), r"model\.bin\.1 was not there at the commit"),
+    (replace_by_version_1, r"manifest\.json is that of step 1"),
+    (lambda folder: (folder / "manifest.json").unlink(), "no readable manifest"),
+    (lambda folder: os.truncate(folder / "manifest.json", 40), "no readable manifest"),
+    (lambda folder: (folder / "manifest.json").write_text("[]"), "no readable manifest"),
+    (lambda folder: (folder / "manifest.json").write_text("{}"), "no checksum of itself"),
+    (without_checksum, "no checksum of itself: an earlier ckptbench wrote it"),
+    (change_manifest(step=1), r"manifest\.json was changed after its commit"),
+    (change_manifest(epoch=7), r"manifest\.json was changed after its commit"),
+    (change_manifest(world_size=2), r"manifest\.json was changed after its commit"),
+    (change_manifest(files={}), r"manifest\.json was changed after its commit"),
+    (change_manifest(more=1), r"manifest\.json was changed after its commit"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES)
+def test_a_damaged_version_is_named_and_the_one_before_it_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object], words: str
 ) -> None:
     store = CheckpointStore(tmp_path, keep=2)
     good, bad = write(store, 1), write(store, 2)
@@ -107,7 +202,58 @@ def test_a_damaged_version_is_named_and_the_one_before_it_taken(  # type: ignore
     with pytest.raises(CheckpointError, match=words):
         open_version(bad.folder)
     assert store.newest() == good
-    assert str(bad.folder) in caplog.text
+    refused, taken = (record.getMessage() for record in caplog.records)
+    assert re.search(rf"{bad.folder}.*{words}.*; set aside as version-00000002\.refused", refused)
+    assert taken == f"{good.folder} is sound, and taken instead"
+
+
+def test_where_no_version_is_sound_there_is_none_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    for step in (1, 2):
+        (write(store, step).folder / "model.bin").unlink()
+    assert store.newest() is None
+    assert caplog.messages[-1] == f"{tmp_path} holds no sound version"
+    assert [name in caplog.text for name in ("version-00000001", "version-00000002")] == [True] * 2
+
+
+def test_white_space_in_a_manifest_is_no_damage(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    version = write(store, 1)
+    path = version.folder / "manifest.json"
+    path.write_text(json.dumps(read_json(path)))
+    assert store.newest() == version
+
+
+def test_a_manifest_that_was_damaged_since_its_check_is_not_read(tmp_path: Path) -> None:
+    version = write(CheckpointStore(tmp_path, keep=1), 1)
+    change_manifest(step=2)(version.folder)
+    with pytest.raises(CheckpointError, match="was changed after its commit"):
+        read_version(version.folder)
+
+
+def fails(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))  # as `read` does: it names no file
+
+
+def test_a_file_that_the_storage_does_not_give_back_is_named_and_its_version_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    version = write(store, 1)
+    monkeypatch.setattr(version_module, "file_sha256", fails)
+    with pytest.raises(
+        CheckpointError, match=r"version-00000001/model\.bin cannot be read: .*Input/output error"
+    ):
+        open_version(version.folder)
+    assert store.newest() is None
+
+
+def test_a_folder_of_checkpoints_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("no folder")
+    with pytest.raises(CheckpointError, match=r"cannot be listed: .*checkpoints'"):
+        CheckpointStore(tmp_path / "checkpoints", keep=1).newest()
 
 
 def flip_bit(path: Path, byte: int) -> None:

@@ -15,7 +15,8 @@ from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 
 from ckptbench import place
 from ckptbench.checkpoints import native
-from ckptbench.checkpoints.store import CheckpointStore, Position
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Position
 from ckptbench.errors import CheckpointError, CkptbenchError
 from ckptbench.frameworks.base import Arrays, Sgd
 from ckptbench.manifest import trace_path

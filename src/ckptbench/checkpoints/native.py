@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ckptbench.checkpoints.store import CheckpointStore, Position, Version
+from ckptbench.cells import NOTHING
+from ckptbench.checkpoints.omissions import FORGOTTEN, REPLACED, replaced
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Position, Version
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.base import Arrays, Framework, Place
+from ckptbench.frameworks.base import Arrays, Framework, Place, reading
 from ckptbench.recorder import clock
 
 SHARED_SECONDS = 60.0
+RANK_FILE = r"rank-\d+\.npz"
+
+STAGES = BEGUN, WRITTEN, SYNCED = ("begun", "written", "synced")
+"""How far a rank has come with a checkpoint that is not yet a version: its files are not written; they are
+written; the files of all ranks are on stable storage with their checksums taken (on rank 0 alone)."""
+
+
+def no_stop(stage: str) -> None:
+    """What a run that nobody interrupts does at a stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +50,25 @@ class WriteTimes:
 
 
 class NativeStrategy:
-    """Saves and loads the whole state of a run, called by every rank at the same step."""
+    """Saves and loads the whole state of a run, called by every rank at the same step.
+
+    `at_stage` is called with each of STAGES that this rank reaches in a save.
+    """
 
     def __init__(
-        self, framework: Framework, place: Place, store: CheckpointStore, format: str
+        self,
+        framework: Framework,
+        place: Place,
+        store: CheckpointStore,
+        format: str,
+        *,
+        at_stage: Callable[[str], None] = no_stop,
     ) -> None:
         self._framework = framework
         self._place = place
         self._store = store
         self._format = format
+        self._at_stage = at_stage
 
     def save(self, position: Position) -> WriteTimes | None:
         """Returns on every rank once the version is durable; the times on rank 0, None on the others.
@@ -61,18 +85,22 @@ class NativeStrategy:
 
     def _save(self, position: Position) -> WriteTimes | None:
         staging = self._store.staging(position.step)
+        self._at_stage(BEGUN)
         _save_arrays(staging / _rank_file(self._place.rank), self._framework.rank_state())
         if self._place.rank > 0:
+            self._at_stage(WRITTEN)
             self._framework.barrier()  # my file is there
             self._framework.barrier()  # rank 0 has committed
             return None
         format = self._framework.formats[self._format]
         format.save(self._framework, staging / format.filename)
         written_ns = clock()
+        self._at_stage(WRITTEN)
         self._framework.barrier()
         self._await_ranks(staging)
         synced = self._store.sync(staging)
         checked_ns = clock()
+        self._at_stage(SYNCED)
         version = self._store.commit(
             staging,
             synced.files,
@@ -105,8 +133,12 @@ class NativeStrategy:
                 )
             time.sleep(0.01)
 
-    def load(self, version: Version) -> None:
-        """Put the state of `version`, which has been checked, into a framework that was built alike."""
+    def load(self, version: Version, omit: str = NOTHING) -> None:
+        """Put the state of `version`, which has been checked, into a framework that was built alike.
+
+        But for what `omit` names, one of `cells.OMISSIONS`: a negative control. The position in the data is the
+        caller's to omit. Raises CheckpointError where there is nothing to omit.
+        """
         if (version.world_size, version.format) != (self._place.world_size, self._format):
             raise CheckpointError(
                 f"{version.folder} was written by {version.world_size} ranks as {version.format}, this run "
@@ -114,7 +146,28 @@ class NativeStrategy:
             )
         format = self._framework.formats[self._format]
         format.load(self._framework, version.folder / format.filename)
-        self._framework.load_rank_state(_load_arrays(version.folder / _rank_file(self._place.rank)))
+        with reading(version.folder / _rank_file(self._place.rank)):
+            self._framework.load_rank_state(self._rank_state(version, omit))
+        if omit in FORGOTTEN:
+            self._framework.forget(omit)
+
+    def _rank_state(self, version: Version, omit: str) -> Arrays:
+        own = _load_arrays(version.folder / _rank_file(self._place.rank))
+        if omit not in REPLACED:
+            return own
+        if omit == "statistics":  # as if rank 0 alone had saved its own
+            return replaced(omit, own, _load_arrays(version.folder / _rank_file(0)))
+        return replaced(omit, own, self._framework.rank_state())
+
+    @staticmethod
+    def files_read(version: Version, rank: int) -> list[Path]:
+        """What one rank reads to load a version: every file of the format, and its own."""
+        own = _rank_file(rank)
+        return [
+            version.folder / name
+            for name in version.files
+            if name == own or not re.fullmatch(RANK_FILE, name)
+        ]
 
 
 def _free(folder: Path) -> str:
@@ -136,5 +189,5 @@ def _save_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def _load_arrays(path: Path) -> Arrays:
-    with np.load(path, allow_pickle=False) as archive:
+    with reading(path), np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
