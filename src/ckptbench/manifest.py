@@ -21,6 +21,8 @@ from ckptbench.errors import RunFolderError
 MANIFEST = "manifest.json"
 SEAL = "seal.json"
 FINAL_ARRAYS = "final-*.npz"
+KEPT_BYTES = 64 * 2**20
+"""Of more, no final arrays are kept, as a study of large models would fill the disk: digests compare them."""
 SCHEMA_VERSION = 2
 
 

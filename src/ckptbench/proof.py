@@ -9,11 +9,8 @@ import numpy as np
 from ckptbench.checkpoints.version import Position
 from ckptbench.digest import digests
 from ckptbench.frameworks.base import Arrays, Framework
+from ckptbench.manifest import KEPT_BYTES
 from ckptbench.recorder import Recorder
-
-
-KEPT_BYTES = 64 * 2**20
-"""A state above is compared by its digests alone: a study of large models would fill the disk."""
 
 
 class Witness:
@@ -34,10 +31,10 @@ class Witness:
         """The last digest, and with proof the arrays themselves, where they are not too large to be kept."""
         state = self._framework.rank_state() if self._proof else {}
         self._write("end", position, state)
-        arrays = {**self._framework.tensors(), **state}
-        if self._proof and sum(array.nbytes for array in arrays.values()) <= KEPT_BYTES:
+        tensors = self._framework.tensors()
+        if self._proof and sum(array.nbytes for array in tensors.values()) <= KEPT_BYTES:
             with path.open("wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+                np.savez(file, **tensors, **state)  # type: ignore[arg-type]
 
     def _write(self, when: str, position: Position, state: Arrays) -> None:
         self._recorder.event(

@@ -6,10 +6,22 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ckptbench.cells import NO_FORMAT, Cell, Interval
-from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, seal, trace_path, write_json
+from ckptbench.digest import digests
+from ckptbench.manifest import (
+    KEPT_BYTES,
+    MANIFEST,
+    SCHEMA_VERSION,
+    final_path,
+    seal,
+    trace_path,
+    write_json,
+)
 from ckptbench.plan import Training
 from ckptbench.recorder import Recorder
 
@@ -43,6 +55,37 @@ SHARES = {
 """When the parts of a checkpoint end, as shares of its stall; the last sixteenth is waiting."""
 
 ByRankAndStep = Callable[[int, int], float]
+Arrays = dict[str, NDArray[Any]]
+
+
+class Moment(NamedTuple):
+    """When a digest is taken; `step` is the number of completed steps."""
+
+    when: str
+    rank: int
+    step: int
+    attempt: int
+
+
+class Kill(NamedTuple):
+    rank: int
+    step: int
+    inside: str | None = None
+
+
+def trained(moment: Moment) -> Arrays:
+    """A state of one tensor a group that depends on the step alone, as that of a deterministic run does."""
+    step = moment.step
+    return {
+        "model/dense.kernel": np.array([1.0, 1.0 + step], np.float32),
+        "model/norm.mean": np.array([0.5 + step], np.float32),
+        "optimizer/dense.kernel": np.array([0.0, 2.0 * step], np.float32),
+        "optimizer/steps": np.array(step, np.int64),
+        "random/python/words": np.array([step, 7], np.uint64),
+        "seed/0": np.array([step, 0], np.uint32),
+        "buffer/norm.running_mean": np.array([0.5 + step + moment.rank], np.float32),
+        "position/data": np.array([step, 0], np.int64),
+    }
 
 
 def cell(interval: str = "e1", **fields: Any) -> Cell:
@@ -70,6 +113,15 @@ class FakeRun:
     files: dict[str, int] = field(default_factory=lambda: {"model.pt": 1000, "rank-0.npz": 24})
     evaluates: bool = True
     attempts: int = 1
+    """Each begins one epoch later than the one before, but for those of a killed run."""
+    kills: tuple[Kill, ...] = ()
+    """Each ends an attempt; the next goes on from the last checkpoint before it."""
+    proof: bool = False
+    state: Callable[[Moment], Arrays] = trained
+    load_s: Callable[[int, int], float] = lambda rank, attempt: 3.0
+    read_bytes: int | None = 0
+    """What each rank has fetched from storage during a load."""
+    model_bytes: int = 600
     manifest: dict[str, Any] = field(default_factory=dict)
     """Fields to put in the place of the usual ones."""
 
@@ -78,10 +130,20 @@ class FakeRun:
         folder = runs / self.cell.id
         folder.mkdir(parents=True)
         for rank in range(self.cell.ranks):
-            _Rank(self, rank, Recorder(trace_path(folder, rank))).run()
+            _Rank(self, rank, folder).run()
         write_json(folder / MANIFEST, {**self._usual_manifest(), **self.manifest})
         seal(folder, self.cell.ranks)
         return folder
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Of every attempt, the steps done before it and those done when it ends."""
+        whole = self.cell.epochs * self.steps_per_epoch
+        if not self.kills:
+            return [(attempt * self.steps_per_epoch, whole) for attempt in range(self.attempts)]
+        every = self.cell.interval.steps(self.steps_per_epoch)
+        ends = [kill.step for kill in self.kills]
+        versions = [(step - 1) // every * every for step in ends]
+        return list(zip([0, *versions], [*ends, whole], strict=True))
 
     def _usual_manifest(self) -> dict[str, Any]:
         training = dataclasses.replace(TRAINING, warmup_steps=self.warmup_steps)
@@ -89,10 +151,18 @@ class FakeRun:
             "schema_version": SCHEMA_VERSION,
             "cell_id": self.cell.id,
             "cell": self.cell.to_json(),
-            "training": dataclasses.asdict(training),
+            "training": {**dataclasses.asdict(training), "proof": self.proof},
             "seed": 1 + self.cell.repeat,
             "status": "complete",
-            "attempts": self.attempts,
+            "attempts": len(self.spans()),
+            "kills": [
+                {
+                    "attempt": attempt,
+                    "epoch": (kill.step - 1) // self.steps_per_epoch,
+                    **kill._asdict(),
+                }
+                for attempt, kill in enumerate(self.kills, start=1)
+            ],
             "requeues": 0,
             "hosts": ["node1"] * self.cell.ranks,
             "started": "2026-01-02T03:04:05.000+00:00",
@@ -105,43 +175,93 @@ class FakeRun:
             "versions": {"numpy": "2.0.0"},
             "lock_sha256": "0" * 64,
             "source": {"revision": "a" * 40, "dirty": False},
-            "state_bytes": {"model": 600, "optimizer": 300, "rest": 100},
+            "state_bytes": {"model": self.model_bytes, "optimizer": 300, "rest": 100},
         }
 
 
 class _Rank:
     """Writes the trace of one rank, attempt after attempt."""
 
-    def __init__(self, run: FakeRun, rank: int, recorder: Recorder) -> None:
-        self._run, self._rank, self._recorder = run, rank, recorder
+    def __init__(self, run: FakeRun, rank: int, folder: Path) -> None:
+        self._run, self._rank, self._folder = run, rank, folder
+        self._recorder = Recorder(trace_path(folder, rank))
         self._now_ns = 10**12 * (1 + rank)  # ranks may be on different hosts: no clock is shared
+        self._attempt = 0
+        self._first = 0
 
     def run(self) -> None:
-        for attempt in range(1, self._run.attempts + 1):
-            self._start(attempt)
-            for epoch in range(attempt - 1, self._run.cell.epochs):
-                self._epoch(epoch)
+        run = self._run
+        for self._attempt, (self._first, last) in enumerate(run.spans(), start=1):
+            self._recorder.close()
+            self._recorder = Recorder(trace_path(self._folder, self._rank))
+            self._start()
+            for epoch in range(self._first // run.steps_per_epoch, run.cell.epochs):
+                if not self._epoch(epoch, last):
+                    break
+        self._see("end", run.cell.epochs - 1, last)
+        if run.proof and run.model_bytes < KEPT_BYTES:
+            arrays = self._state("end", last)
+            np.savez(final_path(self._folder, self._rank), **arrays)  # type: ignore[arg-type]
         self._recorder.event("end", monotonic_ns=self._now_ns)
         self._recorder.close()
 
-    def _start(self, attempt: int) -> None:
+    def _start(self) -> None:
+        run = self._run
         for name in ("launch", "import"):
             self._recorder.phase(name, *self._pass(2.0))
-        self._recorder.event("start", attempt=attempt, rank=self._rank)
+        self._recorder.event("start", attempt=self._attempt, rank=self._rank)
         self._recorder.phase("build", *self._pass(1.0))
+        if not self._goes_on:
+            return
+        if run.cell.cache == "cold":
+            self._recorder.phase("evict", *self._pass(4.0))
+        window = self._pass(run.load_s(self._rank, self._attempt))
+        size = sum(run.files.values())
+        self._recorder.phase("load", *window, read_bytes=run.read_bytes, bytes=size)
+        epoch = (self._first - 1) // run.steps_per_epoch
+        self._see("loaded", epoch, self._first)
+        if self._first % run.steps_per_epoch == 0:
+            self._see("epoch", epoch, self._first)
 
-    def _epoch(self, epoch: int) -> None:
+    @property
+    def _goes_on(self) -> bool:
+        """Whether this attempt is the restart of a killed one."""
+        return bool(self._run.kills) and self._attempt > 1
+
+    def _epoch(self, epoch: int, last: int) -> bool:
+        """Returns whether the attempt lives on."""
         run, start_ns = self._run, self._now_ns
-        for step in range(epoch * run.steps_per_epoch, (epoch + 1) * run.steps_per_epoch):
-            loss = run.loss(self._rank, step)
-            self._recorder.step(step, *self._pass(run.step_s(self._rank, step)), loss)
+        end = (epoch + 1) * run.steps_per_epoch
+        for step in range(max(epoch * run.steps_per_epoch, self._first), min(end, last)):
+            self._step(step, epoch)
+            if self._killed(epoch, step + 1):
+                return False
             if run.cell.interval.due(steps_done=step + 1, steps_per_epoch=run.steps_per_epoch):
                 self._checkpoint(epoch, step + 1)
         self._recorder.write_steps(epoch)
         self._event("epoch", (start_ns, self._now_ns), epoch=epoch, samples=80)
+        self._see("epoch", epoch, end)
         if run.evaluates:
             tests = {"samples": 10, "loss_sum": 20.0 + self._rank, "correct": 4 + self._rank}
             self._event("evaluation", self._pass(7.0), epoch=epoch, **tests)
+        return True
+
+    def _step(self, step: int, epoch: int) -> None:
+        window = self._pass(self._run.step_s(self._rank, step))
+        self._recorder.step(step, *window, self._run.loss(self._rank, step))
+        if self._goes_on and step == self._first:
+            self._recorder.phase("first_step", *window)
+            self._see("stepped", epoch, step + 1)
+
+    def _killed(self, epoch: int, step: int) -> bool:
+        kill = dict(enumerate(self._run.kills, start=1)).get(self._attempt)
+        if kill is None or kill.step != step:
+            return False
+        if kill.rank == self._rank:
+            self._recorder.event(
+                "kill", step=step, epoch=epoch, inside=kill.inside, monotonic_ns=self._now_ns
+            )
+        return True
 
     def _checkpoint(self, epoch: int, step: int) -> None:
         start_ns, end_ns = window = self._pass(self._run.stall_s(self._rank, step))
@@ -153,6 +273,29 @@ class _Rank:
             written = {name: start_ns + round(share * scale_ns) for name, share in SHARES.items()}
             written["files"] = self._run.files
         self._event("checkpoint", window, epoch=epoch, step=step, **written)
+        if self._run.kills:
+            self._recorder.write_steps(epoch)
+            self._see("saved", epoch, step)
+
+    def _see(self, when: str, epoch: int, step: int) -> None:
+        if not self._run.proof:
+            return
+        state = digests(self._state(when, step))
+        tensors = {
+            name: d for name, d in state.items() if name.startswith(("model/", "optimizer/"))
+        }
+        self._recorder.event(
+            "digest",
+            when=when,
+            step=step,
+            epoch=epoch,
+            tensors=tensors,
+            rank_state={name: state[name] for name in state.keys() - tensors.keys()},
+        )
+
+    def _state(self, when: str, step: int) -> Arrays:
+        state = self._run.state(Moment(when, self._rank, step, self._attempt))
+        return {name: a for name, a in state.items() if (name, when) != ("position/data", "end")}
 
     def _event(self, name: str, window: tuple[int, int], **fields: Any) -> None:
         self._recorder.event(name, start_ns=window[0], end_ns=window[1], **fields)

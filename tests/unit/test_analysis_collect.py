@@ -34,6 +34,9 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         "checkpoints": 2 * 2,
         "evaluations": 2 * 2,
         "phases": 2 * 3,
+        "digests": 0,
+        "kills": 0,
+        "values": 0,
     }
     assert tables["steps"]["warmup"].sum() == 2 * 3
     assert tables["steps"]["duration_s"].tolist() == pytest.approx([0.1] * 40)

@@ -174,9 +174,9 @@ def test_baselines_alone_give_no_costs(tmp_path: Path) -> None:
 def test_every_table_has_the_types_of_its_schema(tmp_path: Path) -> None:
     raw = collect([FakeRun(cell=cell()).write(tmp_path)])
     empty_raw = collect([])
+    empty = {**empty_raw, **derive(empty_raw)}
     for name, frame in {**raw, **derive(raw)}.items():
-        empty = {**empty_raw, **derive(empty_raw)}[name]
-        pd.testing.assert_series_equal(frame.dtypes, empty.dtypes)
+        pd.testing.assert_series_equal(frame.dtypes, empty[name].dtypes)
 
 
 def test_the_page_on_tables_is_that_of_the_schema() -> None:

@@ -203,7 +203,7 @@ def test_an_omission_that_no_cell_needs_is_an_error() -> None:
 
 
 def test_a_history_without_a_proof_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="training.proof is false"):
+    with pytest.raises(ConfigError, match=r"training\.proof is false"):
         cells(matrix=KILLED)
 
 

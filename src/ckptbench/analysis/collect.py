@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ckptbench.analysis.collect_proof import collect_proof
 from ckptbench.analysis.raw import CHECKPOINTS, EPOCHS, EVALUATIONS, PHASES, RUNS, STEPS
 from ckptbench.analysis.run_folder import RankRun, Run
 from ckptbench.analysis.schema import Table
@@ -49,6 +50,7 @@ def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
         "checkpoints": events(CHECKPOINTS, _checkpoints),
         "evaluations": events(EVALUATIONS, _evaluations),
         "phases": events(PHASES, _phases),
+        **collect_proof(runs),
     }
 
 
@@ -57,6 +59,7 @@ def _run(run: Run) -> Row:
     return {
         "run": run.cell.id,
         **run.cell.to_json(),
+        "reference": run.cell.reference.id,
         **{
             name: manifest[name]
             for name in ("seed", "measured_on", "attempts", "requeues", "device")
@@ -178,7 +181,8 @@ def _evaluations(run: Run, part: RankRun) -> Iterator[Row]:
 
 def _phases(run: Run, part: RankRun) -> Iterator[Row]:
     for event in part.trace.phases:
-        yield {**event, "phase": event["name"], "duration_s": _duration_s(event)}
+        read = {name: event.get(name) for name in ("read_bytes", "bytes")}
+        yield {**event, **read, "phase": event["name"], "duration_s": _duration_s(event)}
 
 
 def _duration_s(event: Event) -> float:

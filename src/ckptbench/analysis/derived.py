@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ckptbench.analysis.derived_proof import PROOF_DERIVED
 from ckptbench.analysis.schema import (
     EPOCH,
     REPEAT,
@@ -169,4 +170,4 @@ PROVENANCE = Table(
     ),
 )  # fmt: skip
 
-DERIVED = (OVERHEAD, SIZES, SCALING, CHECKPOINT_COST, STALL, TRAINING, PROVENANCE)
+DERIVED = (OVERHEAD, SIZES, SCALING, CHECKPOINT_COST, STALL, TRAINING, *PROOF_DERIVED, PROVENANCE)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ckptbench.analysis.run_folder import steps_between
 from ckptbench.analysis.statistics import (
     UNKNOWN,
     Floats,
@@ -61,7 +60,7 @@ def paired(
 
 def epochs_per_block(interval: CheckpointInterval, steps_per_epoch: int) -> int:
     """The fewest epochs after which the checkpoints fall on the same steps of an epoch again."""
-    steps = steps_between(interval, steps_per_epoch)
+    steps = interval.steps(steps_per_epoch)
     return steps // math.gcd(steps, steps_per_epoch)
 
 

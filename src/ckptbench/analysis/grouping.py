@@ -17,5 +17,10 @@ def groups(
         yield dict(zip(names, values, strict=True)), group
 
 
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows, each by the names of the columns."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
 def by_run(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(key["run"]): rows for key, rows in groups(frame, ["run"])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,10 @@ from ckptbench.analysis.estimates import (
     slowdown_s,
     sync_share,
 )
-from ckptbench.analysis.grouping import groups
+from ckptbench.analysis.grouping import groups, records
 from ckptbench.analysis.schema import SETUP, SYSTEM
 from ckptbench.analysis.statistics import FEW_REPEATS, generator
-from ckptbench.analysis.times import STALL, RunTimes, run_times
+from ckptbench.analysis.times import STALL, RunTimes, run_times, timed
 from ckptbench.cells import NEVER, Interval
 
 MACHINE = ("host", "device", "cores", "checkpoint_file_system")
@@ -46,14 +46,13 @@ class _Setup:
 
 def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
     times = run_times(tables)
-    valid = tables["runs"][tables["runs"]["timing_valid"]]
+    valid = timed(tables["runs"])
     is_baseline = valid["interval"] == str(NEVER)
     baselines = {
-        tuple(row[name] for name in (*SYSTEM, "repeat")): row
-        for row in valid[is_baseline].to_dict("records")
+        tuple(row[name] for name in (*SYSTEM, "repeat")): row for row in records(valid[is_baseline])
     }
     for key, group in groups(valid[~is_baseline], SETUP):
-        rows = group.to_dict("records")
+        rows = records(group)
         pairs = [
             (row, baselines[repeat])
             for row in rows
@@ -64,8 +63,13 @@ def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
             steps_per_epoch=rows[0]["steps_per_epoch"],
             runs=[times[row["run"]] for row in rows],
             pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
-            same_machine=all(row[name] == other[name] for row, other in pairs for name in MACHINE),
+            same_machine=on_same_machine(pairs),
         )
+
+
+def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> bool:
+    """Of pairs of rows of the table `runs`, whether the two of each ran in the same place."""
+    return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
 
 
 def _row(setup: _Setup) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ckptbench.analysis.raw_proof import ATTEMPT, PROOF_RAW
 from ckptbench.analysis.schema import EPOCH, RANK, REPEAT, RUN, SETUP_COLUMNS, Column, Table
 
 RUNS = Table(
@@ -12,6 +13,12 @@ RUNS = Table(
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
+        Column(
+            "reference",
+            "text",
+            "",
+            "id of the cell's uninterrupted run: what a resume proof compares with; its own of one",
+        ),
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
         Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
@@ -142,11 +149,13 @@ PHASES = Table(
     (
         RUN,
         RANK,
-        Column("attempt", "integer", "1", "from 1"),
-        Column("phase", "text", "", "launch, meet, import, join, data, build, load"),
+        ATTEMPT,
+        Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", ""),
+        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank; missing where the kernel does not say"),
+        Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
     ),
-)
+)  # fmt: skip
 
-RAW = (RUNS, STEPS, EPOCHS, CHECKPOINTS, EVALUATIONS, PHASES)
+RAW = (RUNS, STEPS, EPOCHS, CHECKPOINTS, EVALUATIONS, PHASES, *PROOF_RAW)

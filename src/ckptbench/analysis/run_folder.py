@@ -7,16 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.analysis.trace import Steps, Trace, read_trace
-from ckptbench.cells import Cell, Interval
+from ckptbench.analysis.trace import Event, Steps, Trace, read_trace
+from ckptbench.cells import KILLED, Cell
 from ckptbench.errors import ConfigError, RunFolderError
-from ckptbench.manifest import MANIFEST, SCHEMA_VERSION, read_json, trace_path, verify_seal
+from ckptbench.manifest import (
+    KEPT_BYTES,
+    MANIFEST,
+    SCHEMA_VERSION,
+    final_path,
+    read_json,
+    trace_path,
+    verify_seal,
+)
 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
     "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
-    "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes",
+    "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
 })
+TRAINING_FIELDS = frozenset({"warmup_steps", "proof"})
+KILL_FIELDS = ("attempt", "rank", "step", "epoch", "inside")
 # fmt: on
 
 
@@ -56,6 +66,19 @@ class Run:
     def warmup_steps(self) -> int:
         return int(self.manifest["training"]["warmup_steps"])
 
+    @property
+    def proof(self) -> bool:
+        """Whether it recorded digests of its whole state after every epoch, and kept all tensors of the end."""
+        return bool(self.manifest["training"]["proof"])
+
+    @property
+    def final_arrays(self) -> list[Path]:
+        """One file a rank, of a run with a proof whose tensors are few enough to be kept."""
+        state = self.manifest["state_bytes"]
+        kept = self.proof and state["model"] + state["optimizer"] <= KEPT_BYTES
+        ranks = range(self.cell.ranks) if kept else ()
+        return [final_path(self.folder, rank) for rank in ranks]
+
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Raises RunFolderError where the folder is not a complete, unchanged result."""
@@ -63,18 +86,22 @@ class Run:
         manifest = _read_manifest(folder / MANIFEST)
         cell = _cell(folder, manifest)
         paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
-        for path in (folder / MANIFEST, *paths):
-            if path not in sealed:
-                raise _refused(path, "is not in the seal")
+        _check_sealed((folder / MANIFEST, *paths), sealed)
         traces = [read_trace(path) for path in paths]
         run = cls(folder, cell, manifest, [RankRun(trace, trace.steps()) for trace in traces])
+        _check_sealed(run.final_arrays, sealed)
         _check(run)
+        _check_kills(run)
+        _check_digests(run)
         return run
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path)
-    if missing := sorted(MANIFEST_FIELDS - manifest.keys()):
+    missing = sorted(MANIFEST_FIELDS - manifest.keys()) or [
+        f"training.{name}" for name in sorted(TRAINING_FIELDS - manifest["training"].keys())
+    ]
+    if missing:
         raise _refused(path, f"lacks {', '.join(missing)}")
     if manifest["schema_version"] != SCHEMA_VERSION:
         raise _refused(
@@ -96,9 +123,15 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
     return cell
 
 
+def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
+    for path in paths:
+        if path not in sealed:
+            raise _refused(path, "is not in the seal")
+
+
 def _check(run: Run) -> None:
     """Every rank did every step, epoch and checkpoint of the cell, and ended."""
-    between = steps_between(run.cell.interval, run.steps_per_epoch)
+    between = run.cell.interval.steps(run.steps_per_epoch)
     due = range(between, run.steps + 1, between) if between else range(0)
     for rank, part in enumerate(run.ranks):
         trace = part.trace
@@ -115,9 +148,36 @@ def _check(run: Run) -> None:
             raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
 
 
-def steps_between(interval: Interval, steps_per_epoch: int) -> int:
-    """Steps from one checkpoint to the next; 0 where there is none."""
-    return interval.every * (steps_per_epoch if interval.unit == "epochs" else 1)
+def _check_kills(run: Run) -> None:
+    """The run was killed as its history asks, and its ranks and its launcher agree on when."""
+    kills, attempts = run.manifest["kills"], run.manifest["attempts"]
+    if len(kills) != (wanted := KILLED.get(run.cell.history, 0)) or attempts <= wanted:
+        raise _refused(
+            run.folder / MANIFEST,
+            f"was killed {len(kills)} times in {attempts} attempts, its history asks for {wanted}",
+        )
+    recorded = [
+        {**kill, "rank": rank} for rank, part in enumerate(run.ranks) for kill in part.trace.kills
+    ]
+    if _moments(kills) != _moments(recorded):
+        raise _refused(
+            run.folder / MANIFEST,
+            f"kills are {_moments(kills)}, the traces say {_moments(recorded)}",
+        )
+
+
+def _moments(kills: Iterable[Event]) -> list[str]:
+    return sorted(str([kill[name] for name in KILL_FIELDS]) for kill in kills)
+
+
+def _check_digests(run: Run) -> None:
+    """Every rank of a proof left a digest after every epoch and at the end."""
+    for part in run.ranks if run.proof else ():
+        digests = part.trace.digests
+        of_epochs = {event["epoch"] for event in digests if event["when"] == "epoch"}
+        _check_all(part.trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
+        if not any(event["when"] == "end" for event in digests):
+            raise _refused(part.trace.path, 'has no "digest" event for the end')
 
 
 def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[int]) -> None:

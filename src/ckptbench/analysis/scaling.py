@@ -23,7 +23,7 @@ from ckptbench.analysis.statistics import (
     percentile_interval,
     varies,
 )
-from ckptbench.analysis.times import run_times
+from ckptbench.analysis.times import run_times, timed
 from ckptbench.cells import NEVER
 
 BUT_RANKS = tuple(name for name in SYSTEM if name != "ranks")
@@ -43,8 +43,8 @@ class _Throughput:
 def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
     times = run_times(tables)
-    runs = tables["runs"]
-    baselines = runs[runs["timing_valid"] & (runs["interval"] == str(NEVER))]
+    runs = timed(tables["runs"])
+    baselines = runs[runs["interval"] == str(NEVER)]
     rows: list[dict[str, Any]] = []
     for _, group in groups(baselines, BUT_RANKS):
         reference: tuple[int, _Throughput] | None = None

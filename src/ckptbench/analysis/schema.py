@@ -88,7 +88,12 @@ EPOCH = Column("epoch", "integer", "1", "from 0")
 REPEAT = Column("repeat", "integer", "1", "which repeat of the cell, from 0")
 
 SYSTEM_COLUMNS = (
-    Column("framework", "text", "", "chainer, pytorch, tensorflow"),
+    Column(
+        "framework",
+        "text",
+        "",
+        "chainer, pytorch, tensorflow, horovod_pytorch, horovod_tensorflow",
+    ),
     Column("model", "text", "", "the network"),
     Column("dataset", "text", "", "the training data"),
     Column("ranks", "integer", "1", "training processes"),
@@ -108,7 +113,21 @@ CHECKPOINT_COLUMNS = (
     ),
 )
 
-SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)
+HISTORY_COLUMNS = (
+    Column(
+        "history",
+        "text",
+        "",
+        "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`",
+    ),
+    Column("omit", "text", "", "what restarts leave out on purpose; `nothing` but for controls"),
+    Column(
+        "cache", "text", "", "`cold`: restarts find no page of their checkpoint in memory; `warm`"
+    ),
+)
+"""What a cell does not share with its reference, the uninterrupted run that a resume proof compares it with."""
+
+SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *HISTORY_COLUMNS)
 """Everything that makes a cell but its repeat."""
 
 SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)

@@ -9,17 +9,22 @@ import pandas as pd
 
 from ckptbench.analysis.derived import SIZES, SIZES_KEY
 from ckptbench.analysis.grouping import groups
+from ckptbench.cells import WHOLE
 
 WEIGHTS = ["files", "bytes", "main_bytes", "rank_bytes"]
 STATE = ["state_model_bytes", "state_optimizer_bytes", "state_rest_bytes"]
 
 
 def sizes(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs` and `checkpoints`; resumed runs count too, as a size is no timing."""
+    """From the tables `runs` and `checkpoints`; resumed runs count too, as a size is no timing.
+
+    Not those made for the resume proof: a setup's number of versions would depend on what was proven beside it.
+    """
     written = tables["checkpoints"][tables["checkpoints"]["writes"]]
     # Where several ranks write, a version is what they wrote together.
     versions = written.groupby(["run", "step"], as_index=False)[WEIGHTS].sum()
-    known = versions.merge(tables["runs"][["run", *SIZES_KEY, *STATE]], on="run")
+    whole = tables["runs"][tables["runs"]["history"] == WHOLE]
+    known = versions.merge(whole[["run", *SIZES_KEY, *STATE]], on="run")
     return SIZES.rows(
         _row(key, versions_of_key) for key, versions_of_key in groups(known, SIZES_KEY)
     )

@@ -8,13 +8,14 @@ import pandas as pd
 
 from ckptbench.analysis.derived import STALL
 from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.times import timed
 
 PARTS = ["write_s", "sync_s", "checksum_s", "commit_s", "retention_s"]
 
 
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`."""
-    runs, checkpoints = tables["runs"], tables["checkpoints"]
+    checkpoints = tables["checkpoints"]
     slowest = checkpoints.groupby(["run", "step"], as_index=False)["stall_s"].max()
     slowest_writer = (
         checkpoints[checkpoints["writes"]]
@@ -25,7 +26,7 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()
     rows = (
-        runs.loc[runs["timing_valid"], ["run", *SETUP, "repeat", "warmup_steps"]]
+        timed(tables["runs"])[["run", *SETUP, "repeat", "warmup_steps"]]
         .merge(slowest, on="run")
         .merge(slowest_writer, on=["run", "step"])
         .merge(weights, on=["run", "step"])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.grouping import by_run
 from ckptbench.analysis.statistics import Floats
+from ckptbench.cells import WHOLE
 
 STALL, WRITE, INSIDE_S, INSIDE_STEPS = range(4)
 """Columns of `RunTimes.checkpoints`."""
@@ -48,10 +49,14 @@ class RunTimes:
         return len(self.outside_s) + float(self.checkpoints[:, INSIDE_STEPS].sum())
 
 
+def timed(runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the table `runs` that timings are taken from: valid, and of no run made for the resume proof."""
+    return runs[runs["timing_valid"] & (runs["history"] == WHOLE)]
+
+
 def run_times(tables: Mapping[str, pd.DataFrame]) -> dict[str, RunTimes]:
-    """By run, of the runs with valid timing."""
-    runs = tables["runs"]
-    valid = runs[runs["timing_valid"]]
+    """By run, of the runs that are timed."""
+    valid = timed(tables["runs"])
     epochs, steps, checkpoints = (
         by_run(tables[name]) for name in ("epochs", "steps", "checkpoints")
     )

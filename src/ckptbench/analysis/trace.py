@@ -28,7 +28,8 @@ FIELDS: Mapping[str, frozenset[str]] = {
         "epoch": "epoch start_ns end_ns samples",
         "evaluation": "epoch start_ns end_ns samples loss_sum correct",
         "stop": "step",
-        "digest": "step tensors",
+        "digest": "step epoch when tensors rank_state",
+        "kill": "step epoch inside",
         "end": "monotonic_ns",
     }.items()
 }
@@ -37,6 +38,8 @@ COMMITTED = frozenset(
     {"written_ns", "synced_ns", "checked_ns", "durable_ns", "retained_ns", "files"}
 )
 """What the checkpoint events of a rank that writes hold besides."""
+READ = frozenset({"read_bytes", "bytes"})
+"""What the phase `load` holds besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,20 @@ class Trace:
     path: Path
     starts: list[Event] = field(default_factory=list)
     phases: list[Event] = field(default_factory=list)
-    """Each with the `attempt` it belongs to: every attempt begins with the phase `launch`."""
+    """Each with the `attempt` it belongs to, as digests and kills are: every attempt begins with the phase `launch`."""
     blocks: list[Steps] = field(default_factory=list)
     checkpoints: dict[int, Event] = field(default_factory=dict)
     """By step."""
     epochs: dict[int, Event] = field(default_factory=dict)
     evaluations: dict[int, Event] = field(default_factory=dict)
+    digests: list[Event] = field(default_factory=list)
+    kills: list[Event] = field(default_factory=list)
     ended: bool = False
     """Whether the last event is `end`."""
+
+    @property
+    def attempt(self) -> int:
+        return sum(phase["name"] == "launch" for phase in self.phases)
 
     def steps(self) -> Steps:
         if not self.blocks:
@@ -98,6 +107,8 @@ class Trace:
         missing = FIELDS[kind] - event.keys()
         if "durable_ns" in event:
             missing |= COMMITTED - event.keys()
+        if event.get("name") == "load":
+            missing |= READ - event.keys()
         if missing:
             raise ValueError(f'"{kind}" event without {", ".join(sorted(missing))}')
         self.ended = kind == "end"
@@ -105,8 +116,8 @@ class Trace:
             case "start":
                 self.starts.append(event)
             case "phase":
-                launches = sum(phase["name"] == "launch" for phase in [*self.phases, event])
-                self.phases.append({**event, "attempt": launches})
+                self.phases.append(event)
+                event["attempt"] = self.attempt
             case "steps":
                 self.blocks.append(Steps.of_event(event))
             case "checkpoint":
@@ -115,6 +126,10 @@ class Trace:
                 self.epochs[event["epoch"]] = event
             case "evaluation":
                 self.evaluations[event["epoch"]] = event
+            case "digest":
+                self.digests.append({**event, "attempt": self.attempt})
+            case "kill":
+                self.kills.append({**event, "attempt": self.attempt})
 
 
 def read_trace(path: Path) -> Trace:

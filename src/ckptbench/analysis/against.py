@@ -1,0 +1,46 @@
+"""Runs of the resume proof beside their references, digest by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ckptbench.cells import WHOLE
+
+MOMENT = ["run", "rank", "when", "epoch", "tensor"]
+COMPARED = ("epoch", "end")
+
+
+def proven(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The rows of the table `runs` that have a reference, where both recorded a proof."""
+    runs = tables["runs"]
+    recorded = tables["digests"]["run"].unique()
+    whole = runs.loc[runs["history"] == WHOLE, "run"]
+    return runs[
+        (runs["history"] != WHOLE)
+        & runs["run"].isin(recorded)
+        & runs["reference"].isin(whole)
+        & runs["reference"].isin(recorded)
+    ]
+
+
+def compared_digests(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Of every run in `proven` all digests after an epoch and at the end, with the columns of MOMENT, `group`, and
+    `different`: whether the reference's is another, or there is none.
+    """
+    pairs = proven(tables)[["run", "reference"]]
+    digests = tables["digests"][tables["digests"]["when"].isin(COMPARED)]
+    # Sorted by attempt: what the last attempt at an epoch gave is what the run kept.
+    kept = digests.drop_duplicates(MOMENT, keep="last")[[*MOMENT, "group", "digest"]]
+    own = pairs[["run"]].merge(kept, on="run")
+    expected = pairs.merge(kept.rename(columns={"run": "reference"}), on="reference")
+    both = own.merge(
+        expected.drop(columns="reference"),
+        on=[*MOMENT, "group"],
+        how="outer",
+        suffixes=("", "_expected"),
+    )
+    return both.assign(different=both["digest"] != both["digest_expected"]).drop(
+        columns=["digest", "digest_expected"]
+    )

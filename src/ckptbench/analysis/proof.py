@@ -1,0 +1,99 @@
+"""The table `resume_proof`: whether a run has the bits of its reference, and where it parts from it if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.against import compared_digests, proven
+from ckptbench.analysis.derived_proof import RESUME_PROOF
+from ckptbench.analysis.grouping import by_run, records
+from ckptbench.analysis.missing import missing_parts
+from ckptbench.analysis.tensor_groups import GROUPS
+from ckptbench.cells import NOTHING
+
+NAMED = 3
+"""How many tensors are named of those that part first."""
+TRAINED = ("weights", "momentum")
+
+Row = dict[str, Any]
+
+
+def resume_proof(tables: Mapping[str, pd.DataFrame], training: pd.DataFrame) -> pd.DataFrame:
+    """From the raw tables, and the derived table `training`."""
+    runs = proven(tables)
+    names = {*runs["run"], *runs["reference"]}
+    compared = by_run(compared_digests(tables))
+    digests, values, steps, kills, curves = (
+        by_run(frame[frame["run"].isin(names)])
+        for frame in (*(tables[n] for n in ("digests", "values", "steps", "kills")), training)
+    )
+
+    def row(run: Row) -> Row:
+        name, reference = run["run"], run["reference"]
+        distances = values.get(name, tables["values"].iloc[:0])  # of a large model none are kept
+        bits = _bits(compared[name], distances)
+        missing = missing_parts(digests[name])
+        return {
+            **run,
+            "kills": len(kills.get(name, ())),
+            **bits,
+            **_distances(distances),
+            "loss_difference": _loss_difference(steps[name], steps[reference]),
+            "accuracy_difference": _accuracy_difference(curves[name], curves[reference]),
+            "missing": missing,
+            "caught": _caught(run["omit"], missing, bit_equal=bits["bit_equal"]),
+        }
+
+    return RESUME_PROOF.rows(row(run) for run in records(runs))
+
+
+def _bits(compared: pd.DataFrame, values: pd.DataFrame) -> Row:
+    different = compared[compared["different"]]
+    first = different["epoch"].min()
+    tensors_there = sorted(different.loc[different["epoch"] == first, "tensor"].unique())
+    end = compared[compared["when"] == "end"]
+    different_end = end[end["different"]]
+    groups = set(different_end["group"])
+    return {
+        "digests": len(compared),
+        "different_digests": len(different),
+        "bit_equal": different.empty and not values["different"].any(),
+        "first_epoch": None if different.empty else first,
+        "first_tensors": ", ".join(tensors_there[:NAMED]),
+        "groups": ", ".join(group for group in GROUPS if group in groups),
+        "tensors": end["tensor"].nunique(),
+        "different_tensors": different_end["tensor"].nunique(),
+    }
+
+
+def _distances(values: pd.DataFrame) -> Row:
+    trained = values[values["group"].isin(TRAINED)]
+    return {
+        # One tensor at an unknown distance makes the largest one unknown.
+        "max_ulp": trained["max_ulp"].max(skipna=False),
+        "relative_l2": trained["relative_l2"].max(),
+    }
+
+
+def _loss_difference(steps: pd.DataFrame, reference: pd.DataFrame) -> float:
+    """Over the steps that both recorded: those of an attempt that was killed may be lost."""
+    both = steps.merge(reference, on=["rank", "step"], suffixes=("", "_reference"))
+    difference = both["loss"] - both["loss_reference"]
+    means = [abs(epoch.to_numpy().mean()) for _, epoch in difference.groupby(both["epoch"])]
+    return float(np.max(means)) if means else math.nan
+
+
+def _accuracy_difference(curve: pd.DataFrame, reference: pd.DataFrame) -> float:
+    last, expected = (
+        frame.sort_values("epoch")["test_accuracy"].iloc[-1] for frame in (curve, reference)
+    )
+    return float(abs(last - expected))
+
+
+def _caught(omitted: str, missing: str | None, *, bit_equal: bool) -> bool | None:
+    return None if omitted == NOTHING else missing == omitted and not bit_equal

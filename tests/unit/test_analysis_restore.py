@@ -1,0 +1,202 @@
+"""Restarts: their phases, what they read from storage, and what is refused of a run that was killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from run_folders import FakeRun, Kill, cell
+
+from ckptbench.analysis.collect import collect
+from ckptbench.analysis.derive import derive
+from ckptbench.errors import RunFolderError
+from ckptbench.manifest import final_path, seal
+
+SIZE = 1024
+"""Bytes of the files of a version."""
+
+
+def killed(*kills: Kill, **fields: Any) -> FakeRun:
+    history = "killed_between" if len(kills) == 1 else "killed_thrice"
+    cell_fields = {name: fields.pop(name) for name in ("ranks", "cache") if name in fields}
+    return FakeRun(cell=cell(history=history, **cell_fields), kills=kills, proof=True, **fields)
+
+
+def restore(folder: Path, run: FakeRun) -> pd.DataFrame:
+    return derive(collect([run.write(folder)]))["restore"]
+
+
+def test_a_restart_is_the_sum_of_its_phases(tmp_path: Path) -> None:
+    row = restore(tmp_path, killed(Kill(0, 15))).iloc[0]
+
+    names = ["launch", "meet", "import", "join", "data", "build", "evict", "load", "first_step"]
+    phases = row[[f"{name}_s" for name in names]]
+    assert phases.tolist() == pytest.approx([2.0, 0.0, 2.0, 0.0, 0.0, 1.0, 0.0, 3.0, 0.1])
+    assert row["total_s"] == pytest.approx(8.1)
+    assert (row["attempt"], row["step"], row["epoch"], row["after"]) == (2, 10, 1.0, "between")
+
+
+def test_every_restart_has_a_row_that_says_what_came_before_it(tmp_path: Path) -> None:
+    run = killed(Kill(0, 11), Kill(0, 13), Kill(0, 20, "written"))
+    rows = restore(tmp_path, run)
+    assert rows[["attempt", "step", "after"]].to_numpy().tolist() == [
+        [2, 10, "between"],
+        [3, 10, "between"],
+        [4, 10, "written"],
+    ]
+
+
+def test_a_cold_restart_does_not_count_the_eviction(tmp_path: Path) -> None:
+    row = restore(tmp_path, killed(Kill(0, 15), cache="cold", read_bytes=SIZE)).iloc[0]
+    assert (row["evict_s"], row["total_s"]) == pytest.approx((4.0, 8.1))
+
+
+def test_the_rank_whose_restart_takes_the_longest_gives_the_times(tmp_path: Path) -> None:
+    run = killed(Kill(0, 15), ranks=2, load_s=lambda rank, attempt: 4.0 - rank, read_bytes=100)
+    row = restore(tmp_path, run).iloc[0]
+    assert (row["load_s"], row["total_s"]) == pytest.approx((4.0, 9.1))
+    assert (row["read_bytes"], row["bytes"]) == (200, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("cache", "read_bytes", "shown"),
+    [
+        ("cold", SIZE, True),
+        ("cold", 922, True),
+        ("cold", 921, False),
+        ("cold", 0, False),
+        ("warm", 0, True),
+        ("warm", 102, True),
+        ("warm", 103, False),
+        ("warm", SIZE, False),
+    ],
+)
+def test_what_was_read_from_storage_shows_whether_a_restart_was_cold(
+    tmp_path: Path, cache: str, read_bytes: int, shown: bool
+) -> None:
+    row = restore(tmp_path, killed(Kill(0, 15), cache=cache, read_bytes=read_bytes)).iloc[0]
+    assert row["cold_shown"] == shown
+
+
+def test_without_the_kernels_counters_nothing_is_shown(tmp_path: Path) -> None:
+    row = restore(tmp_path, killed(Kill(0, 15), cache="cold", read_bytes=None)).iloc[0]
+    assert row[["read_bytes", "cold_shown"]].isna().all()
+    assert row["bytes"] == SIZE
+
+
+def test_one_rank_without_counters_leaves_the_bytes_of_all_unknown(tmp_path: Path) -> None:
+    run = killed(Kill(0, 15), ranks=2, read_bytes=7)
+    raw = collect([run.write(tmp_path)])
+    first_rank = (raw["phases"]["phase"] == "load") & (raw["phases"]["rank"] == 0)
+    raw["phases"].loc[first_rank, "read_bytes"] = pd.NA
+    assert pd.isna(derive(raw)["restore"].iloc[0]["read_bytes"])
+
+
+def test_a_restart_that_did_not_reach_its_first_step_has_no_row(tmp_path: Path) -> None:
+    raw = collect([killed(Kill(0, 15)).write(tmp_path)])
+    raw["phases"] = raw["phases"][raw["phases"]["phase"] != "first_step"]
+    assert derive(raw)["restore"].empty
+
+
+def test_what_one_of_two_ranks_recorded_is_enough(tmp_path: Path) -> None:
+    """The other is stopped when this one kills itself right after its first step."""
+    run = killed(Kill(0, 15), ranks=2, load_s=lambda rank, attempt: 3.0 + rank)
+    raw = collect([run.write(tmp_path)])
+    phases = raw["phases"]
+    raw["phases"] = phases[(phases["phase"] != "first_step") | (phases["rank"] == 0)]
+    assert derive(raw)["restore"]["load_s"].tolist() == pytest.approx([3.0])
+
+
+def test_without_a_proof_the_step_is_not_known(tmp_path: Path) -> None:
+    run = dataclasses.replace(killed(Kill(0, 15)), proof=False)
+    row = restore(tmp_path, run).iloc[0]
+    assert row[["step", "epoch"]].isna().all()
+    assert row["total_s"] == pytest.approx(8.1)
+
+
+def test_kills_are_a_table(tmp_path: Path) -> None:
+    run = killed(Kill(0, 11), Kill(1, 13), Kill(0, 20, "synced"), ranks=2)
+    kills = collect([run.write(tmp_path)])["kills"]
+    assert kills.drop(columns="run").to_numpy().tolist() == [
+        [1, 0, 11, 1, ""],
+        [2, 1, 13, 1, ""],
+        [3, 0, 20, 1, "synced"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"attempts": 1}, "was killed 1 times in 1 attempts, its history asks for 1"),
+        ({"kills": []}, "was killed 0 times in 2 attempts, its history asks for 1"),
+        (
+            {"kills": [{"attempt": 1, "rank": 0, "step": 14, "epoch": 1, "inside": None}]},
+            r"kills are .*14, 1, None.*, the traces say .*15, 1, None",
+        ),
+    ],
+)
+def test_a_run_that_was_not_killed_as_it_says_is_refused(
+    tmp_path: Path, fields: dict[str, Any], message: str
+) -> None:
+    run = killed(Kill(0, 15), manifest=fields)
+    with pytest.raises(RunFolderError, match=rf"manifest.json: {message}.*; remove"):
+        collect([run.write(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("kills", "lacks kills"), ("proof", "lacks training.proof")],
+)
+def test_a_manifest_that_does_not_speak_of_kills_or_proof_is_refused(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for part in (manifest, manifest["training"]):
+        part.pop(name, None)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=rf"manifest.json: {message}; remove"):
+        collect([folder])
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [
+        (lambda event: event["when"] == "epoch" and event["epoch"] == 1, "digest 1"),
+        (lambda event: event["when"] == "end", "the end"),
+    ],
+)
+def test_a_proof_without_a_digest_is_refused(
+    tmp_path: Path, lost: Callable[[dict[str, Any]], bool], message: str
+) -> None:
+    folder = FakeRun(cell=cell(), proof=True).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    kept = [event for event in events if event["event"] != "digest" or not lost(event)]
+    trace.write_text("".join(json.dumps(event) + "\n" for event in kept))
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=rf'trace-0.jsonl: has no "digest" .*{message}'):
+        collect([folder])
+
+
+def test_a_proof_without_its_final_tensors_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell(), proof=True).write(tmp_path)
+    final_path(folder, 0).unlink()
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=r"final-0.npz: is not in the seal"):
+        collect([folder])
+
+
+def test_a_load_that_does_not_say_what_it_read_is_refused(tmp_path: Path) -> None:
+    folder = killed(Kill(0, 15)).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    trace.write_text(trace.read_text().replace(f',"read_bytes":0,"bytes":{SIZE}', ""))
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=r'"phase" event without bytes, read_bytes'):
+        collect([folder])
