@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from proof_tables import Restarts, curve, determinism_cost, divergence, proof, restore
 
 from ckptbench.analysis.derived import DERIVED
 from ckptbench.analysis.schema import SETUP
@@ -19,7 +20,7 @@ FORMATS = {
     "tensorflow": ("hdf5", "keras", "tf_checkpoint"),
 }
 WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
-MODEL_BYTES = {"resnet50": 94_330_000, "vgg16": 537_200_000}
+MODEL_BYTES = {"small_cnn": 75_000, "resnet50": 94_330_000, "vgg16": 537_200_000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ class Study:
     hardware: tuple[str, ...] = ("cpu",)
     deterministic: tuple[bool, ...] = (False,)
     repeats: int = 3
+    batch_size: int = 32
     epochs: int = 5
+    restarts: Restarts = field(default_factory=Restarts)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         rows = {
@@ -44,9 +47,31 @@ class Study:
             "checkpoint_cost": [_cost(setup, self.repeats) for setup in self._setups()],
             "stall": [row for setup in self._setups() for row in _stalls(setup, self)],
             "training": [row for setup in self._all() for row in _curve(setup, self)],
+            "determinism_cost": [determinism_cost(s, self.repeats) for s in self._systems()],
             "provenance": [_machine(on, self.repeats) for on in self.hardware],
+            **self._of_restarts(),
         }
+        rows["training"] += [row for run in self._compared() for row in curve(*run)]
         return {table.name: table.rows(rows[table.name]) for table in DERIVED}
+
+    def _of_restarts(self) -> dict[str, list[dict[str, Any]]]:
+        return {
+            "resume_proof": [
+                proof(setup, restarts, run, _run(_uninterrupted(setup), repeat), repeat)
+                for setup, restarts, run, repeat in self._compared()
+            ],
+            "divergence": [row for run in self._compared() for row in divergence(*run)],
+            "restore": [row for run in self._compared() for row in restore(*run)],
+        }
+
+    def _compared(self) -> Iterator[tuple[dict[str, Any], Restarts, str, int]]:
+        for whole in self._setups():
+            for setup in self.restarts.setups(whole):
+                for repeat in range(self.repeats):
+                    yield setup, self.restarts, _run(setup, repeat), repeat
+
+    def _systems(self) -> Iterator[dict[str, Any]]:
+        return (s for s in self._baselines() if s["deterministic"] == self.deterministic[0])
 
     def _baselines(self) -> Iterator[dict[str, Any]]:
         for framework in self.frameworks:
@@ -59,7 +84,7 @@ class Study:
                                 "model": model,
                                 "dataset": "digits",
                                 "ranks": ranks,
-                                "batch_size": 32,
+                                "batch_size": self.batch_size,
                                 "epochs": self.epochs,
                                 "deterministic": deterministic,
                                 "accelerator": "cuda" if on == "gpu" else "cpu",
@@ -67,6 +92,9 @@ class Study:
                                 "strategy": "native",
                                 "format": "none",
                                 "interval": "never",
+                                "history": "whole",
+                                "omit": "nothing",
+                                "cache": "warm",
                             }
 
     def _setups(self) -> Iterator[dict[str, Any]]:
@@ -79,6 +107,20 @@ class Study:
     def _all(self) -> Iterator[dict[str, Any]]:
         yield from self._baselines()
         yield from self._setups()
+
+
+def _uninterrupted(setup: dict[str, Any]) -> dict[str, Any]:
+    return setup | {"history": "whole", "omit": "nothing", "cache": "warm"}
+
+
+def together(*studies: Study) -> dict[str, pd.DataFrame]:
+    """The tables of one study that has the cells of all these, on one machine."""
+    tables = [study.tables() for study in studies]
+    machine = {"provenance": tables[0]["provenance"]}
+    return {
+        table.name: table.frame(pd.concat([own[table.name] for own in tables], ignore_index=True))
+        for table in DERIVED
+    } | machine
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 import pytest
-from figure_tables import Study, empty_tables
+from figure_tables import Study, empty_tables, together
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -90,6 +90,30 @@ def test_models_are_apart_and_frameworks_in_their_order(name: str) -> None:
     assert titles(figure) == [f"{f}, {m}" for f in frameworks for m in ("ResNet-50", "VGG-16")]
 
 
+def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_rest() -> None:
+    tables = together(
+        Study(frameworks=("pytorch",), ranks=(2,), deterministic=(False, True)),
+        Study(frameworks=("pytorch",), ranks=(2,), models=("vgg16",), batch_size=8, epochs=2),
+    )
+    figure = FIGURES["training"].draw(tables)
+    assert titles(figure) == [
+        "ResNet-50, default mode",
+        "ResNet-50, deterministic mode",
+        "VGG-16, default mode",
+    ]
+    text = caption_of(figure)
+    assert "ResNet-50: batch 32 per rank, 5 epochs; VGG-16: batch 8 per rank, 2 epochs." in text
+
+
+def test_panels_whose_titles_do_not_fit_side_by_side_stand_below_each_other() -> None:
+    study = Study(
+        frameworks=("horovod_tensorflow", "pytorch"), ranks=(2,), formats_each=3,
+        models=("resnet50", "vgg16"), deterministic=(False, True), intervals=("e1", "s50"),
+    )  # fmt: skip
+    figure = FIGURES["overhead"].draw(study.tables())
+    assert {axes.get_subplotspec().get_gridspec().ncols for axes in figure.axes} == {1}
+
+
 def test_both_estimates_of_overhead_have_the_colour_and_marker_of_their_framework() -> None:
     figure = FIGURES["overhead"].draw(SMALL)
     for axes, framework in zip(figure.axes, LOOKS, strict=False):
@@ -163,6 +187,18 @@ def test_scaling_shows_measured_ranks_only_and_the_ideal_from_the_fewest() -> No
     assert ideal.get_ydata()[-1] == pytest.approx(3 * measured.get_ydata()[0])
     assert [len(lines(axes, "stall_s")) for axes in costs] == [1, 1, 1]
     assert [axes.get_title(loc="left") for axes in costs] == ["Chainer", "PyTorch", "TensorFlow"]
+
+
+def test_the_axes_of_scaling_hold_the_ideal_and_both_ends_of_every_interval() -> None:
+    tables = Study(frameworks=("chainer",), ranks=(1, 2)).tables()
+    rates = ["images_per_s_lo", "images_per_s", "images_per_s_hi"]
+    tables["scaling"][rates] = [[59.0, 60.0, 61.0], [95.0, 96.0, 97.0]]
+    tables["checkpoint_cost"]["stall_s_hi"] = 3 * tables["checkpoint_cost"]["stall_s"]
+    for axes in FIGURES["scaling"].draw(tables).axes:
+        ends = [y for bars in axes.collections for bar in bars.get_segments() for y in bar[:, 1]]
+        drawn = [*ends, *(value for line in axes.lines for value in line.get_ydata())]
+        assert axes.get_ylim()[0] < min(drawn)
+        assert axes.get_ylim()[1] > max(drawn)
 
 
 def test_scaling_is_shown_without_a_run_with_checkpoints() -> None:

@@ -36,7 +36,17 @@ PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
 STUDY = "results/study.json"
 # The tests hold these names against those of the schema in ckptbench.analysis, whose import is slow.
-COLLECTED = ["runs", "steps", "epochs", "checkpoints", "evaluations", "phases"]
+COLLECTED = [
+    "runs",
+    "steps",
+    "epochs",
+    "checkpoints",
+    "evaluations",
+    "phases",
+    "digests",
+    "kills",
+    "values",
+]
 DERIVED = [
     "overhead",
     "sizes",
@@ -44,13 +54,17 @@ DERIVED = [
     "checkpoint_cost",
     "stall",
     "training",
+    "resume_proof",
+    "divergence",
+    "determinism_cost",
+    "restore",
     "provenance",
 ]
 
 
 wildcard_constraints:
     cell=r"[A-Za-z0-9_-]+",
-    environment=r"[a-z-]+",
+    environment=r"[a-z_-]+",
     dataset=r"[a-z0-9]+",
 
 
@@ -68,9 +82,22 @@ def get_all_tables():
 
 
 def get_all_figures():
+    """Those that some cell of the study gives something to show."""
+    shown = [
+        name
+        for name, entry in FIGURES.items()
+        if any(entry.shows(cell) for cell in CELLS.values())
+    ]
     return expand(
-        "results/figures/{figure}.{format}", figure=FIGURES, format=["pdf", "png"]
+        "results/figures/{figure}.{format}", figure=shown, format=["pdf", "png"]
     )
+
+
+def get_recipe(wildcards):
+    """What of an environment is compiled by a recipe of ours."""
+    if wildcards.environment.startswith("horovod"):
+        return ["src/ckptbench/horovod_build.py"]
+    return []
 
 
 def get_dataset_settings(wildcards):

@@ -7,9 +7,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ckptbench.cells import WHOLE, Cell
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+def _every(cell: Cell) -> bool:
+    return True
+
+
+def _whole(cell: Cell) -> bool:
+    return cell.history == WHOLE
+
+
+def _compared(cell: Cell) -> bool:
+    """Whether the run is held against an uninterrupted one."""
+    return cell.history != WHOLE
+
+
+def _killed(cell: Cell) -> bool:
+    return cell.is_killed
+
+
+def _timed_deterministic(cell: Cell) -> bool:
+    return cell.deterministic and cell.is_baseline and cell.history == WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +43,8 @@ class FigureEntry:
     tables: tuple[str, ...]
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
     title: str
+    shows: Callable[[Cell], bool] = _every
+    """Whether this cell gives the figure something to show: no study asks for one that none of its cells does."""
 
     def draw(self, tables: Mapping[str, pd.DataFrame]) -> Figure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
@@ -33,10 +58,14 @@ class FigureEntry:
 
 # fmt: off
 FIGURES = {
-    "overhead": FigureEntry("overhead", ("overhead", "provenance"), "Overhead of checkpointing"),
-    "stall": FigureEntry("stall", ("stall", "provenance"), "What one checkpoint blocks"),
-    "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs"),
-    "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", "provenance"), "Throughput and cost against ranks"),
+    "overhead": FigureEntry("overhead", ("overhead", "provenance"), "Overhead of checkpointing", _whole),
+    "stall": FigureEntry("stall", ("stall", "provenance"), "What one checkpoint blocks", _whole),
+    "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs", _whole),
+    "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", "provenance"), "Throughput and cost against ranks", _whole),
     "training": FigureEntry("training", ("training", "provenance"), "Loss and accuracy"),
+    "determinism": FigureEntry("determinism", ("training", "resume_proof", "restore", "provenance"), "Resumed training against uninterrupted", _compared),
+    "determinism_cost": FigureEntry("determinism_cost", ("determinism_cost", "provenance"), "Cost of deterministic mode", _timed_deterministic),
+    "divergence": FigureEntry("divergence", ("divergence", "resume_proof", "restore", "provenance"), "What differs after a restart", _compared),
+    "restore": FigureEntry("restore", ("restore", "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on

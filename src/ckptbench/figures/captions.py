@@ -11,7 +11,7 @@ from matplotlib.textpath import TextToPath
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.errors import RunFolderError
-from ckptbench.figures.setups import SYSTEM, constants
+from ckptbench.figures.setups import SYSTEM, constants, dependent
 
 POINTS_PER_INCH = 72
 
@@ -24,7 +24,8 @@ def caption(
     Raises RunFolderError where rows are shown of whose machine `provenance` knows nothing.
     """
     common = ", ".join(constants(shown, shared))
-    sentences = [reading, common, caption_facts(_of_shown(shown, provenance))]
+    by_title = "; ".join(dependent(shown, [column for column in shared if column in SYSTEM]))
+    sentences = [reading, common, by_title, caption_facts(_of_shown(shown, provenance))]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ckptbench.cells import Interval
+from ckptbench.cells import HISTORIES, OMISSIONS, Interval
 from ckptbench.frameworks import FRAMEWORKS
 
 SUBJECTS = {
@@ -33,10 +33,39 @@ FORMATS = {
 """In the order that figures show them: no framework's default comes after its other formats."""
 NAMES = {**FORMATS, **SUBJECTS}
 """A name that is missing is shown as it is."""
+HISTORY_NAMES = {
+    "whole": "uninterrupted",
+    "again": "same seed again",
+    "killed_between": "killed between checkpoints",
+    "killed_inside": "killed inside a checkpoint",
+    "killed_thrice": "killed three times",
+}
+OMISSION_NAMES = {
+    "nothing": "nothing left out",
+    "position": "data position",
+    "random": "random states",
+    "dropout": "dropout seeds",
+    "statistics": "batch-norm statistics",
+}
+GROUP_NAMES = {
+    "weights": "weights",
+    "momentum": "momentum",
+    "statistics": "statistics",
+    "random": "random states",
+    "dropout": "dropout seeds",
+    "counters": "counters",
+    "position": "data position",
+}
+"""Of tensors that a proof compares, in the order that figures show them."""
+CACHES = ("warm", "cold")
 
 
 def name(value: str) -> str:
     return NAMES.get(value, value.replace("_", " "))
+
+
+def _named(names: Mapping[str, str]) -> Callable[[str], str]:
+    return lambda value: names.get(value, name(value))
 
 
 def interval(value: str) -> str:
@@ -59,7 +88,19 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "steps_per_epoch": lambda steps: f"{counted(steps, 'step')} an epoch",
     "deterministic": lambda on: "deterministic mode" if on else "default mode",
     "hardware": str,
+    "history": _named(HISTORY_NAMES),
+    "omit": _named(OMISSION_NAMES),
+    "group": _named(GROUP_NAMES),
 }
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "framework": tuple(FRAMEWORKS),
+    "format": tuple(FORMATS),
+    "history": HISTORIES,
+    "omit": OMISSIONS,
+    "group": tuple(GROUP_NAMES),
+    "cache": CACHES,
+}
+"""By their column, the names that have an order of their own."""
 
 
 def describe(column: str, value: Any) -> str:
@@ -68,10 +109,10 @@ def describe(column: str, value: Any) -> str:
 
 
 def order(column: str, value: Any) -> Any:
-    """Sort key: frameworks and formats as registered (unknown ones last), intervals by their length."""
+    """Sort key: names as in KNOWN (unknown ones last), intervals by their length."""
     if column == "interval":
         return Interval.parse(value)
-    known = {"framework": tuple(FRAMEWORKS), "format": tuple(FORMATS)}.get(column)
+    known = KNOWN.get(column)
     if known is None:
         return value
     return (known.index(value) if value in known else len(known), value)

@@ -83,16 +83,15 @@ def legend(figure: Figure, *rows: Sequence[Artist]) -> None:
 def forest(
     frame: pd.DataFrame, caption: str, *, pitch_in: float, axes_widths: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Panel]]:
-    """A grid of panels: frameworks down, facets across (two, then the next below), a row each setup.
+    """A grid of panels: frameworks down, facets across (two if they fit, then the next below), a row each setup.
 
     `frame` has the columns framework, facet and label. All facets of a framework have the same rows, so
     that only the first column names them. `pitch_in` is the height of a row.
     """
     facets = list(frame["facet"].unique())
-    across = min(FACETS_ACROSS, len(facets))
-    strips = list(_strips(frame, facets))
+    across, width_in = _extent(frame, len(facets), sum(axes_widths) / min(axes_widths))
+    strips = list(_strips(frame, facets, across))
     height_in = sum(PANEL_EDGES_IN + pitch_in * len(strip.labels) for strip in strips)
-    width_in = _width_in(frame, across, sum(axes_widths) / min(axes_widths))
     figure = paper_figure(width_in, height_in + 3 * LINE_IN, caption)
     grid = figure.add_gridspec(
         len(strips),
@@ -119,22 +118,27 @@ class _Strip:
     rows: pd.DataFrame
 
 
-def _strips(frame: pd.DataFrame, facets: list[str]) -> Iterator[_Strip]:
-    for start in range(0, len(facets), FACETS_ACROSS):
-        chunk = facets[start : start + FACETS_ACROSS]
+def _strips(frame: pd.DataFrame, facets: list[str], across: int) -> Iterator[_Strip]:
+    for start in range(0, len(facets), across):
+        chunk = facets[start : start + across]
         for framework, rows in per_framework(frame[frame["facet"].isin(chunk)]):
             names = ordered(rows, [c for c in CHECKPOINT if c in rows])["label"].unique()
             yield _Strip(framework, chunk, list(names), rows)
 
 
-def _width_in(frame: pd.DataFrame, across: int, narrowest_parts: float) -> float:
-    """One column where labels, titles and the narrowest axes have room there, else the page."""
+def _extent(frame: pd.DataFrame, facets: int, narrowest_parts: float) -> tuple[int, float]:
+    """How many facets stand side by side, and the width of the figure in inches: one column where labels,
+    titles and the narrowest axes have room there, else the page."""
     titles = {_title(*pair) for pair in frame[["framework", "facet"]].to_numpy()}
     panel_in = max(
         narrowest_parts * NARROWEST_AXES_IN, BOLD * max(map(text_width_in, titles)) + MARGIN_IN
     )
     labels_in = max(map(text_width_in, frame["label"].unique()))
-    return COLUMN_IN if labels_in + across * panel_in + 4 * MARGIN_IN <= COLUMN_IN else PAGE_IN
+    across = min(FACETS_ACROSS, facets)
+    if labels_in + across * panel_in + 4 * MARGIN_IN > PAGE_IN:
+        across = 1
+    needed_in = labels_in + across * panel_in + 4 * MARGIN_IN
+    return across, COLUMN_IN if needed_in <= COLUMN_IN else PAGE_IN
 
 
 def _title(framework: str, facet: str) -> str:

@@ -38,6 +38,9 @@ READING = (
 )
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 SERIES = ("strategy", "format", "interval")
+RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal")
+COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
+"""All that an axis must hold."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -68,20 +71,27 @@ class _Row:
 
 
 def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both tables in order, with facets in common; the second with `label`, the name of a
-    series, and `line`, its number within the framework."""
+    """Both tables in order, with facets in common; the first with `ideal`, what the fewest ranks
+    promise, the second with `label`, the name of a series, and `line`, its number within the framework."""
     frames = [with_hardware(scaling), with_hardware(cost)]
     both = pd.concat(
         [frame.assign(is_cost=place == 1) for place, frame in enumerate(frames) if len(frame)]
         or [frames[0].assign(is_cost=False)]
     )
     known = faceted(ordered(both, (*SYSTEM, "framework", "ranks")))
-    throughput, cost = known[~known["is_cost"]], known[known["is_cost"]]
+    throughput, cost = _with_ideal(known[~known["is_cost"]]), known[known["is_cost"]]
     if cost.empty:
         return throughput, cost
     series = labelled(ordered(cost, ("framework", *SERIES, *SYSTEM, "ranks")), SERIES)
     lines = series.groupby("framework")["label"].transform(lambda own: pd.factorize(own)[0])
     return throughput, series.assign(line=lines)
+
+
+def _with_ideal(throughput: pd.DataFrame) -> pd.DataFrame:
+    fewest = throughput.groupby(["facet", "framework"])[["images_per_s", "ranks"]].transform(
+        "first"
+    )
+    return throughput.assign(ideal=fewest["images_per_s"] * throughput["ranks"] / fewest["ranks"])
 
 
 def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
@@ -92,12 +102,12 @@ def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
         if len(rates):
             yield _Row(
                 chunk, "Throughput", "Images/s", 1.5, rates, _draw_throughput,
-                _throughput_legend(rates), list(throughput["images_per_s"]),
+                _throughput_legend(rates), list(throughput[list(RATES)].to_numpy().ravel()),
             )  # fmt: skip
         for framework, own in per_framework(cost[cost["facet"].isin(chunk)]):
             yield _Row(
                 chunk, labels.name(framework), "One checkpoint (s)", 0.9, own, _draw_cost,
-                _cost_legend(own), list(cost[["stall_s", "durable_s"]].to_numpy().ravel()),
+                _cost_legend(own), list(cost[list(COSTS)].to_numpy().ravel()),
             )  # fmt: skip
 
 
@@ -130,9 +140,10 @@ def _draw_panel(axes: Axes, row: _Row, shown: pd.DataFrame, ranks: pd.Series) ->
 def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
     for framework, rows in per_framework(facet):
         color, marker = look(framework).color, look(framework).marker
-        ends = rows["ranks"].to_numpy()[[0, -1]]
-        ideal = rows["images_per_s"].iloc[0] * ends / ends[0]
-        axes.plot(ends, ideal, linestyle=DOTTED, color=color, linewidth=0.8, gid="ideal")
+        ends = rows.iloc[[0, -1]]
+        axes.plot(
+            ends["ranks"], ends["ideal"], linestyle=DOTTED, color=color, linewidth=0.8, gid="ideal"
+        )
         axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
         axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
 

@@ -13,6 +13,9 @@ SYSTEM = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware
 CHECKPOINT = ("strategy", "format", "ranks", "interval")
 """What separates the rows of a panel."""
 
+DEPENDENT = ("dataset", "batch_size", "epochs")
+"""What no title repeats where the rest of it says it already: the caption does, once."""
+
 FACET = "facet"
 LABEL = "label"
 
@@ -42,6 +45,36 @@ def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     """Those of the columns that the frame has with more than one value."""
     return [column for column in columns if column in frame and frame[column].nunique() > 1]
+
+
+def separating(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that vary, without DEPENDENT ones that follow from the others."""
+    names = varying(frame, columns)
+    kept = [column for column in names if column not in DEPENDENT]
+    for column in (name for name in names if name in DEPENDENT):
+        if not kept or (frame.groupby(kept)[column].nunique() > 1).any():
+            kept.append(column)
+    return [column for column in names if column in kept]
+
+
+def dependent(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """In words, what `separating` leaves out: `small CNN: batch 8 per rank, 4 epochs`, for each value."""
+    kept = separating(frame, columns)
+    left_out = [column for column in varying(frame, columns) if column not in kept]
+    decisive = _decisive(frame, kept, left_out)
+    shown = frame.drop_duplicates(decisive) if left_out else frame[:0]
+    pairs = zip(in_words(shown, decisive, ", "), in_words(shown, left_out, ", "), strict=True)
+    return [f"{key}: {value}" for key, value in pairs]
+
+
+def _decisive(frame: pd.DataFrame, kept: list[str], left_out: list[str]) -> list[str]:
+    """Those of `kept` that `left_out` really follows from."""
+    decisive = list(kept)
+    for column in reversed(kept):
+        fewer = [other for other in decisive if other != column]
+        if fewer and not (frame.groupby(fewer)[left_out].nunique() > 1).any(axis=None):
+            decisive = fewer
+    return decisive
 
 
 def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
@@ -74,7 +107,7 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
 
 def faceted(frame: pd.DataFrame, columns: Sequence[str] = SYSTEM) -> pd.DataFrame:
     """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
-    return frame.assign(facet=in_words(frame, varying(frame, columns), ", "))
+    return frame.assign(facet=in_words(frame, separating(frame, columns), ", "))
 
 
 def labelled(frame: pd.DataFrame, columns: Sequence[str] = CHECKPOINT) -> pd.DataFrame:

@@ -1,0 +1,107 @@
+"""Negative controls: what restarts left out on purpose, and whether the comparison noticed."""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from ckptbench.analysis.grouping import groups
+from ckptbench.cells import NOTHING
+from ckptbench.figures import labels
+from ckptbench.figures.panels import LINE_IN
+from ckptbench.figures.proofs import SETTING
+from ckptbench.figures.setups import in_words, ordered, varying, with_hardware
+from ckptbench.figures.style import BAND, FAINT, INK
+
+TITLE = "Left out on purpose: caught or missed, and the first epoch that differs"
+READING = (
+    "Of the runs whose restart left a part of the state out on purpose (negative controls), a comparison"
+    " that differs and names the part has caught it (a dash: not tried)"
+)
+LETTERS_ACROSS = 12
+ROW_IN = 0.15
+EDGES_IN = 4 * LINE_IN
+CAUGHT = "\N{CHECK MARK}"
+NOT_TRIED = "\N{EN DASH}"
+
+
+def prepared(proof: pd.DataFrame) -> pd.DataFrame:
+    """The runs of which something was left out, in order, with `label`, the row of each."""
+    rows = with_hardware(proof[proof["omit"] != NOTHING])
+    in_order = ordered(rows, (*SETTING, "framework", "ranks", "deterministic", "omit"))
+    names = ["framework", *varying(in_order, (*SETTING, "ranks", "deterministic"))]
+    return in_order.assign(label=in_words(in_order, names, ", "))
+
+
+def sentences(rows: pd.DataFrame) -> list[str]:
+    """For a caption: how many controls were caught, and which were not; nothing where there are none."""
+    if rows.empty:
+        return []
+    missed = rows[~_caught(rows)]
+    names = [
+        f"{key['label']} without {_part(key['omit'])}"
+        for key, _ in groups(missed, ["label", "omit"])
+    ]
+    count = f"{READING}: {len(rows) - len(missed)} of {len(rows)} caught"
+    return [f"{count}, not {'; '.join(names)}" if names else count]
+
+
+def height_in(rows: pd.DataFrame) -> float:
+    """Of the table's lines; its title and head take EDGES_IN."""
+    return float(ROW_IN * rows["label"].nunique())
+
+
+def draw_controls(axes: Axes, rows: pd.DataFrame) -> None:
+    """A table: a line for each framework, a column for each part of the state."""
+    lines = list(rows["label"].unique())
+    parts = sorted(rows["omit"].unique(), key=lambda part: labels.order("omit", part))
+    for y, line in enumerate(lines):
+        for x, part in enumerate(parts):
+            _draw_control(axes, x, y, rows[(rows["label"] == line) & (rows["omit"] == part)])
+    axes.set_xlim(-0.5, len(parts) - 0.5)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_xticks(range(len(parts)), [fill(_part(part), LETTERS_ACROSS) for part in parts])
+    axes.set_yticks(range(len(lines)), lines)
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.grid(visible=False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.set_title(TITLE)
+
+
+def _draw_control(axes: Axes, x: int, y: int, runs: pd.DataFrame) -> None:
+    if not _caught(runs).all():
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=BAND, linewidth=0, gid="missed"))
+    axes.text(
+        x,
+        y,
+        outcome(runs),
+        ha="center",
+        va="center",
+        color=FAINT if runs.empty else INK,
+        gid="control",
+    )
+
+
+def outcome(runs: pd.DataFrame) -> str:
+    """Of the runs of one control, in a few words."""
+    if runs.empty:
+        return NOT_TRIED
+    caught = _caught(runs)
+    if not caught.any():
+        return "missed"
+    if not caught.all():
+        return f"{caught.sum()} of {len(runs)} caught"
+    first = runs["first_epoch"].min()
+    return f"{CAUGHT} at the end" if pd.isna(first) else f"{CAUGHT} epoch {first + 1}"
+
+
+def _caught(runs: pd.DataFrame) -> pd.Series:
+    caught: pd.Series = runs["caught"].fillna(False).astype(bool)
+    return caught
+
+
+def _part(omit: str) -> str:
+    return labels.describe("omit", omit)

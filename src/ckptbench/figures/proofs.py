@@ -1,0 +1,140 @@
+"""Runs that were compared with uninterrupted ones: how figures group them, and say what is bitwise equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from ckptbench.analysis.grouping import groups
+from ckptbench.cells import NOTHING
+from ckptbench.figures.labels import describe
+from ckptbench.figures.setups import SYSTEM, in_words, ordered, separating, with_hardware
+
+AGAIN, RESUMED = "again", "resumed"
+NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
+SETTING = tuple(column for column in SYSTEM if column != "deterministic")
+"""What separates strips of panels: deterministic and default mode stand side by side in one."""
+SELECTED = (
+    "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
+    " follow are of all"
+)
+LINE_POINTS = 9
+"""Height of a line of words above a panel."""
+NOTHING_COMPARED = (
+    "No run was compared with an uninterrupted one: there is no difference to show."
+    " A study records what this takes where training.proof is true."
+)
+
+
+def prepared(proof: pd.DataFrame) -> pd.DataFrame:
+    """The runs of which nothing was left out on purpose, in order, with their `kind`."""
+    honest = with_hardware(proof[proof["omit"] == NOTHING])
+    kinds = np.where(honest["history"] == AGAIN, AGAIN, RESUMED).astype(object)
+    return ordered(honest.assign(kind=kinds), (*SETTING, "framework", "ranks", "deterministic"))
+
+
+def selected(rows: pd.DataFrame) -> pd.DataFrame:
+    """What panels show, with `title`, the strip of each run: of the settings those that were compared in
+    the most modes and kinds, of each framework the most ranks."""
+    ways = rows["deterministic"].astype(str) + rows["kind"]
+    compared = ways.groupby([rows[column] for column in SETTING]).transform("nunique")
+    full = rows[compared == compared.max()]
+    most = full.groupby([*SETTING, "framework"])["ranks"].transform("max")
+    shown: pd.DataFrame = full[full["ranks"] == most]
+    names = ["framework", *separating(shown, (*SETTING, "ranks"))]
+    return shown.assign(title=in_words(shown, names, ", "))
+
+
+def modes(rows: pd.DataFrame) -> list[bool]:
+    """Which of deterministic and default mode there are, in this order."""
+    return [mode for mode in (True, False) if (rows["deterministic"] == mode).any()]
+
+
+def verdict(runs: pd.DataFrame) -> str:
+    """`bitwise equal`, or how many of these runs part from their references, and when the first does."""
+    parted = runs[~runs["bit_equal"]]
+    if parted.empty:
+        return "bitwise equal"
+    first = parted["first_epoch"].min()
+    where = "at the end" if pd.isna(first) else f"at epoch {first + 1}"
+    if parted["first_epoch"].nunique(dropna=False) > 1:
+        where = where.replace("at", "from", 1)
+    if len(runs) == 1:
+        return f"parts {where}"
+    return f"part {where}" if len(parted) == len(runs) else f"{_share(parted, runs)} part {where}"
+
+
+def equality(compared: pd.DataFrame, shown: pd.DataFrame) -> str:
+    """Sentences for a caption: how many runs of each mode and kind are bitwise equal, and which are not."""
+    counts = [
+        f"{described[0].upper()}{described[1:]}, {noun}: {_count(runs)}"
+        for mode in modes(compared)
+        for described in [describe("deterministic", mode)]
+        for kind, noun in NOUNS.items()
+        if len(runs := compared[(compared["deterministic"] == mode) & (compared["kind"] == kind)])
+    ]
+    return ". ".join([SELECTED, *counts] if len(shown) < len(compared) else counts)
+
+
+def _count(runs: pd.DataFrame) -> str:
+    equal = runs[runs["bit_equal"]]
+    count = f"{_share(equal, runs)} bitwise equal"
+    return count if len(equal) in (0, len(runs)) else f"{count}, not {'; '.join(_parted(runs))}"
+
+
+def _parted(runs: pd.DataFrame) -> Iterator[str]:
+    """Each framework of which runs differ; its numbers of ranks too, where all runs of another are equal."""
+    names = ["framework", *separating(runs, SETTING)]
+    for _, own in groups(runs, names):
+        equal = own.groupby("ranks")["bit_equal"].all()
+        if not equal.any():
+            yield _how_many(own, names)
+        else:
+            for ranks in equal.index[~equal]:
+                yield _how_many(own[own["ranks"] == ranks], [*names, "ranks"])
+
+
+def _how_many(runs: pd.DataFrame, names: Sequence[str]) -> str:
+    return f"{in_words(runs, names, ', ').iloc[0]} ({_share(runs[~runs['bit_equal']], runs)})"
+
+
+def _share(some: pd.DataFrame, every: pd.DataFrame) -> str:
+    return f"{len(some)} of {len(every)}"
+
+
+def restarts(restore: pd.DataFrame, runs: pd.DataFrame) -> list[float]:
+    """Where in their training these runs were restarted, in epochs done, each place once."""
+    return sorted(set(restore.loc[restore["run"].isin(set(runs["run"])), "epoch"].dropna()))
+
+
+def lowest(grid: NDArray[np.object_]) -> Iterator[Axes]:
+    """Of each column of panels the one below which there is none; removed ones do not count."""
+    for column in grid.T:
+        yield next(axes for axes in reversed(column) if axes.figure is not None)
+
+
+def headed(axes: Axes, title: str, lines: Sequence[str]) -> None:
+    """A title and lines of ordinary text below it, above the panel; both may be wider than it."""
+    above(axes, lines)
+    axes.set_title(title, pad=3 + LINE_POINTS * len(lines))
+
+
+def above(axes: Axes, lines: Sequence[str], *, ha: Literal["left", "right"] = "left") -> None:
+    """Lines of text above the panel, flush with one of its edges, where a title leaves room for them."""
+    text = axes.annotate(
+        "\n".join(lines),
+        (0 if ha == "left" else 1, 1),
+        (0, 3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha=ha,
+        va="bottom",
+        linespacing=1.2,
+        gid="words",
+    )
+    text.set_in_layout(False)

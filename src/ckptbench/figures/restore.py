@@ -1,0 +1,131 @@
+"""How long a restart takes from the launch to its first step, and whether a cold load was cold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ckptbench.cells import NOTHING
+from ckptbench.figures.captions import caption
+from ckptbench.figures.labels import counted
+from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.setups import CHECKPOINT, SYSTEM, faceted, labelled, ordered, with_hardware
+from ckptbench.figures.style import BAND, DOTTED, FAINT, GREYS, INK, look
+
+READING = (
+    "Left: medians over {restarts}, of each the rank that took longest; the number is the load."
+    " Right: bytes read from storage during the load, by the kernel's own counters, in percent of the"
+    " checkpoint's size (median): a load is shown to be cold from {cold} % on, to be warm below {warm} %"
+)
+PARTS = {
+    "launch_and_meet_s": ("launch, meet", GREYS[0]),
+    "import_s": ("import", GREYS[1]),
+    "join_s": ("join", GREYS[2]),
+    "data_s": ("data", GREYS[3]),
+    "build_s": ("build", GREYS[4]),
+    "load_s": ("load (coloured)", None),
+    "first_step_s": ("first step", GREYS[5]),
+}
+"""Phases in their order. Without a grey: in the colour of the framework, for it is the checkpoint's part."""
+ROW = (*CHECKPOINT, "cache")
+GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
+COLD_PERCENT, WARM_PERCENT = 90, 10
+BAR = 0.6
+ROOM = 1.25
+"""How much longer than its longest bar an axis is, for the numbers."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `restore` and `provenance`."""
+    restarts = tables["restore"]
+    # Less state, or none at all where the kill came before the first checkpoint, takes less time.
+    shown = restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
+    if shown.empty:
+        text = caption(shown, tables["provenance"], "")
+        return nothing_to_show(
+            "No run was restarted from a checkpoint: there is no restart to show.", text
+        )
+    rows = _prepared(shown)
+    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
+    figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 1.4))
+    for panel in panels:
+        _draw_panel(panel, rows)
+    legend(figure, *_legend(panels[0].framework))
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """A row for the restarts of each setup, warm and cold: medians of its phases, and `shown`, whether the
+    counters show every load to be what it is called."""
+    known = with_hardware(shown).assign(
+        launch_and_meet_s=shown["launch_s"] + shown["meet_s"],
+        read_percent=(100 * shown["read_bytes"] / shown["bytes"]).astype("float64"),
+        shown=shown["cold_shown"].fillna(False).astype(bool),
+    )
+    medians = {name: (name, "median") for name in (*PARTS, "read_percent")}
+    rows = known.groupby(list(GROUPED), as_index=False).agg(
+        **medians, shown=("shown", "all"), restarts=("run", "size")
+    )
+    return labelled(faceted(ordered(rows, (*SYSTEM, "framework", *ROW))), ROW)
+
+
+def _reading(rows: pd.DataFrame) -> str:
+    fewest, most = rows["restarts"].min(), rows["restarts"].max()
+    restarts = counted(most, "restart") if fewest == most else f"{fewest} to {most} restarts"
+    reading = READING.format(restarts=restarts, cold=COLD_PERCENT, warm=WARM_PERCENT)
+    doubtful = int((~rows["shown"]).sum())
+    if not doubtful:
+        return f"{reading}. Every load was shown to be {' or '.join(rows['cache'].unique())} as it is called"
+    return f"{reading}. Shaded: not shown for every load, {doubtful} of {len(rows)} rows"
+
+
+def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
+    phases, read = panel.axes
+    facet = rows[rows["facet"] == panel.rows["facet"].iloc[0]]
+    _draw_phases(phases, panel)
+    _draw_read(read, panel)
+    for y in panel.rows.loc[~panel.rows["shown"], "y"]:
+        for axes in panel.axes:
+            axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="not shown")
+    phases.set_xlim(0, ROOM * facet[list(PARTS)].sum(axis=1).max())
+    read.set_xlim(-8, max(108, 1.08 * rows["read_percent"].max()))
+    if panel.is_lowest:
+        phases.set_xlabel("Restart (s)")
+        read.set_xlabel("Read (%)")
+
+
+def _draw_phases(axes: Axes, panel: Panel) -> None:
+    rows, own = panel.rows, look(panel.framework).color
+    left = 0 * rows["launch_and_meet_s"]
+    for part, (_, grey) in PARTS.items():
+        axes.barh(rows["y"], rows[part], BAR, left=left, color=grey or own, edgecolor=INK, gid=part)
+        left = left + rows[part]
+    for y, end, load in zip(rows["y"], left, rows["load_s"], strict=True):
+        axes.annotate(
+            f"{load:.2g} s", (end, y), (3, 0), textcoords="offset points", va="center", gid="load"
+        )
+
+
+def _draw_read(axes: Axes, panel: Panel) -> None:
+    rows, appearance = panel.rows, look(panel.framework)
+    axes.vlines([WARM_PERCENT, COLD_PERCENT], *axes.get_ylim(), FAINT, linestyles=DOTTED)
+    known = rows[rows["read_percent"].notna()]
+    axes.plot(
+        known["read_percent"], known["y"], appearance.marker, color=appearance.color, gid="read"
+    )
+    for y in rows.loc[rows["read_percent"].isna(), "y"]:
+        axes.text(50, y, "not counted", ha="center", va="center")
+    axes.set_xticks([0, 50, 100])
+
+
+def _legend(framework: str) -> list[list[Artist]]:
+    parts: list[Artist] = [
+        Patch(facecolor=grey or look(framework).color, edgecolor=INK, label=name)
+        for name, grey in PARTS.values()
+    ]
+    return [parts[:4], parts[4:]]

@@ -1,0 +1,342 @@
+"""The figures on restarts say what is bitwise equal, where the rest parts, and whether cold was cold."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from figure_tables import Study, together
+from matplotlib.figure import Figure
+from proof_tables import Restarts
+from test_figures import caption_of, lines, row_labels, titles
+
+from ckptbench.cells import Cell, Interval
+from ckptbench.figures import FIGURES, proofs
+from ckptbench.figures.controls import outcome
+from ckptbench.figures.divergence import distance
+from ckptbench.figures.style import LOOKS, look, paper
+
+PROOFS = ("determinism", "divergence")
+FIVE = tuple(LOOKS)
+BOTH = (True, False)
+EQUAL = Restarts(parting=frozenset())
+PARTED = Restarts(parting=frozenset({("pytorch", False)}))
+ONE = Study(frameworks=("pytorch",), ranks=(2,), deterministic=BOTH, restarts=PARTED)
+BASELINE = Cell(
+    framework="pytorch", model="small_cnn", dataset="digits", ranks=2, batch_size=8, epochs=2,
+    format="none", interval=Interval.parse("never"),
+)  # fmt: skip
+WITH_CHECKPOINTS = dataclasses.replace(BASELINE, format="torch_save", interval=Interval.parse("e1"))
+
+
+def words(figure: Figure) -> list[str]:
+    """What stands above each panel, line by line, in the order of the panels."""
+    texts = [text for axes in figure.axes for text in axes.texts if text.get_gid() == "words"]
+    return [line for text in texts for line in text.get_text().split("\n") if line]
+
+
+def shows(name: str, **changes: object) -> bool:
+    return FIGURES[name].shows(dataclasses.replace(WITH_CHECKPOINTS, **changes))
+
+
+def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
+    ordinary = {
+        name
+        for name, entry in FIGURES.items()
+        if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
+    }
+    assert ordinary == {"overhead", "stall", "sizes", "scaling", "training"}
+    assert {name for name in FIGURES if shows(name, history="again")} == {
+        "training",
+        "determinism",
+        "divergence",
+    }
+    assert shows("restore", history="killed_inside")
+    deterministic = dataclasses.replace(BASELINE, deterministic=True)
+    assert FIGURES["determinism_cost"].shows(deterministic)
+
+
+def test_training_shows_no_run_that_was_killed_on_purpose() -> None:
+    figure = FIGURES["training"].draw(ONE.tables())
+    kinds = {line.get_gid() for axes in figure.axes for line in axes.lines}
+    assert kinds == {"baseline", "with checkpoints"}
+
+
+@pytest.mark.parametrize("name", ["determinism", "determinism_cost", "divergence", "restore"])
+@pytest.mark.parametrize(
+    "study",
+    [
+        Study(frameworks=FIVE, ranks=(2,), deterministic=BOTH, repeats=1),
+        Study(frameworks=("pytorch",), ranks=(1,), repeats=1, epochs=1, restarts=EQUAL),
+        Study(
+            frameworks=("horovod_tensorflow",),
+            models=("resnet50", "vgg16"),
+            epochs=30,
+            repeats=1,
+            restarts=Restarts(controls=False),
+        ),
+        Study(frameworks=("chainer",), ranks=(2,), hardware=("cpu", "gpu"), repeats=1),
+    ],
+)
+def test_no_text_is_cut_and_words_above_panels_overlap_nothing(name: str, study: Study) -> None:
+    figure = FIGURES[name].draw(study.tables())
+    with paper():
+        figure.draw_without_rendering()
+        ticks = {label for axes in figure.axes for label in axes.get_xticklabels(which="both")}
+        texts = [t for t in figure.findobj(mpl.text.Text) if t not in ticks and t.get_text()]
+        boxes = [(text, text.get_window_extent()) for text in texts]
+    page = figure.bbox
+    assert not [t for t, b in boxes if b.x0 < -1 or b.x1 > page.x1 + 1 or b.y1 > page.y1 + 1]
+    titles = {axes._left_title for axes in figure.axes}
+    above = [box.padded(-2) for text, box in boxes if text.get_gid() == "words" or text in titles]
+    others = [axes.bbox for axes in figure.axes]
+    for place, box in enumerate(above):
+        assert not any(box.overlaps(other) for other in [*others, *above[place + 1 :]])
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_the_caption_counts_what_is_bitwise_equal_in_each_mode(name: str) -> None:
+    text = caption_of(FIGURES[name].draw(ONE.tables()))
+    assert "Deterministic mode, resumed runs: 18 of 18 bitwise equal." in text
+    assert "Deterministic mode, second runs of the same seed: 3 of 3 bitwise equal." in text
+    assert "Default mode, resumed runs: 0 of 18 bitwise equal." in text
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_the_caption_names_frameworks_and_ranks_that_are_not_equal(name: str) -> None:
+    study = Study(frameworks=("chainer", "pytorch"), restarts=PARTED)
+    tables = study.tables()
+    assert "resumed runs: 36 of 72 bitwise equal, not PyTorch (36 of 36)." in caption_of(
+        FIGURES[name].draw(tables)
+    )
+    proof = tables["resume_proof"]
+    proof.loc[proof["ranks"] == 2, "bit_equal"] = True
+    text = caption_of(FIGURES[name].draw(tables))
+    assert "resumed runs: 54 of 72 bitwise equal, not PyTorch, 1 rank (18 of 18)." in text
+    assert "with the largest number of ranks; the counts that follow are of all" in text
+    assert "2 ranks" in text
+
+
+def test_resumed_and_second_runs_are_drawn_over_the_uninterrupted_one() -> None:
+    figure = FIGURES["determinism"].draw(ONE.tables())
+    assert titles(figure) == ["PyTorch"]
+    assert words(figure) == [
+        "deterministic mode",
+        "resumed: bitwise equal",
+        "again: bitwise equal",
+        "default mode",
+        "resumed: part at epoch 2",
+        "again: part at epoch 2",
+        *2 * ["loss \N{PLUS-MINUS SIGN}0.021, accuracy \N{PLUS-MINUS SIGN}1.6 %"],
+    ]
+    for axes in figure.axes:
+        kinds = ["uninterrupted", "same seed again", "killed and resumed"]
+        assert [line.get_gid() for line in axes.lines] == kinds
+    equal, parted = figure.axes[0], figure.axes[2]
+    whole, _, resumed = (list(line.get_ydata()) for line in equal.lines)
+    assert resumed == pytest.approx(whole)
+    whole, _, resumed = (list(line.get_ydata()) for line in parted.lines)
+    assert resumed != pytest.approx(whole)
+
+
+def test_how_far_an_unknown_loss_or_accuracy_parts_is_left_out() -> None:
+    tables = ONE.tables()
+    tables["resume_proof"]["accuracy_difference"] = float("nan")
+    assert words(FIGURES["determinism"].draw(tables))[-1] == "loss \N{PLUS-MINUS SIGN}0.021"
+
+
+def test_a_control_without_part_of_the_state_is_no_curve_and_no_verdict() -> None:
+    with_controls, without = (
+        FIGURES["determinism"].draw(
+            dataclasses.replace(ONE, restarts=Restarts(controls=on)).tables()
+        )
+        for on in (True, False)
+    )
+    for drawn, expected in zip(with_controls.axes, without.axes, strict=True):
+        for line, same in zip(drawn.lines, expected.lines, strict=True):
+            assert list(line.get_ydata()) == list(same.get_ydata())
+    assert words(with_controls) == words(without)
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_restarts_are_marked_where_they_went_on(name: str) -> None:
+    tables = ONE.tables()
+    honest = tables["restore"].query("deterministic and omit == 'nothing'")
+    axes = FIGURES[name].draw(tables).axes[0]
+    marked = [
+        x
+        for artist in [*axes.collections, *axes.lines]
+        if artist.get_gid() == "restart"
+        for x in (
+            artist.get_xdata()
+            if isinstance(artist, mpl.lines.Line2D)
+            else [segment[0][0] for segment in artist.get_segments()]
+        )
+    ]
+    assert marked == sorted(honest["epoch"].unique())
+
+
+def test_runs_of_the_same_seed_alone_are_shown_without_a_restart() -> None:
+    study = dataclasses.replace(ONE, restarts=Restarts(histories=("again",), controls=False))
+    for name in PROOFS:
+        figure = FIGURES[name].draw(study.tables())
+        with paper():
+            figure.draw_without_rendering()
+        assert not any("resumed" in line for line in words(figure))
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_what_was_compared_in_one_way_alone_is_counted_and_not_drawn(name: str) -> None:
+    once = Restarts(histories=("killed_between",), caches=("cold",), controls=False)
+    aside = Study(
+        frameworks=("pytorch",), ranks=(1,), models=("small_cnn",), batch_size=8, epochs=2,
+        deterministic=(True,), restarts=once,
+    )  # fmt: skip
+    figure = FIGURES[name].draw(together(ONE, aside))
+    assert titles(figure)[0] == "PyTorch"
+    text = caption_of(figure)
+    assert "Panels show what was compared in the most ways" in text
+    assert "Deterministic mode, resumed runs: 21 of 21 bitwise equal" in text
+    assert "ResNet-50" in text
+    assert "small CNN" not in text
+
+
+def test_a_verdict_says_how_many_runs_part_and_from_when_on() -> None:
+    def runs(*epochs: int | None) -> pd.DataFrame:
+        """An epoch for each run that parts, -1 for one that does not, None for one at the end alone."""
+        first = [None if epoch == -1 else epoch for epoch in epochs]
+        return pd.DataFrame(
+            {"bit_equal": [e == -1 for e in epochs], "first_epoch": pd.array(first, dtype="Int64")}
+        )
+
+    assert [proofs.verdict(runs(*epochs)) for epochs in ([-1], [2], [2, 2], [1, 2], [-1, 2])] == [
+        "bitwise equal",
+        "parts at epoch 3",
+        "part at epoch 3",
+        "part from epoch 2",
+        "1 of 2 part at epoch 3",
+    ]
+    assert proofs.verdict(runs(None)) == "parts at the end"
+
+
+def test_divergence_shades_each_group_by_its_share_of_different_tensors() -> None:
+    figure = FIGURES["divergence"].draw(ONE.tables())
+    resumed = figure.axes[2]
+    groups = ["weights", "momentum", "statistics", "random states", "counters", "data position"]
+    assert row_labels(figure.axes[0]) == groups
+    (mesh,) = (c for c in resumed.collections if c.get_gid() == "shares")
+    shares = mesh.get_array().reshape(len(groups), 5)
+    assert list(shares[0]) == pytest.approx([0, 1 / 3, 2 / 3, 1, 1])
+    assert not shares[2:].any()
+    assert words(figure) == [
+        *("deterministic, resumed", "bitwise equal", "deterministic, again", "bitwise equal"),
+        *("default, resumed", "2e9 ULP, L2 0.031", "default, again", "2e9 ULP, L2 0.031"),
+    ]
+
+
+def test_the_distance_is_that_of_the_run_farthest_off() -> None:
+    runs = pd.DataFrame(
+        {
+            "bit_equal": [True, False],
+            "max_ulp": pd.array([0, 12], dtype="Int64"),
+            "relative_l2": [0.0, 2e-7],
+        }
+    )
+    assert distance(runs) == "12 ULP, L2 2e-7"
+    assert distance(runs[:1]) == "bitwise equal"
+    assert distance(runs.assign(max_ulp=0, relative_l2=0.0)) == "weights, momentum equal"
+    unknown = runs.assign(max_ulp=pd.array([0, None], dtype="Int64"))
+    assert distance(unknown) == "L2 2e-7"
+
+
+def test_a_control_that_the_comparison_missed_stands_out() -> None:
+    missed = Restarts(parting=frozenset(), missed=frozenset({("pytorch", "random")}))
+    figure = FIGURES["divergence"].draw(dataclasses.replace(ONE, restarts=missed).tables())
+    controls = figure.axes[-1]
+    assert row_labels(controls) == ["PyTorch, default mode", "PyTorch, deterministic mode"]
+    columns = [label.get_text().replace("\n", " ") for label in controls.get_xticklabels()]
+    assert columns == ["data position", "momentum", "random states"]
+    caught = "\N{CHECK MARK} epoch 2"
+    assert [text.get_text() for text in controls.texts] == 2 * [caught, caught, "missed"]
+    shaded = [patch.get_xy() for patch in controls.patches if patch.get_gid() == "missed"]
+    assert shaded == [(1.5, -0.5), (1.5, 0.5)]
+    text = caption_of(figure)
+    assert "12 of 18 caught, not PyTorch, default mode without random states;" in text
+
+
+def test_a_control_that_only_some_comparisons_caught_is_not_called_caught() -> None:
+    runs = pd.DataFrame(
+        {
+            "caught": pd.array([True, False, None], dtype="boolean"),
+            "first_epoch": pd.array([0, None, None], dtype="Int64"),
+        }
+    )
+    assert outcome(runs) == "1 of 3 caught"
+    assert outcome(runs[:1]) == "\N{CHECK MARK} epoch 1"
+    assert outcome(runs[1:]) == "missed"
+    assert outcome(runs[:0]) == "\N{EN DASH}"
+
+
+def test_the_cost_of_determinism_is_in_percent_beside_a_zero_line() -> None:
+    tables = Study(frameworks=("pytorch", "tensorflow")).tables()
+    tables["determinism_cost"].loc[0, "cost_lo"] = -0.01
+    figure = FIGURES["determinism_cost"].draw(tables)
+    assert titles(figure) == ["PyTorch", "TensorFlow"]
+    for axes, framework in zip(figure.axes, ("pytorch", "tensorflow"), strict=True):
+        assert row_labels(axes) == ["1 rank", "2 ranks"]
+        (cost,) = lines(axes, "cost")
+        assert cost.get_color() == look(framework).color
+        assert axes.get_xlim()[0] <= -1
+        assert any(list(line.get_xdata()) == [0, 0] for line in axes.lines)
+    assert list(lines(figure.axes[0], "cost")[0].get_xdata()) == pytest.approx([11, 11])
+    assert "3 of 4 lie above zero" in caption_of(figure)
+
+
+def test_a_cost_of_one_repeat_is_a_point_without_interval() -> None:
+    figure = FIGURES["determinism_cost"].draw(Study(repeats=1).tables())
+    assert "one repeat alone has none" in caption_of(figure)
+    assert "above zero" not in caption_of(figure)
+
+
+def test_a_restart_is_the_sum_of_its_phases_warm_and_cold_beside_each_other() -> None:
+    study = dataclasses.replace(ONE, deterministic=(False,))
+    restore = study.tables()["restore"].query("omit == 'nothing'")
+    phases, read = FIGURES["restore"].draw(study.tables()).axes
+    assert row_labels(phases) == ["warm", "cold"]
+    for place, cache in enumerate(("warm", "cold")):
+        own = restore[restore["cache"] == cache]
+        parts = [patch for patch in phases.patches if round(patch.get_y() + 0.3) == place]
+        assert [patch.get_gid() for patch in parts][-2:] == ["load_s", "first_step_s"]
+        assert sum(patch.get_width() for patch in parts) == pytest.approx(own["total_s"].median())
+    loads = [patch for patch in phases.patches if patch.get_gid() == "load_s"]
+    assert {mpl.colors.to_hex(patch.get_facecolor()) for patch in loads} == {
+        look("pytorch").color.lower()
+    }
+    (points,) = lines(read, "read")
+    assert list(points.get_xdata()) == [0, 100]
+
+
+def test_a_cold_load_that_was_not_shown_to_be_cold_is_shaded() -> None:
+    restarts = Restarts(cold_shown={"chainer": False, "pytorch": None})
+    figure = FIGURES["restore"].draw(Study(ranks=(2,), restarts=restarts).tables())
+    shaded = [
+        [patch.get_y() for patch in axes.patches if patch.get_gid() == "not shown"]
+        for axes in figure.axes
+    ]
+    assert shaded == [[0.5], [0.5], [0.5], [0.5], [], []]
+    assert [text.get_text() for text in figure.axes[3].texts] == ["not counted"]
+    assert "not shown for every load, 2 of 6 rows" in caption_of(figure)
+    assert "kernel" in caption_of(figure)
+
+
+def test_all_loads_shown_to_be_warm_or_cold_are_said_to_be() -> None:
+    text = caption_of(FIGURES["restore"].draw(ONE.tables()))
+    assert "Every load was shown to be warm or cold as it is called." in text
+
+
+def test_a_restart_with_nothing_to_load_is_no_restore() -> None:
+    tables = ONE.tables()
+    tables["restore"]["step"] = 0
+    assert not FIGURES["restore"].draw(tables).axes
