@@ -32,14 +32,14 @@ unit: environment
 	$(BIN)/pytest --numprocesses auto tests/unit
 	for each in $(PLUGINS); do PYTHONPATH=. $(BIN)/pytest -p tests.conftest $${each}tests || exit; done
 
-# With the real frameworks: makes their environments first, which takes about 3 GB.
+# With the real frameworks: makes their environments first, which takes about 6 GB, and compiles Horovod.
 study-tests: environment
-	$(BIN)/snakemake --profile local environments
+	$(BIN)/snakemake --profile local environments --configfile config/studies/tiny.yaml
 	$(BIN)/pytest tests/study
 
 # With a real Slurm and a real Grid Engine, where `sudo tests/cluster/install.sh` has installed them.
 cluster-tests: environment
-	$(BIN)/snakemake --profile local environments
+	$(BIN)/snakemake --profile local environments --configfile config/studies/tiny.yaml
 	$(BIN)/pytest tests/cluster
 
 benchmarks: environment

@@ -11,33 +11,56 @@ from pathlib import Path
 
 from ckptbench.digest import file_sha256
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.horovod_build import HorovodBuild
 from ckptbench.manifest import write_json
 
 log = logging.getLogger("ckptbench")
 
 READY = "ready.json"
+WHEELS = "wheels"
+"""Beside the environments: the wheels that are compiled here, of all locks."""
 TAIL_LINES = 15
 
 
 def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
     """Make `folder` a virtual environment that holds what `lock` lists and nothing else.
 
-    `constraints` bind what is needed to build source distributions. `ready.json` in it, written last, names the
-    lock's SHA-256: its content changes with the lock alone. Raises EnvironmentSetupError with uv's last lines.
+    `constraints` bind what is needed to build source distributions; Horovod has a recipe of its own
+    (`horovod_build`). `ready.json` in it, written last, names the lock's SHA-256 and the recipe's revision: its content
+    changes with these alone. Raises EnvironmentSetupError with uv's last lines.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
         raise EnvironmentSetupError(
             "uv is not on the PATH: `make environment` installs it into .venv"
         )
-    python = str(folder / "bin" / "python")
+    build = HorovodBuild.needed_by(lock, folder.parent / WHEELS)
+    if build is not None and build.wheel() is None:
+        build.check_machine()
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
-    _run(
-        [uv, "pip", "sync", "--python", python, "--build-constraints", str(constraints), str(lock)],
-        lock,
+    python = folder / "bin" / "python"
+    sync = [uv, "pip", "sync", "--python", str(python), "--build-constraints", str(constraints)]
+    if build is None:
+        _run([*sync, str(lock)], lock)
+    else:
+        _install_with_horovod(build, python, sync)
+    ready = {"lock": lock.name, "sha256": file_sha256(lock)}
+    write_json(
+        folder / READY, ready if build is None else {**ready, "recipe": build.recipe.revision}
     )
-    checksum = file_sha256(lock)
-    write_json(folder / READY, {"lock": lock.name, "sha256": checksum})
+
+
+def _install_with_horovod(build: HorovodBuild, python: Path, sync: list[str]) -> None:
+    """Compiled where it is missing, in the environment that it is for; what compiling needs is taken out again."""
+    requirements = python.parents[1] / "requirements.txt"
+    wheel = build.wheel()
+    if wheel is None:
+        requirements.write_text(build.requirements_to_compile(), encoding="utf-8")
+        _run([*sync, str(requirements)], build.lock)
+        log.info("%s: compiling Horovod, which takes some minutes", build.lock)
+        wheel = build.compile(python)
+    requirements.write_text(build.requirements(wheel), encoding="utf-8")
+    _run([*sync, str(requirements)], build.lock)
 
 
 def _run(command: list[str], lock: Path) -> None:

@@ -15,6 +15,7 @@ import yaml
 from tests.study.checkout import Checkout
 
 TINY = "config/studies/tiny.yaml"
+VARIED = "config/studies/varied.yaml"
 CORES = min(8, len(os.sched_getaffinity(0)))
 FITTED = {
     # Emulated nodes claim more memory than there is, and more cores. Two ranks have two nodes.
@@ -39,9 +40,8 @@ def vary(
     study = yaml.safe_load((checkout.folder / TINY).read_text()) | others
     study["matrix"] |= matrix
     study["training"] |= training
-    path = "config/studies/varied.yaml"
-    (checkout.folder / path).write_text(yaml.safe_dump(study))
-    return path
+    (checkout.folder / VARIED).write_text(yaml.safe_dump(study))
+    return VARIED
 
 
 @contextmanager

@@ -12,21 +12,30 @@ from ckptbench.allocation import same_host
 from ckptbench.frameworks import FRAMEWORKS
 from ckptbench.manifest import read_json
 from tests.cluster.slurm_conf import NODES
-from tests.cluster.studies import TINY, end_well, resources, started, vary
+from tests.cluster.studies import VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout
 
-RUNS = 24
+RUNS = 20
+"""Of every run the first repeat: five frameworks, one rank and two, with checkpoints and without."""
 PATIENCE_S = 500
 # With other numbers of threads, sums are in another order.
 ROUNDING = 1e-5
+OF_PROOFS = (
+    "digests",
+    "kills",
+    "values",
+    "resume_proof",
+    "divergence",
+    "determinism_cost",
+    "restore",
+)
 Folder = pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: Folder) -> Checkout:
-    """On this machine, of every run the first repeat."""
-    checkout = Checkout.make(tmp_path_factory.mktemp("local") / "checkout")
-    return run_to_its_end(checkout, vary(checkout, {}, {}, repeats=1))
+    """On this machine."""
+    return run_to_its_end(Checkout.make(tmp_path_factory.mktemp("local") / "checkout"))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +52,8 @@ def on_cluster(cluster: str, folder: Folder) -> Checkout:
     return Checkout.make(folder.mktemp(cluster) / "checkout", cluster, *resources(cluster))
 
 
-def run_to_its_end(checkout: Checkout, study: str = TINY) -> Checkout:
-    with started(checkout, study=study) as process:
+def run_to_its_end(checkout: Checkout) -> Checkout:
+    with started(checkout, study=vary(checkout, {}, {}, repeats=1)) as process:
         end_well(checkout, process, PATIENCE_S)
     return checkout
 
@@ -72,7 +81,8 @@ def test_it_makes_the_tables_and_figures_that_it_makes_locally(
     tables = sorted((local.folder / "results" / "tables").glob("*.parquet"))
     for name in (path.stem for path in tables):
         assert list(done.table(name).columns) == list(local.table(name).columns)
-        assert len(done.table(name)) >= len(local.table(name)) > 0
+        assert len(done.table(name)) >= len(local.table(name))
+        assert len(local.table(name)) > 0 or name in OF_PROOFS
 
 
 def made(checkout: Checkout) -> set[str]:
@@ -147,7 +157,7 @@ def hosts_of(checkout: Checkout, run: str) -> list[str]:
 
 def test_a_restarted_study_has_nothing_to_do(done: Checkout) -> None:
     sealed = done.seals()
-    result = done.run()
+    result = done.run(study=VARIED)
     assert result.returncode == 0, result.stdout
     assert "Nothing to be done" in result.stdout
     assert done.seals() == sealed

@@ -20,12 +20,18 @@ Found = dict[str, np.ndarray[Any, Any]]
 
 
 def run_scenario(
-    framework: str, scenario: str, folder: Path, *, ranks: int = 1, **options: Any
+    framework: str,
+    scenario: str,
+    folder: Path,
+    *,
+    ranks: int = 1,
+    script: Path = SCENARIOS,
+    **options: Any,
 ) -> list[Found]:
     """The arrays that each rank saved, in the order of the ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     python = ROOT / ".environments" / framework / "bin" / "python"
-    command = [str(python), str(SCENARIOS), framework, scenario, str(folder), json.dumps(options)]
+    command = [str(python), str(script), framework, scenario, str(folder), json.dumps(options)]
     speaks_mpi = FRAMEWORKS[framework].launcher == "mpiexec"
     program = Program(
         command=command, logs=folder, mpiexec=python.parent / "mpiexec" if speaks_mpi else None

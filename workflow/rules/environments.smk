@@ -4,6 +4,7 @@ rule create_environment:
         lock="envs/{environment}.txt",
         constraints="envs/build-constraints.txt",
         script="scripts/create_environment.py",
+        recipe=get_recipe,
     output:
         ready=".environments/{environment}/ready.json",
     log:

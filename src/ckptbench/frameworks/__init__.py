@@ -21,6 +21,8 @@ class FrameworkEntry:
     """The first is what `format: default` means."""
     omissions: tuple[str, ...]
     """The parts of the state without which a restart trains on otherwise (`cells.OMISSIONS`): negative controls."""
+    optional: bool = False
+    """Its environment is compiled, so a config must name it to get it."""
 
     def load(self) -> type[Framework]:
         module, name = self.location.split(":")
@@ -45,5 +47,17 @@ FRAMEWORKS = {
         location="ckptbench.frameworks.tensorflow:TensorFlow",
         formats=("hdf5", "keras", "tf_checkpoint"),
         omissions=("position", "momentum", "dropout", "statistics"),
+    ),
+    "horovod_pytorch": FrameworkEntry(
+        location="ckptbench.frameworks.horovod_pytorch:HorovodPyTorch",
+        formats=("torch_save", "safetensors", "hdf5"),
+        omissions=("position", "momentum", "random", "statistics"),
+        optional=True,
+    ),
+    "horovod_tensorflow": FrameworkEntry(
+        location="ckptbench.frameworks.horovod_tensorflow:HorovodTensorFlow",
+        formats=("hdf5", "keras", "tf_checkpoint"),
+        omissions=("position", "momentum", "dropout", "statistics"),
+        optional=True,
     ),
 }

@@ -1,0 +1,111 @@
+"""Horovod among ranks that the launcher has started: what `horovodrun` would put in their environment, and where they meet.
+
+Horovod's gloo contexts find each other through a small key-value store over HTTP, which `horovodrun` serves elsewhere
+and rank 0 serves here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ckptbench.errors import LaunchError
+from ckptbench.frameworks.base import Place
+
+if TYPE_CHECKING:
+    from horovod.runner.http.http_server import RendezvousHTTPServer
+
+MEETING_SECONDS = 600
+
+
+def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
+    """The variables from which Horovod's `init` learns who is who and how to communicate.
+
+    Two ranks are on one host where their addresses are. A rank's cross rank is its number among the ranks of all
+    hosts with its local rank.
+    """
+    hosts = [address.rpartition(":")[0] for address in place.addresses]
+    own = hosts[place.rank]
+    local_ranks = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
+    local_rank = local_ranks[place.rank]
+    variables = {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_HOSTNAME": own,
+        "HOROVOD_RANK": place.rank,
+        "HOROVOD_SIZE": place.world_size,
+        "HOROVOD_LOCAL_RANK": local_rank,
+        "HOROVOD_LOCAL_SIZE": hosts.count(own),
+        "HOROVOD_CROSS_RANK": local_ranks[: place.rank].count(local_rank),
+        "HOROVOD_CROSS_SIZE": local_ranks.count(local_rank),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": MEETING_SECONDS,
+    }
+    if deterministic:
+        # Which gradients are fused into one buffer depends on when they are ready on all ranks, and where a number
+        # is in its buffer decides in which order it is summed: with three ranks or more, that shows.
+        variables["HOROVOD_FUSION_THRESHOLD"] = 0
+    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # place.take_place has chosen it
+        variables["HOROVOD_GLOO_IFACE"] = interface.partition(",")[0]
+    if place.world_size > 1:
+        host, _, port = place.addresses[0].rpartition(":")
+        variables |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": host, "HOROVOD_GLOO_RENDEZVOUS_PORT": port}
+    return {name: str(value) for name, value in variables.items()}
+
+
+class Meeting:
+    """The ranks, met. `initialize` and `shut_down` are `init` and `shutdown` of Horovod's module for the framework."""
+
+    def __init__(self, shut_down: Callable[[], None], server: RendezvousHTTPServer | None) -> None:
+        self._shut_down = shut_down
+        self._server = server
+
+    @classmethod
+    def begin(
+        cls, place: Place, initialize: Callable[[], None], shut_down: Callable[[], None]
+    ) -> Meeting:
+        """Returns when all ranks have come; the environment says already who is who."""
+        server = None
+        if place.world_size > 1 and place.rank == 0:
+            server = _serve(place.addresses[0])
+        elif place.world_size > 1:
+            _await(place.addresses[0])
+        initialize()
+        return cls(shut_down, server)
+
+    def end(self) -> None:
+        """Ranks that still wait in a collective are torn out of it; without any, the same is good order."""
+        self._shut_down()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+def _serve(address: str) -> RendezvousHTTPServer:
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    host, _, port = address.rpartition(":")
+    server = RendezvousHTTPServer((host, int(port)), RendezvousHandler, verbose=0)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _await(address: str) -> None:
+    """Horovod gives up on a store that is not there after one second and a half."""
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + MEETING_SECONDS
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"rank 0 does not answer at {address} ({error}): has it died, or can the nodes not "
+                    "reach each other?"
+                ) from error
+            time.sleep(0.05)
