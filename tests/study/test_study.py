@@ -1,4 +1,4 @@
-"""The whole study with the three frameworks and the small network: from nothing to figures."""
+"""The whole study with every framework and the small network: from nothing to figures."""
 
 from __future__ import annotations
 

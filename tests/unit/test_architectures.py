@@ -65,3 +65,9 @@ def test_activations_are_counted_from_the_shapes() -> None:
     residual = 2 * inside + shortcut + inside
     head = 16 * 4 + 16 * 4 + 3 * 32 + 10
     assert network.activation_count(SMALL) == 3 * conv + pool + residual + head
+
+
+def test_windows_of_average_pooling_cover_all_rows_evenly_unevenly_and_repeated() -> None:
+    assert AveragePoolTo(2).weights(4).tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    assert AveragePoolTo(2).weights(3).tolist() == [[0.5, 0.5, 0], [0, 0.5, 0.5]]
+    assert AveragePoolTo(3).weights(1).tolist() == [[1], [1], [1]]

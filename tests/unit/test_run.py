@@ -18,10 +18,10 @@ from ckptbench.analysis.run_folder import Run
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.manifest import read_json, trace_path, verify_seal
 from ckptbench.plan import Plan
+from ckptbench.rank import run_rank
 from ckptbench.recorder import boot_id
 from ckptbench.run import Execution, check_replicas, run_cell
 from ckptbench.stopping import stop_requests
-from ckptbench.rank import run_rank
 
 MakePlan = Callable[..., Plan]
 

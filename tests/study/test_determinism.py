@@ -1,0 +1,118 @@
+"""The resume proof with every framework: restarts give the same bits back, and what they leave out is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+from ckptbench.cells import NOTHING, OF_SEVERAL_RANKS, OMISSIONS
+from ckptbench.frameworks import FRAMEWORKS
+
+STUDY = "config/studies/tiny-determinism.yaml"
+FIGURES = ("determinism", "determinism_cost", "divergence", "restore")
+NEEDED = [
+    (name, part) for name, entry in FRAMEWORKS.items() for part in entry.omissions
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout in which the study has been run to its figures."""
+    checkout = Checkout.make(tmp_path_factory.mktemp("determinism") / "checkout")
+    result = checkout.run(study=STUDY)
+    assert result.returncode == 0, result.stdout
+    return checkout
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_killed_three_times_ends_bitwise_equal_in_deterministic_mode(
+    done: Checkout, framework: str, ranks: int
+) -> None:
+    proof = done.table("resume_proof")
+    (row,) = proof[
+        (proof["framework"] == framework)
+        & (proof["ranks"] == ranks)
+        & (proof["history"] == "killed_thrice")
+    ].to_dict("records")
+    assert (row["kills"], row["attempts"], row["deterministic"]) == (3, 4, True)
+    # Three epochs and the end, of every tensor of every rank.
+    assert row["digests"] >= 4 * row["tensors"]
+    assert row["bit_equal"], (row["first_epoch"], row["first_tensors"])
+    assert (row["different_digests"], row["different_tensors"], row["missing"]) == (0, 0, "")
+
+
+@pytest.mark.parametrize(("framework", "part"), NEEDED)
+def test_a_restart_without_one_part_of_the_state_is_caught_and_the_part_is_named(
+    done: Checkout, framework: str, part: str
+) -> None:
+    proof = done.table("resume_proof")
+    rows = proof[(proof["framework"] == framework) & (proof["omit"] == part)]
+    assert set(rows["ranks"]) == {2}
+    assert not rows["bit_equal"].any()
+    assert set(rows["missing"]) == {part}
+    assert rows["caught"].all()
+
+
+def test_every_part_that_can_be_omitted_is_needed_by_some_framework() -> None:
+    assert {part for _, part in NEEDED} | {NOTHING} == set(OMISSIONS)
+    assert set(OF_SEVERAL_RANKS) < set(OMISSIONS)
+
+
+def test_every_restart_is_a_row_with_its_parts_and_cold_ones_read_from_storage(
+    done: Checkout,
+) -> None:
+    restarts, kills = done.table("restore"), done.table("kills")
+    assert len(restarts) == len(kills)
+    parts = [
+        "launch_s",
+        "meet_s",
+        "import_s",
+        "join_s",
+        "data_s",
+        "build_s",
+        "load_s",
+        "first_step_s",
+    ]
+    assert (restarts[parts] >= 0).all(axis=None)
+    assert (restarts["total_s"] >= restarts[parts].sum(axis=1) - 1e-6).all()
+    cold = restarts[restarts["cache"] == "cold"]
+    assert len(cold) == 2
+    # Where the file system keeps its files in memory, no read comes from storage, and the table says so.
+    assert cold["cold_shown"].notna().all()
+    assert restarts[restarts["cache"] == "warm"]["cold_shown"].fillna(False).any()
+
+
+def test_determinism_has_a_price_for_every_pair_of_baselines(done: Checkout) -> None:
+    cost = done.table("determinism_cost")
+    assert set(cost["framework"]) == {"chainer", "pytorch"}
+    assert cost["cost"].notna().all()
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_is_there(done: Checkout, figure: str) -> None:
+    folder = done.folder / "results" / "figures"
+    assert (folder / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+    assert (folder / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_killed_runs_are_no_timing(done: Checkout) -> None:
+    runs = done.table("runs")
+    killed = runs["history"].str.startswith("killed")
+    assert killed.any()
+    assert not runs[killed]["timing_valid"].any()
+    assert runs[~killed]["timing_valid"].all()
+
+
+def test_a_second_call_has_nothing_to_do(done: Checkout) -> None:
+    assert "Nothing to be done" in done.run(study=STUDY).stdout
+
+
+def test_restarts_of_a_run_are_told_in_its_log(done: Checkout) -> None:
+    runs = done.folder / "results" / "runs"
+    name = next(path.name for path in runs.iterdir() if "killed_thrice" in path.name)
+    log = Path(done.folder / "results" / "logs" / "train_cell" / f"{name}.log").read_text()
+    assert log.count("as planned") == 3
+    assert log.count("goes on from") == 3
