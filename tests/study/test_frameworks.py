@@ -9,6 +9,7 @@ import pytest
 from ranks import Found, run_scenario
 
 from ckptbench.architectures import ARCHITECTURES
+from ckptbench.cells import OMISSIONS
 from ckptbench.frameworks import FRAMEWORKS
 
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -87,6 +88,32 @@ def test_a_new_process_goes_on_from_a_checkpoint_bit_for_bit(
     resumed = run_scenario(framework, "resume", tmp_path / "resume", ranks=ranks, **options)
     for before, after in zip(saved, resumed, strict=True):
         assert different(before, after) == []
+
+
+@EVERY
+def test_a_step_after_forgetting_the_momentum_is_one_from_zero_slots(
+    tmp_path: Path, framework: str
+) -> None:
+    """And one rank has no other part to forget."""
+    others = [part for part in OMISSIONS if part != "momentum"]
+    (found,) = run_scenario(
+        framework, "forget", tmp_path / "forget", part="momentum", others=others
+    )
+    (begun,) = run_scenario(framework, "begin_there", tmp_path / "begin")
+    for name in ARCHITECTURES["plain_cnn"]((32, 32, 3), 10).parameters():
+        assert found[f"before/optimizer/{name}"].any()
+        for tensor in (f"model/{name}", f"optimizer/{name}"):
+            assert found[f"first/{tensor}"].tobytes() == begun[tensor].tobytes(), tensor
+
+
+def test_a_first_update_that_chainer_forgot_moves_nothing(tmp_path: Path) -> None:
+    for found in run_scenario("chainer", "forget", tmp_path, ranks=2, part="first_update"):
+        before, first, second = (
+            {name: a for name, a in found.items() if name.startswith(f"{moment}/model/")}
+            for moment in ("before", "first", "second")
+        )
+        assert [a.tobytes() for a in before.values()] == [a.tobytes() for a in first.values()]
+        assert [a.tobytes() for a in first.values()] != [a.tobytes() for a in second.values()]
 
 
 def different(first: Found, second: Found) -> list[str]:

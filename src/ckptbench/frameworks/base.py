@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.architectures import Network
+from ckptbench.errors import CheckpointError
 
 Arrays = dict[str, NDArray[np.generic]]
 """Arrays by name. Weights use the names and layouts of `architectures.Network.parameters`."""
@@ -45,6 +47,23 @@ class Sgd:
     weight_decay: float
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Make one CheckpointError, which names file and remedy, of whatever a library raises over a checkpoint's file.
+
+    The framework may then hold a part of the file, and must not be trained on.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{path}: not a checkpoint of this network and optimizer ({type(error).__name__}: {error}); "
+            "resume from another version, or remove the run folder to start over"
+        ) from error
+
+
 F = TypeVar("F", bound="Framework")
 
 
@@ -54,12 +73,18 @@ class Format(Generic[F]):
 
     `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`
     (one file, or several whose names begin with it), and does not sync them to storage: the store does.
-    `load(framework, path)` puts them back, bit for bit, into a framework that was built alike.
+    `read(framework, path)` puts them back, bit for bit, into a framework that was built alike. It executes
+    nothing that it finds in the files, no pickle above all, and raises where one lacks a part of the state.
     """
 
     filename: str
     save: Callable[[F, Path], None]
-    load: Callable[[F, Path], None]
+    read: Callable[[F, Path], None]
+
+    def load(self, framework: F, path: Path) -> None:
+        """`read`, where whatever the format's own library raises is a CheckpointError; see `reading`."""
+        with reading(path):
+            self.read(framework, path)
 
 
 class Framework(ABC):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from zipfile import BadZipFile
 
 import chainer
 import chainermn
@@ -33,8 +30,9 @@ from ckptbench.architectures import (
     ReLU,
     Residual,
 )
-from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.errors import LaunchError
 from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 
 _ATTRIBUTES = {
@@ -75,8 +73,8 @@ class _Model(chainer.Chain):
                 return functions.relu(x)
             case MaxPool(kernel=kernel, stride=stride, pad=pad):
                 return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=False)
-            case AveragePoolTo(size):
-                return _average_pool_to(x, size)
+            case AveragePoolTo():
+                return _average_pooled(x, layer)
             case Flatten():
                 return functions.reshape(x, (len(x), -1))
             case Dropout(rate):
@@ -115,20 +113,11 @@ def _link(layer: Conv | Dense | BatchNorm, weights: Arrays) -> Any:
             )
 
 
-def _average_pool_to(x: Any, size: int) -> Any:
+def _average_pooled(x: Any, layer: AveragePoolTo) -> Any:
     """Contract height, then width, with the matrix of means: covers whole, repeated and uneven windows."""
     for extent in x.shape[2:]:
-        x = functions.tensordot(x, x.xp.asarray(_means(extent, size)), axes=(2, 1))
+        x = functions.tensordot(x, x.xp.asarray(layer.weights(extent)), axes=(2, 1))
     return x
-
-
-def _means(extent: int, size: int) -> NDArray[np.float32]:
-    """Row i averages inputs floor(i * extent / size) to ceil((i + 1) * extent / size)."""
-    matrix = np.zeros((size, extent), np.float32)
-    for i in range(size):
-        first, last = i * extent // size, -(-(i + 1) * extent // size)
-        matrix[i, first:last] = 1 / (last - first)
-    return matrix
 
 
 def _dropout(x: Any, rate: float) -> Any:
@@ -162,7 +151,7 @@ def _save_npz(framework: Chainer, path: Path, *, compression: bool) -> None:
 
 def _load_npz(framework: Chainer, path: Path) -> None:
     # Chainer's load_npz would unpickle what it finds; its deserializer also takes an archive that refuses.
-    with _errors_name(path), np.load(path, allow_pickle=False) as archive:
+    with np.load(path, allow_pickle=False) as archive:
         chainer.serializers.NpzDeserializer(archive).load(framework.state)
 
 
@@ -171,19 +160,8 @@ def _save_hdf5(framework: Chainer, path: Path, *, gzip_level: int | None) -> Non
 
 
 def _load_hdf5(framework: Chainer, path: Path) -> None:
-    with _errors_name(path), h5py.File(path, "r") as file:
+    with h5py.File(path, "r") as file:
         chainer.serializers.HDF5Deserializer(file).load(framework.state)
-
-
-@contextmanager
-def _errors_name(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, KeyError, ValueError, TypeError, BadZipFile) as error:
-        raise CheckpointError(
-            f"{path}: not a checkpoint of this network and optimizer: {error}; "
-            "resume from another version, or remove the run folder to start over"
-        ) from error
 
 
 class Chainer(Framework):
@@ -209,8 +187,10 @@ class Chainer(Framework):
         on_gpu = place.accelerator == "cuda"
         device = chainer.get_device("@cupy:0" if on_gpu else "@numpy")
         device.use()
-        chainer.global_config.cudnn_deterministic = deterministic
+        if deterministic:
+            _be_deterministic()
         seed_all(seed + place.rank)
+        device.xp.random.seed(seed + place.rank)
         over_nccl = on_gpu and place.world_size > 1
         communicator = chainermn.create_communicator("pure_nccl" if over_nccl else "naive")
         if (communicator.rank, communicator.size) != (place.rank, place.world_size):
@@ -304,6 +284,19 @@ class Chainer(Framework):
             self._variable(name)[...] = self._device.send(state[f"buffer/{name}"])
         load_random_state(state)
 
+    def forget(self, part: str) -> None:
+        match part:
+            case "momentum":
+                for parameter in self._model.params():
+                    parameter.update_rule.state["v"].fill(0)
+            case "first_update" if self._communicator.size > 1:
+                # A multi-node optimizer that has seen no parameters takes them for new in its next update.
+                self._optimizer.target_params.clear()
+            case _:
+                raise ValueError(
+                    f"Chainer with {self._communicator.size} ranks has no {part} to forget"
+                )
+
     def _buffers(self) -> Arrays:
         return {name: _to_host(self._variable(name)) for name in self._network.buffers()}
 
@@ -321,6 +314,17 @@ class Chainer(Framework):
     def close(self) -> None:
         self.barrier()
         self._communicator.finalize()
+
+
+def _be_deterministic() -> None:
+    """On all threads, and whatever the variables of the environment say that set Chainer's defaults."""
+    settle_libraries()
+    config = chainer.global_config
+    config.cudnn_deterministic = True
+    config.autotune = False
+    config.cudnn_fast_batch_normalization = False
+    config.use_ideep = "never"
+    config.warn_nondeterministic = True
 
 
 def _to_host(array: Any) -> Any:

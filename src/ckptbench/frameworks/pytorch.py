@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Self
@@ -18,6 +17,7 @@ from torch import nn
 
 from ckptbench import architectures as arch
 from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 
 StateDict = dict[str, torch.Tensor]
@@ -53,18 +53,20 @@ class PyTorch(Framework):
         seed_all(seed + place.rank)
         torch.manual_seed(seed + place.rank)
         if deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            torch.use_deterministic_algorithms(True)
-            torch.backends.cudnn.benchmark = False
-        if place.world_size > 1:
+            _be_deterministic()
+        framework = cls(place)
+        framework._meet()
+        return framework
+
+    def _meet(self) -> None:
+        if self._place.world_size > 1:
             dist.init_process_group(
-                "nccl" if place.accelerator == "cuda" else "gloo",
-                init_method=f"tcp://{place.addresses[0]}",
-                rank=place.rank,
-                world_size=place.world_size,
+                "nccl" if self._place.accelerator == "cuda" else "gloo",
+                init_method=f"tcp://{self._place.addresses[0]}",
+                rank=self._place.rank,
+                world_size=self._place.world_size,
                 timeout=datetime.timedelta(minutes=10),
             )
-        return cls(place)
 
     def build(
         self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
@@ -73,24 +75,35 @@ class PyTorch(Framework):
         with torch.no_grad():
             for name, parameter in self._parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
-        self.optimizer = torch.optim.SGD(
-            self.module.parameters(),
-            lr=optimizer.learning_rate,
-            momentum=optimizer.momentum,
-            weight_decay=optimizer.weight_decay,
-        )
+        self.optimizer = self._sgd(optimizer)
         # A zero momentum slot makes the first update what no slot would, and a load needs it.
         for parameter in self.module.parameters():
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self._loss = nn.CrossEntropyLoss()
         self._forward = self._wrapped() if self._place.world_size > 1 else self.module
 
+    def _sgd(self, settings: Sgd) -> torch.optim.SGD:
+        return torch.optim.SGD(
+            self.module.parameters(),
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
+
     def _wrapped(self) -> nn.Module:
-        return nn.parallel.DistributedDataParallel(self.module)
+        """In deterministic mode its buckets stay as they are.
+
+        Otherwise, after the first step, they are made anew in the order in which the gradients came. Among three
+        ranks and more that is another order of sums, and a restarted run's first step is none of the run that
+        went on. While it looks for unused parameters, it leaves them alone (`Reducer::should_rebuild_buckets`).
+        """
+        return nn.parallel.DistributedDataParallel(
+            self.module, find_unused_parameters=torch.are_deterministic_algorithms_enabled()
+        )
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         self._forward.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss = self._loss(self._forward(self._images(images)), self._labels(labels))
         loss.backward()
         self.optimizer.step()
@@ -157,6 +170,12 @@ class PyTorch(Framework):
         for name, buffer in self.module.named_buffers():
             buffer.copy_(torch.from_numpy(state[f"buffer/{name}"]))
 
+    def forget(self, part: str) -> None:
+        if part != "momentum":
+            raise ValueError(f"{type(self).__name__} has no {part} to forget")
+        for _, momentum in self._momenta():
+            momentum.zero_()
+
     def device(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 
@@ -178,7 +197,15 @@ class PyTorch(Framework):
     def load_flat_state(self, state: StateDict) -> None:
         with torch.no_grad():
             for name, tensor in self.flat_state().items():
+                _check_shape(name, state[name], tensor)
                 tensor.copy_(state[name])
+
+
+def _be_deterministic() -> None:
+    settle_libraries()
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
 
 
 class _Network(nn.Sequential):
@@ -198,6 +225,26 @@ class _Residual(nn.Module):
         return torch.relu(self.body(inputs) + self.shortcut(inputs))
 
 
+class _AveragePool(nn.AdaptiveAvgPool2d):
+    """In deterministic mode by products with the matrix of means: PyTorch's own has no such backward pass on GPUs.
+
+    To size 1 it takes the mean, which has.
+    """
+
+    def __init__(self, layer: arch.AveragePoolTo) -> None:
+        super().__init__(layer.size)
+        self._layer = layer
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self._layer.size == 1 or not torch.are_deterministic_algorithms_enabled():
+            return super().forward(images)
+        rows, columns = (
+            torch.from_numpy(self._layer.weights(extent)).to(images.device)
+            for extent in images.shape[2:]
+        )
+        return rows @ images @ columns.T
+
+
 def _module(layer: arch.Layer) -> nn.Module:
     match layer:
         case arch.Conv():
@@ -215,7 +262,7 @@ def _module(layer: arch.Layer) -> nn.Module:
         case arch.MaxPool():
             return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad)
         case arch.AveragePoolTo():
-            return nn.AdaptiveAvgPool2d(layer.size)
+            return _AveragePool(layer)
         case arch.Flatten():
             return nn.Flatten()
         case arch.Dropout():
@@ -241,7 +288,15 @@ def _save_torch(framework: PyTorch, path: Path) -> None:
 def _load_torch(framework: PyTorch, path: Path) -> None:
     state = torch.load(path, map_location="cpu", weights_only=True)
     framework.module.load_state_dict(state["model"])
-    framework.optimizer.load_state_dict(state["optimizer"])
+    framework.optimizer.load_state_dict(state["optimizer"])  # takes what it gets
+    for name, parameter in framework.module.named_parameters():
+        momentum = framework.optimizer.state[parameter]["momentum_buffer"]
+        _check_shape(f"the momentum of {name}", momentum, parameter)
+
+
+def _check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
+    if found.shape != wanted.shape:
+        raise ValueError(f"{name} has shape {tuple(found.shape)}, not {tuple(wanted.shape)}")
 
 
 def _save_safetensors(framework: PyTorch, path: Path) -> None:

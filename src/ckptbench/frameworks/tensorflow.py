@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ckptbench import architectures as arch
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
 
 # What Keras calls the tensors of a layer, by the networks' names.
@@ -42,21 +44,26 @@ class TensorFlow(Framework):
     model: keras.Model
     optimizer: keras.optimizers.SGD
     checkpoint: tf.train.Checkpoint
+    _strategy: tf.distribute.Strategy
 
-    def __init__(self, place: Place, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, place: Place) -> None:
         self._place = place
-        self._strategy = strategy
-        self._meet = tf.function(lambda: strategy.run(_sum_over_ranks))
 
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
         _configure_devices(place)
         keras.utils.set_random_seed(seed + place.rank)
         if deterministic:
+            settle_libraries()
             tf.config.experimental.enable_op_determinism()
-        framework = cls(place, _strategy(place))
-        framework.barrier()
+        framework = cls(place)
+        framework._meet()
         return framework
+
+    def _meet(self) -> None:
+        strategy = self._strategy = _strategy(self._place)
+        self._sum = tf.function(lambda: strategy.run(_sum_over_ranks))
+        self.barrier()
 
     def build(
         self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
@@ -93,7 +100,6 @@ class TensorFlow(Framework):
 
     def _traced_step(self, weight_decay: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         variables = self.model.trainable_variables
-        share = 1 / self._place.world_size
 
         def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
@@ -106,14 +112,18 @@ class TensorFlow(Framework):
                     gradient + weight_decay * variable
                     for gradient, variable in zip(gradients, variables, strict=True)
                 ]
-            # Keras sums gradients over the ranks: each adds its share of their mean.
-            self.optimizer.apply([share * gradient for gradient in gradients], variables)
+            self.optimizer.apply(self._mean_over_ranks(gradients), variables)
             return loss
 
         def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             return self._strategy.run(replica_step, (images, labels))
 
         return tf.function(step, jit_compile=False)
+
+    def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Keras sums gradients over the ranks of its strategy: each adds its share of their mean."""
+        share = 1 / self._place.world_size
+        return [share * gradient for gradient in gradients]
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         loss = float(self._train(tf.constant(images), tf.constant(labels)))
@@ -125,7 +135,7 @@ class TensorFlow(Framework):
         return self._predict(tf.constant(images)).numpy()
 
     def barrier(self) -> None:
-        self._meet().numpy()
+        self._sum().numpy()
 
     def abort(self) -> None:
         """Nothing to do: when this process ends, what the others wait in fails with UnavailableError."""
@@ -168,6 +178,12 @@ class TensorFlow(Framework):
         for index, seed in enumerate(self._seeds):
             seed.assign(state[f"seed/{index}"])
 
+    def forget(self, part: str) -> None:
+        if part != "momentum":
+            raise ValueError(f"{type(self).__name__} has no {part} to forget")
+        for slot in self._momenta().values():
+            slot.assign(np.zeros(slot.shape, np.float32))
+
     def device(self) -> str:
         if self._place.accelerator == "cpu":
             return "cpu"
@@ -195,9 +211,13 @@ def _configure_devices(place: Place) -> None:
     tf.config.experimental.set_memory_growth(gpus[0], True)
 
 
+def one_device(place: Place) -> tf.distribute.Strategy:
+    return tf.distribute.OneDeviceStrategy("/cpu:0" if place.accelerator == "cpu" else "/gpu:0")
+
+
 def _strategy(place: Place) -> tf.distribute.Strategy:
     if place.world_size == 1:
-        return tf.distribute.OneDeviceStrategy("/cpu:0" if place.accelerator == "cpu" else "/gpu:0")
+        return one_device(place)
     os.environ["TF_CONFIG"] = json.dumps(
         {
             "cluster": {"worker": list(place.addresses)},
@@ -329,7 +349,10 @@ def _save_model(framework: TensorFlow, path: Path) -> None:
 
 def _load_weights(framework: TensorFlow, path: Path) -> None:
     """Model and optimizer from `.weights.h5` or `.keras`; of a `.keras` file nothing but arrays is read."""
-    framework.model.load_weights(path)
+    with warnings.catch_warnings():
+        # Keras leaves out an optimizer's state that does not fit.
+        warnings.filterwarnings("error", message="Skipping variable loading")
+        framework.model.load_weights(path)
 
 
 def _save_checkpoint(framework: TensorFlow, path: Path) -> None:

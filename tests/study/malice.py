@@ -1,0 +1,220 @@
+"""Checkpoints whose files carry code that a careless reader would run, or that lack half of what they should hold.
+
+The code makes the folder `marker`. Checksums do not stop who can also write a manifest, so what is planted here comes to the formats' own readers.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ckptbench.checkpoints.native import NativeStrategy
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Position
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.base import Arrays, Framework, Place
+
+
+class Payload:
+    """Makes the folder `marker` when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._marker),)
+
+
+@dataclass(frozen=True, slots=True)
+class Malice:
+    """One way to plant code in a file."""
+
+    plant: Callable[[Path, Path], None]
+    """(the file, the marker)."""
+    careless: Callable[[Path], object]
+    """A reader that runs what was planted: what a format's reader would be without its care."""
+
+
+def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> Arrays:
+    """By `<file>/<kind>/`: what became of the `load`, whether it `ran` the code, whether the code is `live`."""
+    store = CheckpointStore(folder / "checkpoints", keep=1)
+    strategy = NativeStrategy(framework, place, store, format)
+    strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
+    version = store.newest()
+    assert version is not None
+    found: Arrays = {}
+    for name in version.files:
+        path, marker = version.folder / name, folder / "marker"
+        original = path.read_bytes()
+        for kind, malice in _ways(name).items():
+            malice.plant(path, marker)
+            found[f"{name}/{kind}/load"] = np.asarray(_error_of(lambda: strategy.load(version)))
+            found[f"{name}/{kind}/ran"] = np.asarray(marker.exists())
+            malice.careless(path)
+            found[f"{name}/{kind}/live"] = np.asarray(marker.exists())
+            shutil.rmtree(marker, ignore_errors=True)
+            path.write_bytes(original)
+    strategy.load(version)  # no file was refused for what it was before
+    return found
+
+
+def load_half(framework: Framework, format: str, folder: Path) -> str:
+    """The error with which the load of a checkpoint without the optimizer's state ends, "" where it goes well."""
+    chosen = framework.formats[format]
+    path = folder / chosen.filename
+    chosen.save(framework, path)
+    _drop_optimizer(path)
+    return _error_of(lambda: chosen.load(framework, path))
+
+
+def _drop_optimizer(path: Path) -> None:
+    match path.suffix:
+        case ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                kept = [name for name in archive.files if not name.startswith("optimizer/")]
+                np.savez(path, **{name: archive[name] for name in kept})
+        case ".h5":
+            import h5py
+
+            with h5py.File(path, "r+") as file:
+                del file["optimizer"]
+        case ".pt":
+            import torch
+
+            state = torch.load(path, weights_only=True)
+            state["optimizer"]["state"] = {}
+            torch.save(state, path)
+
+
+def _error_of(load: Callable[[], None]) -> str:
+    """The words of the CheckpointError, or "" where it went well; any other error ends the scenario."""
+    try:
+        load()
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+def _ways(name: str) -> dict[str, Malice]:
+    """By kind: a pickle in place of the file, and what its container can carry."""
+    inside = {
+        ".npz": {"object_array": Malice(_plant_object_array, _load_objects)},
+        ".pt": {"torch_pickle": Malice(_plant_torch_pickle, _load_torch)},
+        ".h5": {"opaque_dataset": Malice(_plant_opaque_dataset, _unpickle_dataset)},
+        ".keras": {
+            "lambda_layer": Malice(_plant_lambda_layer, _load_model),
+            "object_weights": Malice(_plant_object_weights, _load_weight_objects),
+        },
+    }
+    return {"pickle": Malice(_plant_pickle, _unpickle), **inside.get(Path(name).suffix, {})}
+
+
+def _plant_pickle(path: Path, marker: Path) -> None:
+    path.write_bytes(pickle.dumps(Payload(marker)))
+
+
+def _unpickle(path: Path) -> object:
+    return pickle.loads(path.read_bytes())
+
+
+def _plant_object_array(path: Path, marker: Path) -> None:
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    first = min(arrays)
+    np.savez(path, **{**arrays, first: np.asarray([Payload(marker)], object)})
+
+
+def _load_objects(path: Path | io.BytesIO) -> object:
+    with np.load(path, allow_pickle=True) as archive:
+        return [archive[name] for name in archive.files]
+
+
+def _plant_torch_pickle(path: Path, marker: Path) -> None:
+    (name,) = (name for name in zipfile.ZipFile(path).namelist() if name.endswith("/data.pkl"))
+    _replace_in_zip(path, {name: pickle.dumps(Payload(marker), protocol=2)})
+
+
+def _load_torch(path: Path) -> object:
+    import torch
+
+    return torch.load(path, weights_only=False)
+
+
+def _first_dataset(file: Any) -> str:
+    import h5py
+
+    names: list[str] = []
+    file.visititems(
+        lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+    )
+    return min(names)
+
+
+def _plant_opaque_dataset(path: Path, marker: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        name = _first_dataset(file)
+        del file[name]
+        file[name] = np.void(pickle.dumps(Payload(marker)))
+
+
+def _unpickle_dataset(path: Path) -> object:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return pickle.loads(file[_first_dataset(file)][()].tobytes())
+
+
+def _plant_lambda_layer(path: Path, marker: Path) -> None:
+    """In the description of the model, which Keras can build a model from."""
+    import keras
+
+    mark = f"lambda x: (__import__('os').makedirs({str(marker)!r}, exist_ok=True), x)[1]"
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Lambda(eval(mark))])
+    other = path.with_name("other.keras")
+    model.save(other)
+    shutil.rmtree(marker)  # the layer has run
+    _replace_in_zip(path, {"config.json": zipfile.ZipFile(other).read("config.json")})
+    other.unlink()
+
+
+def _load_model(path: Path) -> object:
+    """Ends in an error, as the arrays are another model's: after the layer has run."""
+    import keras
+
+    try:
+        return keras.models.load_model(path, safe_mode=False, compile=False)
+    except ValueError as error:
+        return error
+
+
+WEIGHTS, WEIGHTS_NPZ = "model.weights.h5", "model.weights.npz"
+
+
+def _plant_object_weights(path: Path, marker: Path) -> None:
+    """Keras also reads weights from an archive of NumPy's."""
+    buffer = io.BytesIO()
+    np.savez(buffer, weights=np.asarray([Payload(marker)], object))
+    _replace_in_zip(path, {WEIGHTS_NPZ: buffer.getvalue()}, without=WEIGHTS)
+
+
+def _load_weight_objects(path: Path) -> object:
+    return _load_objects(io.BytesIO(zipfile.ZipFile(path).read(WEIGHTS_NPZ)))
+
+
+def _replace_in_zip(path: Path, entries: dict[str, bytes], *, without: str = "") -> None:
+    with zipfile.ZipFile(path) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist() if name != without}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**kept, **entries}.items():
+            archive.writestr(name, content)

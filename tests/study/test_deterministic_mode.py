@@ -1,0 +1,71 @@
+"""Deterministic mode of every framework: the same seed gives the same bits in every run, restarted ones too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ranks import Found, run_scenario
+
+from ckptbench.frameworks import FRAMEWORKS
+
+EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def different(first: Found, second: Found) -> list[str]:
+    assert first.keys() == second.keys()
+    return [name for name in first if first[name].tobytes() != second[name].tobytes()]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@EVERY
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
+    tmp_path: Path, framework: str, ranks: int
+) -> None:
+    """Of the weights after some steps, and of each rank's losses; the network has dropout."""
+    runs = {
+        name: run_scenario(
+            framework, "train", tmp_path / name,
+            ranks=ranks, model="small_cnn", size=8 * ranks, steps=4, seed=seed, deterministic=True,
+        )
+        for name, seed in (("run", 5), ("again", 5), ("other", 6))
+    }  # fmt: skip
+    for run, again, other in zip(*runs.values(), strict=True):
+        assert different(run, again) == []
+        assert "model/head.kernel" in different(run, other)
+
+
+@EVERY
+def test_three_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path, framework: str) -> None:
+    """The sum of two numbers is the same in either order; that of three is not."""
+    options = {
+        "model": "small_cnn",
+        "format": FRAMEWORKS[framework].formats[0],
+        "deterministic": True,
+    }
+    whole = run_scenario(framework, "save", tmp_path / "save", ranks=3, **options)
+    resumed = run_scenario(framework, "resume", tmp_path / "resume", ranks=3, **options)
+    for before, after in zip(whole, resumed, strict=True):
+        assert different(before, after) == []
+
+
+@EVERY
+def test_its_settings_are_on_in_the_rank_and_off_without_it(tmp_path: Path, framework: str) -> None:
+    (on,) = run_scenario(framework, "settings", tmp_path / "on", deterministic=True)
+    (off,) = run_scenario(framework, "settings", tmp_path / "off", deterministic=False)
+    assert {"CUBLAS_WORKSPACE_CONFIG", "NCCL_ALGO"} < on.keys()
+    assert len(on) >= 5, "no setting of the framework itself"
+    assert {name for name, flag in on.items() if not flag} == set()
+    assert {name for name, flag in off.items() if flag} == set()
+
+
+def test_pooling_of_another_kind_is_the_same_pooling(tmp_path: Path) -> None:
+    """PyTorch's deterministic mode has its own, by products with matrices of means."""
+    (on,), (off,) = (
+        run_scenario(
+            "pytorch", "forward", tmp_path / str(mode), model="plain_cnn", deterministic=mode
+        )
+        for mode in (True, False)
+    )
+    assert np.allclose(on["logits"], off["logits"], rtol=1e-5, atol=1e-6)
