@@ -96,6 +96,18 @@ def test_no_text_is_cut_and_words_above_panels_overlap_nothing(name: str, study:
         assert not any(box.overlaps(other) for other in [*others, *above[place + 1 :]])
 
 
+def test_labels_of_a_framework_that_lacks_the_first_mode_have_room_too() -> None:
+    """They stand in the second column, and the title of that column must still fit beside them."""
+    tables = Study(frameworks=FIVE, ranks=(1, 2), deterministic=BOTH, repeats=1).tables()
+    only_deterministic = tables["restore"]["framework"].isin(FIVE[:3])
+    rows = tables["restore"][tables["restore"]["deterministic"] | ~only_deterministic]
+    figure = FIGURES["restore"].draw({**tables, "restore": rows})
+    with paper():
+        figure.draw_without_rendering()
+        ends = [axes._left_title.get_window_extent().x1 for axes in figure.axes]
+    assert max(ends) <= figure.bbox.x1
+
+
 @pytest.mark.parametrize("name", PROOFS)
 def test_the_caption_counts_what_is_bitwise_equal_in_each_mode(name: str) -> None:
     text = caption_of(FIGURES[name].draw(ONE.tables()))

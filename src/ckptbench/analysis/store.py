@@ -29,7 +29,8 @@ def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame
 
 def _read(path: Path, table: Table) -> pd.DataFrame:
     try:
-        return table.sorted_frame(pd.read_parquet(path))
+        # Arrow's threads, where a process ends soon after they were started, abort it: seen with pyarrow 26.0.1.
+        return table.sorted_frame(pd.read_parquet(path, use_threads=False))
     except (OSError, KeyError, ValueError) as error:
         raise RunFolderError(
             f"{path}: not the table of this version: {error}; collect the runs again"

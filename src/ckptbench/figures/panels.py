@@ -129,16 +129,23 @@ def _strips(frame: pd.DataFrame, facets: list[str], across: int) -> Iterator[_St
 def _extent(frame: pd.DataFrame, facets: int, narrowest_parts: float) -> tuple[int, float]:
     """How many facets stand side by side, and the width of the figure in inches: one column where labels,
     titles and the narrowest axes have room there, else the page."""
-    titles = {_title(*pair) for pair in frame[["framework", "facet"]].to_numpy()}
+    pairs = {(framework, facet) for framework, facet in frame[["framework", "facet"]].to_numpy()}
+    titles = {_title(*pair) for pair in pairs}
     panel_in = max(
         narrowest_parts * NARROWEST_AXES_IN, BOLD * max(map(text_width_in, titles)) + MARGIN_IN
     )
     labels_in = max(map(text_width_in, frame["label"].unique()))
+    # Where a framework has no rows in the first facet, the labels stand in the second column too.
+    everywhere = len(pairs) == frame["framework"].nunique() * facets
+
+    def needed_in(across: int) -> float:
+        columns = 1 if everywhere else across
+        return columns * labels_in + across * panel_in + 4 * MARGIN_IN
+
     across = min(FACETS_ACROSS, facets)
-    if labels_in + across * panel_in + 4 * MARGIN_IN > PAGE_IN:
+    if needed_in(across) > PAGE_IN:
         across = 1
-    needed_in = labels_in + across * panel_in + 4 * MARGIN_IN
-    return across, COLUMN_IN if needed_in <= COLUMN_IN else PAGE_IN
+    return across, COLUMN_IN if needed_in(across) <= COLUMN_IN else PAGE_IN
 
 
 def _title(framework: str, facet: str) -> str:
