@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -100,15 +101,22 @@ def kill_events(plan: Plan) -> list[dict[str, Any]]:
     for rank in range(plan.cell.ranks):
         path = trace_path(plan.run_folder, rank)
         attempt = 0
-        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-            if line.startswith('{"event":"phase","name":"launch"'):
+        for event in _events(path):
+            if (event["event"], event.get("name")) == ("phase", "launch"):
                 attempt += 1
-            elif line.startswith('{"event":"kill"'):
-                found.append({"attempt": attempt, "rank": rank, **json.loads(line)})
+            elif event["event"] == "kill":
+                found.append({"attempt": attempt, "rank": rank, **event})
     fields = ("attempt", "rank", "step", "epoch", "inside")
     return sorted(
         ({name: kill[name] for name in fields} for kill in found), key=itemgetter("attempt")
     )
+
+
+def _events(trace: Path) -> Iterator[dict[str, Any]]:
+    """Those of whole lines: a killed rank's last one may be torn."""
+    content = trace.read_text("utf-8") if trace.exists() else ""
+    for line in content[: content.rfind("\n") + 1].splitlines():
+        yield json.loads(line)
 
 
 def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:

@@ -15,6 +15,8 @@ Accelerator = Literal["cpu", "cuda"]
 WHOLE = "whole"
 KILLED = {"killed_between": 1, "killed_inside": 1, "killed_thrice": 3}
 """How often SIGKILL ends a run of such a history before it ends by itself."""
+KILLED_INSIDE = {"killed_between": 0, "killed_inside": 1, "killed_thrice": 2}
+"""How many of these kills come while a checkpoint is being written."""
 HISTORIES = (WHOLE, "again", *KILLED)
 """What a run lives through: nothing, nothing either (a second run of the same seed), or kills and restarts."""
 
@@ -105,7 +107,7 @@ class Cell:
     def _check_history(self) -> None:
         if self.history != WHOLE and self.is_baseline:
             raise ConfigError(
-                f"history {self.history} needs an interval: a baseline is never killed"
+                f"history {self.history} needs an interval: a baseline has no other history"
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
             raise ConfigError(f"omit and cache are of restarts: history {self.history} has none")

@@ -44,27 +44,29 @@ def _product(config: StudyConfig) -> list[Cell]:
     axes = {axis: getattr(config.matrix, axis) for axis in AXES}
     cells, impossible = _possible(config, axes)
     if not cells:
-        raise ConfigError(f"the matrix is empty: {impossible[0]}")
-    for index, part in enumerate(config.matrix.omit):
-        if all(cell.omit != part for cell in cells):
-            raise ConfigError(
-                f"matrix.omit[{index}] is {part!r}: no cell of the matrix restarts without it; remove it, or add "
-                "a framework that needs it, a killed history, or ranks from 2"
-            )
+        raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
+    for axis in ("history", "omit", "cache"):
+        for index, value in enumerate(axes[axis]):
+            if all(getattr(cell, axis) != value for cell in cells):
+                reason = next(error for fields, error in impossible if fields[axis] == value)
+                raise ConfigError(
+                    f"matrix.{axis}[{index}] is {value!r}, and no cell of the matrix can have it: {reason}"
+                )
     return cells
 
 
 def _possible(
     config: StudyConfig, axes: Mapping[str, Sequence[object]]
-) -> tuple[list[Cell], list[ConfigError]]:
+) -> tuple[list[Cell], list[tuple[dict[str, object], ConfigError]]]:
     """The product of the axes as far as it is possible, and why the rest is not."""
     cells: list[Cell] = []
-    impossible: list[ConfigError] = []
+    impossible = []
     for values in itertools.product(*axes.values()):
+        fields = dict(zip(axes, values, strict=True))
         try:
-            cells += _repeats(config, dict(zip(axes, values, strict=True)))
+            cells += _repeats(config, fields)
         except ConfigError as error:
-            impossible.append(error)
+            impossible.append((fields, error))
     return cells, impossible
 
 
@@ -84,7 +86,7 @@ def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
         )
     cells, impossible = _possible(config, axes)
     if not cells:
-        raise ConfigError(f"include[{index}]: {impossible[0]}")
+        raise ConfigError(f"include[{index}]: {impossible[0][1]}")
     return cells
 
 
@@ -125,21 +127,27 @@ def _check_formats(matrix: Matrix) -> None:
 
 
 def _run_order(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Repeat after repeat, and what is compared side by side: a machine that changes so weighs on both sides.
-
-    A baseline, added to all uninterrupted cells, comes first in even repeats and last in odd ones; the
-    uninterrupted run comes before those that are held against it.
-    """
+    """Repeat after repeat, odd ones backwards: a machine that changes so weighs on both sides of a comparison."""
     groups: dict[Cell, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.baseline, []).append(cell)
-    for baseline, group in sorted(groups.items(), key=lambda item: item[0].repeat):
-        timed = any(cell.history == WHOLE for cell in group)
-        others = dict.fromkeys(
-            part for cell in group for part in (cell.reference, cell) if not part.is_baseline
-        )
-        if timed and baseline.repeat % 2 == 0:
-            yield baseline
-        yield from others
-        if timed and baseline.repeat % 2 == 1:
-            yield baseline
+    repeats: dict[int, list[tuple[Cell, list[Cell]]]] = {}
+    for baseline, group in groups.items():
+        repeats.setdefault(baseline.repeat, []).append((baseline, group))
+    for repeat, forwards in sorted(repeats.items()):
+        for baseline, group in forwards if repeat % 2 == 0 else reversed(forwards):
+            yield from _side_by_side(baseline, group)
+
+
+def _side_by_side(baseline: Cell, group: list[Cell]) -> Iterator[Cell]:
+    """Cells with what they are compared with: the baseline, which all uninterrupted cells need, comes first in even
+    repeats and last in odd ones, the uninterrupted run before those that are held against it.
+    """
+    timed = any(cell.history == WHOLE for cell in group)
+    if timed and baseline.repeat % 2 == 0:
+        yield baseline
+    yield from dict.fromkeys(
+        part for cell in group for part in (cell.reference, cell) if not part.is_baseline
+    )
+    if timed and baseline.repeat % 2 == 1:
+        yield baseline

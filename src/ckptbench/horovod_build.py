@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -113,7 +114,7 @@ class HorovodBuild:
 
     def check_machine(self) -> None:
         """Raises EnvironmentSetupError that names all that this machine lacks for compiling."""
-        compiler = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+        compiler = shlex.split(os.environ.get("CXX", ""))[:1] or ["c++", "g++", "clang++"]
         present = {
             "a C++ compiler (g++)": any(map(shutil.which, compiler)),
             "make": shutil.which("make"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import zlib
@@ -10,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ckptbench.cells import KILLED, Cell
+from ckptbench.cells import KILLED, KILLED_INSIDE, Cell
 from ckptbench.checkpoints.native import STAGES
 from ckptbench.checkpoints.version import Position
 from ckptbench.errors import CkptbenchError
@@ -30,38 +31,47 @@ class Kill:
 def kills_of(cell: Cell, *, seed: int, steps: int, steps_between: int) -> tuple[Kill, ...]:
     """The kills of a whole run of so many steps, in the order of its attempts.
 
-    Each comes after the first checkpoint is whole, and so that at least one step is left to do. Raises
-    CkptbenchError where the run is too short for that.
+    Each has a share of the steps after the first checkpoint to itself, and leaves at least one step to do. Raises
+    CkptbenchError where the run is too short, or its checkpoints too rare, for what the history asks.
     """
     number = KILLED.get(cell.history, 0)
     if not number:
         return ()
     random = np.random.default_rng((seed, zlib.crc32(cell.reference.id.encode()), number))
-    moments = np.linspace(steps_between, steps, number + 1).astype(int).tolist()
-    if steps - steps_between < number:
+    ends = np.linspace(steps_between, steps, number + 1).astype(int).tolist()
+    shares = [range(first + 1, last + 1) for first, last in itertools.pairwise(ends)]
+    due = [[step for step in share if step % steps_between == 0] for share in shares]
+    inside = _drawn_inside(cell.history, random, [index for index, some in enumerate(due) if some])
+    if inside is None or not all(shares):
         raise CkptbenchError(
-            f"a run of {steps} steps with a checkpoint every {steps_between} is too short to be killed "
-            f"{number} times after its first: give it more epochs or steps, or a shorter interval"
+            f"a run of {steps} steps with a checkpoint every {steps_between} is too short for the history "
+            f"{cell.history}: give it more epochs or steps, or a shorter interval"
         )
-    wanted = {"killed_between": [False], "killed_inside": [True]}.get(
-        cell.history, random.permutation([True, False, True]).tolist()
-    )
     return tuple(
-        _kill(cell, random, first + 1, last, steps_between if inside else None)
-        for first, last, inside in zip(moments, moments[1:], wanted, strict=False)
+        _kill_inside(cell, random, due[index])
+        if index in inside
+        else Kill(
+            rank=int(random.integers(cell.ranks)), step=int(random.choice(share)), inside=None
+        )
+        for index, share in enumerate(shares)
     )
 
 
-def _kill(
-    cell: Cell, random: np.random.Generator, first: int, last: int, steps_between: int | None
-) -> Kill:
-    """One in the steps from `first` to `last`; inside a checkpoint where one is due there and it is asked for."""
-    due = [s for s in range(first, last + 1) if steps_between and s % steps_between == 0]
-    step = int(random.choice(due)) if due else int(random.integers(first, last + 1))
-    inside = str(random.choice(STAGES)) if due else None
+def _drawn_inside(
+    history: str, random: np.random.Generator, possible: list[int]
+) -> set[int] | None:
+    """Which of the kills come inside a checkpoint, of those that can; None where too few can."""
+    wanted = KILLED_INSIDE[history]
+    if len(possible) < wanted:
+        return None
+    return set(random.permutation(possible)[:wanted].tolist())
+
+
+def _kill_inside(cell: Cell, random: np.random.Generator, due: list[int]) -> Kill:
+    stage = str(random.choice(STAGES))
     # Rank 0 alone syncs and commits: the others are past the checkpoint's last stage of theirs by then.
-    rank = 0 if inside == STAGES[-1] else int(random.integers(cell.ranks))
-    return Kill(rank=rank, step=step, inside=inside)
+    rank = 0 if stage == STAGES[-1] else int(random.integers(cell.ranks))
+    return Kill(rank=rank, step=int(random.choice(due)), inside=stage)
 
 
 class Interrupter:
@@ -90,5 +100,6 @@ class Interrupter:
         self._recorder.event(
             "kill", step=self._step, epoch=self._epoch, inside=self._inside, monotonic_ns=clock()
         )
+        self._recorder.sync()  # the launcher may be on another node
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("SIGKILL cannot be survived")

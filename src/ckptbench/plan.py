@@ -30,7 +30,7 @@ class Training:
     keep_during_run: int
     """Checkpoint versions kept while training; older ones are removed after each commit."""
     proof: bool = False
-    """Record digests of the whole state at every epoch, and keep all tensors at the end."""
+    """Record digests of the whole state at every epoch, and keep all tensors of the end (`manifest.KEPT_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

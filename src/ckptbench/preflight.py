@@ -15,6 +15,8 @@ FRAMEWORK_BYTES = 1 << 30
 """Resident size of a rank before its network, rounded up: 0.3 GiB (Chainer) to 0.9 GiB (TensorFlow)."""
 PARAMETER_COPIES = 6
 """Weights, gradients, momentum, the averaging's buffer, the initial weights, and one in a format's hands."""
+PROOF_COPIES = 4
+"""Of a proof: weights and momentum once more, as they are taken to be digested, and as they are written."""
 ACTIVATION_COPIES = 2
 """Each output and its gradient."""
 FORMAT_MARGIN = 1.1
@@ -25,7 +27,8 @@ def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
     """Bytes of memory that so many ranks of the run need together, estimated from above."""
     network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
     activations = network.activation_count(dataset.image_shape) * plan.cell.batch_size
-    floats = PARAMETER_COPIES * network.parameter_count + ACTIVATION_COPIES * activations
+    copies = PARAMETER_COPIES + (PROOF_COPIES if plan.training.proof else 0)
+    floats = copies * network.parameter_count + ACTIVATION_COPIES * activations
     return ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
 
 

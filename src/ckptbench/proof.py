@@ -31,7 +31,7 @@ class Witness:
         """The last digest, and with proof the arrays themselves, where they are not too large to be kept."""
         state = self._framework.rank_state() if self._proof else {}
         self._write("end", position, state)
-        tensors = self._framework.tensors()
+        tensors = self._framework.held()
         if self._proof and sum(array.nbytes for array in tensors.values()) <= KEPT_BYTES:
             with path.open("wb") as file:
                 np.savez(file, **tensors, **state)  # type: ignore[arg-type]
@@ -42,6 +42,6 @@ class Witness:
             when=when,
             step=position.step,
             epoch=position.epoch,
-            tensors=digests(self._framework.tensors()),
+            tensors=digests(self._framework.held()),
             rank_state=digests(state),
         )

@@ -6,7 +6,7 @@ and `join` come before `start`, the other phases after it):
 
 | event | fields beside `event` |
 | --- | --- |
-| `phase` | `name` (`launch`, `meet` (the other ranks and the launcher), `import`, `join`, `data`, `build`; of an attempt that goes on from a checkpoint also `evict` (its pages leave the page cache: cold runs), `load`, `first_step`), `start_ns`, `end_ns`; of `load` also `read_bytes` (that this process had fetched from storage meanwhile, by the kernel's count; null where it keeps none) and `bytes` (of the files that this rank read) |
+| `phase` | `name` (`launch`, `meet` (the other ranks and the launcher), `import`, `join`, `data`, `build`; of an attempt that goes on from a checkpoint also `evict` (its pages leave the page cache: cold runs; `resident_bytes` stayed), `load`, `first_step`), `start_ns`, `end_ns`; of `load` also `read_bytes` (that this process had fetched from storage meanwhile, by the kernel's count; null where it keeps none) and `bytes` (of the files that this rank read) |
 | `start` | `attempt` (from 1), `rank`, `world_size`, `host`, `pid`, `device`, `monotonic_ns`, `unix_ns`, `versions` |
 | `state` | bytes that a checkpoint must hold: `model`, `optimizer`, `rest` (this rank's own); `parameters`, their count |
 | `steps` | `epoch`, `first_step`, and lists with one value a step: `start_ns`, `end_ns`, `loss` |
@@ -14,7 +14,7 @@ and `join` come before `start`, the other phases after it):
 | `epoch` | `epoch`, `start_ns`, `end_ns` (steps and checkpoints of the epoch, no evaluation), `samples` |
 | `evaluation` | `epoch`, `start_ns`, `end_ns`, `samples`, `loss_sum`, `correct` (this rank's shard of the test set) |
 | `stop` | `step` (completed steps): the attempt was told to stop, and its checkpoint is durable |
-| `digest` | `step`, `epoch`, `when`, `tensors` and `rank_state` (digests by name: see `digest.py`). `when` is `end`, at the end of the run, always; in a proof also `epoch`, after every epoch, and in killed runs `saved` (a checkpoint was committed), `loaded` (the same state after the restart) and `stepped` (after the first step from there). `rank_state`, empty but in a proof, is what `Framework.rank_state` gives, and `position/data`: epoch and step in it of the next sample |
+| `digest` | `step`, `epoch`, `when`, `tensors` and `rank_state` (digests by name: see `digest.py`). `when` is `end`, at the end of the run, always; in a proof also `epoch`, after every epoch, in killed runs `saved` (a checkpoint was committed) and `loaded` (the same state after the restart), and after the first step of any attempt that goes on `stepped`. `rank_state`, empty but in a proof, is what `Framework.rank_state` gives, and `position/data`: epoch and step in it of the next sample |
 | `kill` | `step`, `epoch`, `inside` (null, or the stage of the checkpoint), `monotonic_ns`: this rank sent itself SIGKILL, as a killed history asks |
 | `end` | `monotonic_ns` |
 
@@ -25,6 +25,7 @@ appends to the same file, and where two attempts hold the same step the later on
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ class Recorder:
 
     def phase(self, name: str, start_ns: int, end_ns: int, **fields: int | None) -> None:
         self.event("phase", name=name, start_ns=start_ns, end_ns=end_ns, **fields)
+
+    def sync(self) -> None:
+        """Put what was written on stable storage, where every node sees it."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()

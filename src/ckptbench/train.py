@@ -126,11 +126,13 @@ class Trainer:
 
     def _evict(self, version: Version) -> None:
         """One rank of every node drops the checkpoint from the node's page cache, while no other reads it."""
+        files = [version.folder / name for name in version.files]
         started_ns = clock()
         if self._place.local_rank == 0:
-            page_cache.evict([version.folder / name for name in version.files])
+            page_cache.evict(files)
         self._framework.barrier()
-        self._recorder.phase("evict", started_ns, clock())
+        left = sum(page_cache.resident_bytes(path) for path in files)
+        self._recorder.phase("evict", started_ns, clock(), resident_bytes=left)
 
     def _load(self, version: Version) -> None:
         files = self._strategy.files_read(version, self._place.rank)

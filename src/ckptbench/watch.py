@@ -31,10 +31,14 @@ TAIL_LINES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to end a run that does not end by itself."""
+    """When to end a run that does not end by itself: one object for all attempts at it."""
 
     timeout_seconds: float | None = None
     stop: StopRequest = field(default_factory=StopRequest)
+    started: float = field(default_factory=time.monotonic)
+    """When the run, and with it the count of its seconds, began."""
+    parent: int = field(default_factory=os.getppid)
+    """The process that wants the run: without it, it ends."""
 
 
 @dataclass(slots=True)
@@ -146,7 +150,6 @@ class _Watch:
         self._watched = watched
         self._limits = limits
         self._control = control
-        self._parent = os.getppid()
         self._started = time.monotonic()
         self._relayed = 0.0
         self._asked_to_stop: float | None = None
@@ -176,11 +179,11 @@ class _Watch:
 
     def _raise_if_too_late(self) -> None:
         seconds = self._limits.timeout_seconds
-        if seconds is not None and time.monotonic() - self._started > seconds:
+        if seconds is not None and time.monotonic() - self._limits.started > seconds:
             raise LaunchError(
                 f"the run took longer than its {seconds:g} s (limits.run_minutes); last lines:\n{self._tails()}"
             )
-        if os.getppid() != self._parent:
+        if os.getppid() != self._limits.parent:
             raise LaunchError("the workflow that started this run is gone: the run was stopped")
 
     def _supervise(self, control: ControlServer) -> None:

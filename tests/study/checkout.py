@@ -70,7 +70,8 @@ class Checkout:
         return {path.parent.name: path.stat().st_mtime_ns for path in manifests}
 
     def table(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.folder / "results" / "tables" / f"{name}.parquet")
+        path = self.folder / "results" / "tables" / f"{name}.parquet"
+        return pd.read_parquet(path, use_threads=False)  # as ckptbench.analysis.store does
 
 
 def ranks_of(folder: Path) -> list[int]:

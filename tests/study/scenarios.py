@@ -87,6 +87,7 @@ def forward(framework: str, place: Place, folder: Path, *, model: str, **options
         "one": scenario.framework.predict(batch(0, 8)[0][:1]),
         "parameters": np.asarray(count),
         "names": np.asarray(sorted(tensors)),
+        "held": np.asarray(sorted(scenario.framework.held())),
     }
 
 

@@ -35,7 +35,9 @@ def test_all_frameworks_build_the_same_network(tmp_path: Path, model: str) -> No
 
 @EVERY
 def test_the_state_has_the_names_of_the_description(tmp_path: Path, framework: str) -> None:
-    names = set(run_scenario(framework, "forward", tmp_path, model="small_cnn")[0]["names"])
+    (found,) = run_scenario(framework, "forward", tmp_path, model="small_cnn")
+    names = set(found["names"])
+    assert names == set(found["held"])
     network = ARCHITECTURES["small_cnn"]((32, 32, 3), 10)
     assert {f"model/{name}" for name in (*network.parameters(), *network.buffers())} <= names
     assert {f"optimizer/{name}" for name in network.parameters()} <= names

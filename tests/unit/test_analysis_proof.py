@@ -15,6 +15,7 @@ from run_folders import HOST, Arrays, FakeRun, Kill, Moment, cell, trained
 from ckptbench.analysis.collect import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.derived import DERIVED
+from ckptbench.analysis.missing import missing_parts
 from ckptbench.analysis.raw import RAW
 from ckptbench.analysis.store import read_tables, write_tables
 
@@ -58,12 +59,18 @@ def changed(state: Arrays, tensor: str, value: float) -> Arrays:
     return {**state, tensor: other}
 
 
-def loses(tensor: str, rank: int | None = None) -> Any:
-    """The states of a run whose restart finds other values in one tensor (of one rank), and trains on from there."""
+def loses(tensor: str, rank: int | None = None, *, felt: bool = False) -> Any:
+    """The states of a run whose restart finds other values in one tensor (of one rank), and trains on from there;
+    `felt`: to other weights."""
 
     def state(moment: Moment) -> Arrays:
-        restarted = moment.attempt > 1 and rank in (None, moment.rank)
-        return changed(trained(moment), tensor, 99.0) if restarted else trained(moment)
+        if moment.attempt == 1:
+            return trained(moment)
+        found = trained(moment)
+        if rank in (None, moment.rank):
+            found = changed(found, tensor, 99.0)
+        is_trained = felt and moment.when != "loaded"
+        return changed(found, "model/dense.kernel", 99.0) if is_trained else found
 
     return state
 
@@ -175,11 +182,43 @@ def test_a_nan_beside_a_number_leaves_the_largest_distance_unknown(tmp_path: Pat
 def test_a_control_that_differs_in_what_was_left_out_is_caught(
     tmp_path: Path, omit: str, tensor: str, rank: int | None
 ) -> None:
-    run = killed(omit, state=loses(tensor, rank))
+    run = killed(omit, state=loses(tensor, rank, felt=omit != "statistics"))
     row = proof(tmp_path, run, reference(run))
     assert row["missing"] == omit
     assert not row["bit_equal"]
     assert row["caught"]
+
+
+@pytest.mark.parametrize(
+    ("omit", "tensor"),
+    [
+        ("momentum", "optimizer/dense.kernel"),
+        ("random", "random/python/words"),
+        ("position", "position/data"),
+    ],
+)
+def test_a_control_whose_weights_do_not_feel_what_was_left_out_is_not_caught(
+    tmp_path: Path, omit: str, tensor: str
+) -> None:
+    run = killed(omit, state=loses(tensor))
+    row = proof(tmp_path, run, reference(run))
+    assert (row["missing"], row["bit_equal"]) == (omit, False)
+    assert not row["caught"]
+
+
+def test_statistics_that_are_back_at_the_end_are_not_caught_by_other_weights(
+    tmp_path: Path,
+) -> None:
+    def state(moment: Moment) -> Arrays:
+        if moment.when == "loaded":
+            return changed(trained(moment), "buffer/norm.running_mean", 99.0)
+        at_end = moment.when == "end"
+        return changed(trained(moment), "model/dense.kernel", 99.0) if at_end else trained(moment)
+
+    run = killed("statistics", state=state)
+    row = proof(tmp_path, run, reference(run))
+    assert (row["missing"], row["groups"]) == ("statistics", "weights")
+    assert not row["caught"]
 
 
 def test_a_first_update_without_effect_is_caught(tmp_path: Path) -> None:
@@ -195,6 +234,30 @@ def test_a_first_update_without_effect_is_caught(tmp_path: Path) -> None:
     row = proof(tmp_path, run, reference(run))
     assert row["missing"] == "first_update"
     assert row["caught"]
+
+
+@pytest.mark.parametrize(
+    "kills", [BETWEEN, (Kill(0, 11), Kill(0, 20, "begun"), Kill(1, 20, "written"))]
+)
+def test_weights_that_no_later_step_moves_either_miss_no_first_update(
+    tmp_path: Path, kills: tuple[Kill, ...]
+) -> None:
+    """They are no numbers any more: NaN stays NaN."""
+
+    def state(moment: Moment) -> Arrays:
+        return {**trained(moment), "model/dense.kernel": np.full(2, np.nan, np.float32)}
+
+    run = killed(kills=kills, state=state)
+    assert proof(tmp_path, run, reference(run))["missing"] == ""
+
+
+def test_a_first_update_counts_as_lost_where_no_later_weights_are_known(tmp_path: Path) -> None:
+    def state(moment: Moment) -> Arrays:
+        return {**trained(moment), "model/dense.kernel": np.zeros(2, np.float32)}
+
+    digests = collect([killed(state=state).write(tmp_path)])["digests"]
+    assert missing_parts(digests) == ""
+    assert missing_parts(digests[digests["step"] <= 11]) == "first_update"
 
 
 def test_a_control_that_trains_on_as_if_nothing_was_left_out_is_not_caught(tmp_path: Path) -> None:
@@ -229,7 +292,7 @@ def test_what_any_restart_lost_is_missing(tmp_path: Path) -> None:
         lost = (moment.when, moment.attempt) == ("loaded", 3)
         return changed(trained(moment), "random/python/words", 1.0) if lost else trained(moment)
 
-    kills = (Kill(0, 11), Kill(1, 13), Kill(0, 20, "synced"))
+    kills = (Kill(0, 11), Kill(1, 20, "begun"), Kill(0, 20, "synced"))
     run = killed(kills=kills, state=state)
     row = proof(tmp_path, run, reference(run))
     assert (row["attempts"], row["kills"]) == (4, 3)
@@ -248,7 +311,7 @@ def test_a_load_is_held_against_the_last_attempt_that_saved_its_step(tmp_path: P
         def spans(self) -> list[tuple[int, int]]:
             return [(0, 21), (10, 21), (20, 22), (20, 30)]
 
-    kills = (Kill(0, 21), Kill(0, 21), Kill(0, 22))
+    kills = (Kill(0, 21, "begun"), Kill(0, 21, "begun"), Kill(0, 22))
     own = cell(ranks=1, epochs=3, history="killed_thrice")
     run = Saves(cell=own, proof=True, kills=kills, state=state)
     first = FakeRun(cell=own.reference, proof=True, state=state)

@@ -22,7 +22,8 @@ SIZE = 1024
 
 
 def killed(*kills: Kill, **fields: Any) -> FakeRun:
-    history = "killed_between" if len(kills) == 1 else "killed_thrice"
+    once = "killed_inside" if kills[0].inside else "killed_between"
+    history = once if len(kills) == 1 else "killed_thrice"
     cell_fields = {name: fields.pop(name) for name in ("ranks", "cache") if name in fields}
     return FakeRun(cell=cell(history=history, **cell_fields), kills=kills, proof=True, **fields)
 
@@ -42,11 +43,11 @@ def test_a_restart_is_the_sum_of_its_phases(tmp_path: Path) -> None:
 
 
 def test_every_restart_has_a_row_that_says_what_came_before_it(tmp_path: Path) -> None:
-    run = killed(Kill(0, 11), Kill(0, 13), Kill(0, 20, "written"))
+    run = killed(Kill(0, 11), Kill(0, 20, "begun"), Kill(0, 20, "written"))
     rows = restore(tmp_path, run)
     assert rows[["attempt", "step", "after"]].to_numpy().tolist() == [
         [2, 10, "between"],
-        [3, 10, "between"],
+        [3, 10, "begun"],
         [4, 10, "written"],
     ]
 
@@ -83,6 +84,36 @@ def test_what_was_read_from_storage_shows_whether_a_restart_was_cold(
     assert row["cold_shown"] == shown
 
 
+@pytest.mark.parametrize(
+    ("cache", "by_rank", "shown"),
+    [
+        ("cold", (SIZE, 0, SIZE, 0), True),
+        ("cold", (SIZE // 2, SIZE // 2, 0, SIZE), True),
+        ("cold", (SIZE, SIZE, 0, 0), False),
+        ("warm", (0, 0, 0, 0), True),
+        ("warm", (60, 0, 0, 60), True),
+        ("warm", (60, 60, 0, 0), False),
+    ],
+)
+def test_a_restart_is_cold_or_warm_where_it_is_so_on_every_node(
+    tmp_path: Path, cache: str, by_rank: tuple[int, ...], shown: bool
+) -> None:
+    """What one node reads twice does not make up for what another still had in memory."""
+    hosts = {"hosts": ["node1", "node1", "node2", "node2"]}
+    run = killed(Kill(0, 15), ranks=4, cache=cache, manifest=hosts)
+    raw = collect([run.write(tmp_path)])
+    phases = raw["phases"]
+    assert phases.groupby("node")["rank"].unique().map(list).to_dict() == {
+        "node1": [0, 1],
+        "node2": [2, 3],
+    }
+    of_load = phases["phase"] == "load"
+    phases.loc[of_load, "read_bytes"] = phases.loc[of_load, "rank"].map(by_rank.__getitem__)
+    row = derive(raw)["restore"].iloc[0]
+    assert (row["read_bytes"], row["bytes"]) == (sum(by_rank), SIZE)
+    assert row["cold_shown"] == shown
+
+
 def test_without_the_kernels_counters_nothing_is_shown(tmp_path: Path) -> None:
     row = restore(tmp_path, killed(Kill(0, 15), cache="cold", read_bytes=None)).iloc[0]
     assert row[["read_bytes", "cold_shown"]].isna().all()
@@ -94,7 +125,8 @@ def test_one_rank_without_counters_leaves_the_bytes_of_all_unknown(tmp_path: Pat
     raw = collect([run.write(tmp_path)])
     first_rank = (raw["phases"]["phase"] == "load") & (raw["phases"]["rank"] == 0)
     raw["phases"].loc[first_rank, "read_bytes"] = pd.NA
-    assert pd.isna(derive(raw)["restore"].iloc[0]["read_bytes"])
+    row = derive(raw)["restore"].iloc[0]
+    assert row[["read_bytes", "cold_shown"]].isna().all()
 
 
 def test_a_restart_that_did_not_reach_its_first_step_has_no_row(tmp_path: Path) -> None:
@@ -120,11 +152,11 @@ def test_without_a_proof_the_step_is_not_known(tmp_path: Path) -> None:
 
 
 def test_kills_are_a_table(tmp_path: Path) -> None:
-    run = killed(Kill(0, 11), Kill(1, 13), Kill(0, 20, "synced"), ranks=2)
+    run = killed(Kill(0, 11), Kill(1, 20, "begun"), Kill(0, 20, "synced"), ranks=2)
     kills = collect([run.write(tmp_path)])["kills"]
     assert kills.drop(columns="run").to_numpy().tolist() == [
         [1, 0, 11, 1, ""],
-        [2, 1, 13, 1, ""],
+        [2, 1, 20, 1, "begun"],
         [3, 0, 20, 1, "synced"],
     ]
 
@@ -146,6 +178,36 @@ def test_a_run_that_was_not_killed_as_it_says_is_refused(
     run = killed(Kill(0, 15), manifest=fields)
     with pytest.raises(RunFolderError, match=rf"manifest.json: {message}.*; remove"):
         collect([run.write(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("history", "stages", "wanted"),
+    [
+        ("killed_between", ["synced"], 0),
+        ("killed_inside", [None], 1),
+        ("killed_thrice", [None, "begun", None], 2),
+        ("killed_thrice", ["begun", "begun", "begun"], 2),
+    ],
+)
+def test_a_run_that_was_killed_at_other_moments_than_its_history_asks_is_refused(
+    tmp_path: Path, history: str, stages: list[str | None], wanted: int
+) -> None:
+    kills = tuple(Kill(0, 20, stage) for stage in stages)
+    run = FakeRun(cell=cell(history=history), kills=kills)
+    inside = len(stages) - stages.count(None)
+    message = (
+        rf"manifest.json: {inside} of {len(stages)} kills came inside a checkpoint, its history"
+    )
+    with pytest.raises(RunFolderError, match=rf"{message} asks for {wanted}; remove"):
+        collect([run.write(tmp_path)])
+
+
+def test_a_run_of_which_not_every_ranks_host_is_known_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell(ranks=2), manifest={"hosts": ["node1"]}).write(tmp_path)
+    with pytest.raises(
+        RunFolderError, match=r"manifest.json: hosts names 1 .* has 2 ranks; remove"
+    ):
+        collect([folder])
 
 
 @pytest.mark.parametrize(

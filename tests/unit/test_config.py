@@ -196,10 +196,27 @@ def test_an_omission_is_used_with_the_frameworks_and_ranks_that_need_the_part() 
 
 def test_an_omission_that_no_cell_needs_is_an_error() -> None:
     matrix = {**KILLED, "omit": ["random", "dropout"]}
-    with pytest.raises(ConfigError, match=r"matrix.omit\[1\] is 'dropout': no cell"):
+    with pytest.raises(
+        ConfigError,
+        match=r"matrix.omit\[1\] is 'dropout', and no cell .*: chainer needs no dropout",
+    ):
         cells(matrix=matrix, training=PROOF)
     with pytest.raises(ConfigError, match="the matrix is empty: omit and cache are of restarts"):
         cells(matrix={"interval": 1, "omit": "random"}, training=PROOF)
+
+
+def test_a_history_or_cache_that_no_cell_can_have_is_an_error() -> None:
+    matrix = {"interval": "never", "history": ["whole", "killed_between"]}
+    with pytest.raises(ConfigError, match=r"matrix.history\[1\] is .* needs an interval"):
+        cells(matrix=matrix, training=PROOF)
+    with pytest.raises(ConfigError, match=r"matrix.cache\[1\] is 'cold'"):
+        cells(matrix={"interval": 1, "cache": ["warm", "cold"]}, training=PROOF)
+
+
+def test_odd_repeats_run_backwards() -> None:
+    matrix = {"framework": "pytorch", "ranks": [1, 2], "interval": "never"}
+    order = [(cell.repeat, cell.ranks) for cell in cells(matrix=matrix, repeats=2)]
+    assert order == [(0, 1), (0, 2), (1, 2), (1, 1)]
 
 
 def test_a_history_without_a_proof_is_an_error() -> None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from proof_tables import Restarts
 from test_figures import caption_of, lines, row_labels, titles
 
+from ckptbench.analysis.restore import COLD, WARM
 from ckptbench.cells import Cell, Interval
 from ckptbench.figures import FIGURES, proofs
 from ckptbench.figures.controls import outcome
@@ -263,6 +264,29 @@ def test_the_distance_is_that_of_the_run_farthest_off() -> None:
     assert distance(unknown) == "L2 2e-7"
 
 
+def test_a_distance_that_is_not_known_of_every_run_is_not_named() -> None:
+    def runs(ulp: list[int | None], norm: list[float]) -> pd.DataFrame:
+        equal = [False] * len(ulp)
+        ulps = pd.array(ulp, dtype="Int64")
+        return pd.DataFrame({"bit_equal": equal, "max_ulp": ulps, "relative_l2": norm})
+
+    nan = float("nan")
+    assert distance(runs([None, None], [nan, nan])) == "distance not recorded"
+    assert distance(runs([None, 0], [nan, 0.0])) == "distance not recorded"
+    assert distance(runs([None, 3], [0.5, 0.1])) == "L2 0.5"
+    assert distance(runs([0, 3], [0.5, nan])) == "3 ULP"
+    assert distance(runs([0, 0], [0.0, nan])) == "0 ULP"
+    assert distance(runs([0, 0], [0.0, 0.0])) == "weights, momentum equal"
+
+
+def test_a_large_models_divergence_is_drawn_without_a_distance() -> None:
+    tables = ONE.tables()
+    tables["resume_proof"][["max_ulp", "relative_l2"]] = pd.NA, float("nan")
+    figure = FIGURES["divergence"].draw(tables)
+    assert words(figure)[-1] == "distance not recorded"
+    assert "ULP" not in caption_of(figure)
+
+
 def test_a_control_that_the_comparison_missed_stands_out() -> None:
     missed = Restarts(parting=frozenset(), missed=frozenset({("pytorch", "random")}))
     figure = FIGURES["divergence"].draw(dataclasses.replace(ONE, restarts=missed).tables())
@@ -339,13 +363,37 @@ def test_a_cold_load_that_was_not_shown_to_be_cold_is_shaded() -> None:
     ]
     assert shaded == [[0.5], [0.5], [0.5], [0.5], [], []]
     assert [text.get_text() for text in figure.axes[3].texts] == ["not counted"]
-    assert "not shown for every load, 2 of 6 rows" in caption_of(figure)
-    assert "kernel" in caption_of(figure)
+    assert "Shaded, 2 of 6 rows: the counters do not say so of every load." in caption_of(figure)
 
 
-def test_all_loads_shown_to_be_warm_or_cold_are_said_to_be() -> None:
-    text = caption_of(FIGURES["restore"].draw(ONE.tables()))
-    assert "Every load was shown to be warm or cold as it is called." in text
+@pytest.mark.parametrize(
+    ("caches", "said"),
+    [
+        (
+            ("warm", "cold"),
+            "By these counters, no warm load and every cold load came from storage.",
+        ),
+        (("warm",), "By these counters, no warm load came from storage."),
+        (("cold",), "By these counters, every cold load came from storage."),
+    ],
+)
+def test_a_warm_load_is_only_said_not_to_be_read_from_storage(
+    caches: tuple[str, ...], said: str
+) -> None:
+    """A file system whose reads the kernel does not count looks the same."""
+    restarts = dataclasses.replace(PARTED, caches=caches, controls=False)
+    text = caption_of(FIGURES["restore"].draw(dataclasses.replace(ONE, restarts=restarts).tables()))
+    assert said in text
+    assert "shown to be warm" not in text
+
+
+def test_the_bounds_of_cold_and_warm_are_those_of_the_table() -> None:
+    figure = FIGURES["restore"].draw(ONE.tables())
+    (bounds,) = (c for c in figure.axes[1].collections if c.get_gid() == "bounds")
+    assert [line[0][0] for line in bounds.get_segments()] == pytest.approx([100 * WARM, 100 * COLD])
+    text = caption_of(figure)
+    assert f"at least {100 * COLD:.0f} % on every node" in text
+    assert f"less than {100 * WARM:.0f} % on every node" in text
 
 
 def test_a_restart_with_nothing_to_load_is_no_restore() -> None:

@@ -73,8 +73,16 @@ def test_an_undisturbed_run_is_not_killed() -> None:
 
 
 def test_a_run_that_is_too_short_to_be_killed_says_so() -> None:
-    with pytest.raises(CkptbenchError, match=r"a run of 6 steps .* too short to be killed 3 times"):
+    with pytest.raises(CkptbenchError, match=r"a run of 6 steps .* too short for .* killed_thrice"):
         kills_of(cell("killed_thrice"), seed=1, steps=6, steps_between=5)
+
+
+def test_a_kill_inside_a_checkpoint_is_never_quietly_one_between() -> None:
+    with pytest.raises(CkptbenchError, match="too short for the history killed_inside"):
+        kills_of(cell("killed_inside"), seed=1, steps=24, steps_between=16)
+    for seed in range(50):
+        kills = kills_of(cell("killed_thrice"), seed=seed, steps=24, steps_between=8)
+        assert [kill.inside is None for kill in kills].count(True) == 1
 
 
 @pytest.fixture

@@ -177,6 +177,18 @@ def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.Monke
         see_one_gpu(SECOND)
 
 
+def test_a_restarted_attempt_has_what_is_left_of_its_runs_time(tmp_path: Path) -> None:
+    limits = Limits(timeout_seconds=60, started=time.monotonic() - 61)
+    with pytest.raises(LaunchError, match=r"took longer than its 60 s \(limits.run_minutes\)"):
+        run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits)
+
+
+def test_a_restarted_attempt_ends_where_the_workflow_is_gone_meanwhile(tmp_path: Path) -> None:
+    limits = Limits(parent=1)  # not this process' parent: what the first attempt had is no more
+    with pytest.raises(LaunchError, match="the workflow that started this run is gone"):
+        run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits)
+
+
 def test_die_with_parent_asks_the_kernel() -> None:
     code = "from ckptbench.place import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

@@ -182,7 +182,8 @@ def _evaluations(run: Run, part: RankRun) -> Iterator[Row]:
 def _phases(run: Run, part: RankRun) -> Iterator[Row]:
     for event in part.trace.phases:
         read = {name: event.get(name) for name in ("read_bytes", "bytes")}
-        yield {**event, **read, "phase": event["name"], "duration_s": _duration_s(event)}
+        named = {"node": part.node, "phase": event["name"]}
+        yield {**event, **read, **named, "duration_s": _duration_s(event)}
 
 
 def _duration_s(event: Event) -> float:

@@ -33,12 +33,12 @@ RESUME_PROOF = Table(
         Column("groups", "text", "", "groups of tensors that differ at the end, joined by `, `; empty where none"),
         Column("tensors", "integer", "1", "names compared at the end"),
         Column("different_tensors", "integer", "1", "of these, those that differ on any rank"),
-        Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end; missing where a NaN stands against a number"),
-        Column("relative_l2", "number", "1", "largest of any weights or momentum tensor at the end"),
+        Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end; missing where a NaN stands against a number, or the arrays were not kept"),
+        Column("relative_l2", "number", "1", "largest of any weights or momentum tensor at the end; NaN where the arrays were not kept"),
         Column("loss_difference", "number", "1", "largest over epochs, of the training loss over the steps that both recorded"),
         Column("accuracy_difference", "number", "1", "of the test accuracy after the last epoch; NaN without evaluation"),
         Column("missing", "text", "", "parts of the state that a restart did not give back, by the digests alone, joined by `, `; empty where all came back; missing where nothing was loaded"),
-        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and the bits differ; missing for other runs"),
+        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and weights differ at the end (without `statistics`, which no training step reads: statistics do); missing for other runs"),
     ),
 )  # fmt: skip
 
@@ -98,9 +98,9 @@ RESTORE = Table(
         Column("load_s", "number", "s", "the checkpoint is read"),
         Column("first_step_s", "number", "s", "the first step after the restart"),
         Column("total_s", "number", "s", "sum of the phases from launch to first step, without evict"),
-        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks; missing where the kernel does not say"),
+        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks, as the kernel counts; missing where it does not say"),
         Column("bytes", "count", "bytes", "of the files that a rank reads, the rank with the most"),
-        Column("cold_shown", "verdict", "", "cold: at least 0.9 of `bytes` came from storage; warm: less than 0.1; missing where `read_bytes` is"),
+        Column("cold_shown", "verdict", "", "whether the kernel's counters say so: cold: on every node at least 0.9 of `bytes` came from storage; warm: on every node less than 0.1, which is also what a file system shows whose reads it does not count; missing where `read_bytes` is"),
     ),
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ def missing_parts(digests: pd.DataFrame) -> str | None:
         known.append(not saved.empty)
         found.update(_different(saved, loaded))
         stepped = of_rank[(of_rank["when"] == "stepped") & (of_rank["attempt"] == load["attempt"])]
-        if _same_weights(stepped, loaded):
+        if _first_update_lost(of_rank, loaded, stepped):
             found.add(FIRST_UPDATE)
     if not found and not (known and all(known)):
         return None
@@ -49,10 +49,24 @@ def _different(saved: pd.DataFrame, loaded: pd.DataFrame) -> Iterator[str]:
         yield from both.loc[both["digest"] != both["digest_saved"], "group"]
 
 
-def _same_weights(stepped: pd.DataFrame, loaded: pd.DataFrame) -> bool:
-    """Whether the first step after the load left every weight as it was."""
-    before, after = (
-        frame[frame["group"] == "weights"].set_index("tensor")["digest"]
-        for frame in (loaded, stepped)
+def _first_update_lost(of_rank: pd.DataFrame, loaded: pd.DataFrame, stepped: pd.DataFrame) -> bool:
+    """Whether the first step after the load left every weight as it was, and training went on from there.
+
+    Weights that no later step moves either stand still for another reason: all are NaN, say. Where nothing later is
+    recorded, that cannot be told, and the update counts as lost.
+    """
+    if stepped.empty or not _same_weights(loaded, stepped):
+        return False
+    later = of_rank[
+        (of_rank["attempt"] >= stepped["attempt"].iloc[0])
+        & (of_rank["step"] > stepped["step"].iloc[0])
+    ]
+    moments = [moment for _, moment in groups(later, ["attempt", "step", "when"])]
+    return not (moments and all(_same_weights(loaded, moment) for moment in moments))
+
+
+def _same_weights(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    digests, others = (
+        frame[frame["group"] == "weights"].set_index("tensor")["digest"] for frame in (one, other)
     )
-    return not after.empty and before.equals(after)
+    return digests.equals(others)

@@ -149,11 +149,12 @@ PHASES = Table(
     (
         RUN,
         RANK,
+        Column("node", "text", "", "name of the rank's host"),
         ATTEMPT,
         Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", ""),
-        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank; missing where the kernel does not say"),
+        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts; missing where it does not say"),
         Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
     ),
 )  # fmt: skip

@@ -12,7 +12,8 @@ from ckptbench.analysis.schema import SETUP
 PHASES = ("launch", "meet", "import", "join", "data", "build", "load", "first_step")
 """What the total is the sum of, in order. Digests, taken in between for a proof, are no part of a restart."""
 COLD, WARM = 0.9, 0.1
-"""Shares of a checkpoint's bytes: from storage come at least so many where cold, fewer than so many where warm."""
+"""Shares of a checkpoint's bytes: on every node at least so many come from storage where cold, fewer than so many
+where warm."""
 RESTART = ["run", "attempt"]
 
 
@@ -50,15 +51,24 @@ def _slowest_ranks(phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read(phases: pd.DataFrame) -> pd.DataFrame:
-    """By restart: bytes from storage over all ranks, known where each rank's are, and the most that a rank read."""
-    loads = phases[phases["phase"] == "load"].groupby(RESTART)
-    known = loads["read_bytes"].count() == loads.size()
-    return pd.DataFrame(
-        {
-            "read_bytes": loads["read_bytes"].sum().where(known).astype("Int64"),
-            "bytes": loads["bytes"].max().astype("Int64"),
-        }
-    ).reset_index()
+    """By restart, known where it is of each rank: bytes from storage over all ranks, and over those of the nodes with
+    the fewest and the most, which share a page cache; and the size of what a rank read, at most."""
+    loads = phases[phases["phase"] == "load"]
+    by_restart = loads.groupby(RESTART)
+    by_node = loads.groupby([*RESTART, "node"])["read_bytes"].sum().groupby(RESTART)
+    fetched = {
+        "read_bytes": by_node.sum(),
+        "fewest_on_a_node": by_node.min(),
+        "most_on_a_node": by_node.max(),
+    }
+    known = by_restart["read_bytes"].count() == by_restart.size()
+    return (
+        pd.DataFrame(fetched)
+        .astype("Int64")
+        .where(known)
+        .assign(bytes=by_restart["bytes"].max().astype("Int64"))
+        .reset_index()
+    )
 
 
 def _began_at(digests: pd.DataFrame) -> pd.DataFrame:
@@ -75,5 +85,7 @@ def _killed(kills: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cold_shown(rows: pd.DataFrame) -> pd.Series:
-    read, whole = rows["read_bytes"], rows["bytes"]
-    return (read >= COLD * whole).where(rows["cache"] == "cold", read < WARM * whole)
+    """Whether the kernel's counters say of every node what `cache` asks for."""
+    cold = rows["fewest_on_a_node"] >= COLD * rows["bytes"]
+    warm = rows["most_on_a_node"] < WARM * rows["bytes"]
+    return cold.where(rows["cache"] == "cold", warm)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.analysis.trace import Event, Steps, Trace, read_trace
-from ckptbench.cells import KILLED, Cell
+from ckptbench.cells import KILLED, KILLED_INSIDE, Cell
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.manifest import (
     KEPT_BYTES,
@@ -36,6 +36,8 @@ class RankRun:
 
     trace: Trace
     steps: Steps
+    node: str
+    """Name of its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class Run:
         paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
         _check_sealed((folder / MANIFEST, *paths), sealed)
         traces = [read_trace(path) for path in paths]
-        run = cls(folder, cell, manifest, [RankRun(trace, trace.steps()) for trace in traces])
+        nodes = zip(traces, manifest["hosts"], strict=True)
+        ranks = [RankRun(trace, trace.steps(), node) for trace, node in nodes]
+        run = cls(folder, cell, manifest, ranks)
         _check_sealed(run.final_arrays, sealed)
         _check(run)
         _check_kills(run)
@@ -120,6 +124,8 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
         raise _refused(path, f"cell is none of this version: {error}") from error
     if cell.id != manifest["cell_id"]:
         raise _refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")
+    if len(hosts := manifest["hosts"]) != cell.ranks:
+        raise _refused(path, f"hosts names {len(hosts)} machines, its cell has {cell.ranks} ranks")
     return cell
 
 
@@ -155,6 +161,12 @@ def _check_kills(run: Run) -> None:
         raise _refused(
             run.folder / MANIFEST,
             f"was killed {len(kills)} times in {attempts} attempts, its history asks for {wanted}",
+        )
+    inside = sum(kill["inside"] is not None for kill in kills)
+    if inside != (asked := KILLED_INSIDE.get(run.cell.history, 0)):
+        raise _refused(
+            run.folder / MANIFEST,
+            f"{inside} of {len(kills)} kills came inside a checkpoint, its history asks for {asked}",
         )
     recorded = [
         {**kill, "rank": rank} for rank, part in enumerate(run.ranks) for kill in part.trace.kills

@@ -19,7 +19,8 @@ from ckptbench.figures.style import BAND, FAINT, INK
 TITLE = "Left out on purpose: caught or missed, and the first epoch that differs"
 READING = (
     "Of the runs whose restart left a part of the state out on purpose (negative controls), a comparison"
-    " that differs and names the part has caught it (a dash: not tried)"
+    " that names the part, and finds that the training felt it, has caught it: other weights at the end, or"
+    " other statistics, which no training step reads (a dash: not tried)"
 )
 LETTERS_ACROSS = 12
 ROW_IN = 0.15

@@ -29,6 +29,7 @@ DISTANCES = (
     "ULP, L2: the largest distances of a tensor of weights or momentum at the end, in units in the last"
     " place and relative to its L2 norm"
 )
+UNITS = {"max_ulp": "{} ULP", "relative_l2": "L2 {}"}
 EQUAL, SOME, ALL = "#ffffff", "#d9d9d9", INK
 SHADES = LinearSegmentedColormap.from_list("share", [SOME, ALL]).with_extremes(under=EQUAL)
 LEAST = 1e-9
@@ -68,7 +69,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     shown = proofs.selected(compared)
     reading = [
         READING,
-        *([] if shown["bit_equal"].all() else [DISTANCES]),
+        *([DISTANCES] if _distances_known(shown) else []),
         proofs.equality(compared, shown),
         *controls.sentences(left_out),
     ]
@@ -184,12 +185,19 @@ def distance(runs: pd.DataFrame) -> str:
     """How far weights and momentum of these runs lie from their references' at the end, in a few words."""
     if runs["bit_equal"].all():
         return "bitwise equal"
-    ulp, norm = runs["max_ulp"].max(), runs["relative_l2"].max()
-    if ulp == 0 and norm == 0:
+    # A largest one is known where each run's is: not beside a NaN, nor of a model too large to keep its arrays.
+    known = {name: runs[name].max() for name in UNITS if runs[name].notna().all()}
+    if not known:
+        return "distance not recorded"
+    if known.keys() == UNITS.keys() and not any(known.values()):
         return "weights, momentum equal"
-    # Without a distance where a number stands against none (NaN).
-    words = [f"{_rough(ulp)} ULP"] if runs["max_ulp"].notna().all() else []
-    return ", ".join([*words, f"L2 {_rough(norm)}"])
+    return ", ".join(UNITS[name].format(_rough(number)) for name, number in known.items())
+
+
+def _distances_known(runs: pd.DataFrame) -> bool:
+    """Whether any of those that are not bitwise equal has one."""
+    parted = runs[~runs["bit_equal"]]
+    return bool(parted[list(UNITS)].notna().any(axis=None))
 
 
 def _rough(number: float) -> str:

@@ -1,4 +1,4 @@
-"""How long a restart takes from the launch to its first step, and whether a cold load was cold."""
+"""How long a restart takes from the launch to its first step, and whether a cold load came from storage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ckptbench.analysis.restore import COLD, WARM
 from ckptbench.cells import NOTHING
 from ckptbench.figures.captions import caption
 from ckptbench.figures.labels import counted
@@ -19,8 +20,9 @@ from ckptbench.figures.style import BAND, DOTTED, FAINT, GREYS, INK, look
 
 READING = (
     "Left: medians over {restarts}, of each the rank that took longest; the number is the load."
-    " Right: bytes read from storage during the load, by the kernel's own counters, in percent of the"
-    " checkpoint's size (median): a load is shown to be cold from {cold} % on, to be warm below {warm} %"
+    " Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
+    " of the checkpoint's size (median): of a cold load at least {cold:.0f} % on every node, of a warm one"
+    " less than {warm:.0f} % on every node"
 )
 PARTS = {
     "launch_and_meet_s": ("launch, meet", GREYS[0]),
@@ -34,7 +36,8 @@ PARTS = {
 """Phases in their order. Without a grey: in the colour of the framework, for it is the checkpoint's part."""
 ROW = (*CHECKPOINT, "cache")
 GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
-COLD_PERCENT, WARM_PERCENT = 90, 10
+COLD_PERCENT, WARM_PERCENT = 100 * COLD, 100 * WARM
+COUNTED = {"warm": "no warm load", "cold": "every cold load"}
 BAR = 0.6
 ROOM = 1.25
 """How much longer than its longest bar an axis is, for the numbers."""
@@ -61,7 +64,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     """A row for the restarts of each setup, warm and cold: medians of its phases, and `shown`, whether the
-    counters show every load to be what it is called."""
+    counters say of every load what it is called."""
     known = with_hardware(shown).assign(
         launch_and_meet_s=shown["launch_s"] + shown["meet_s"],
         read_percent=(100 * shown["read_bytes"] / shown["bytes"]).astype("float64"),
@@ -79,9 +82,13 @@ def _reading(rows: pd.DataFrame) -> str:
     restarts = counted(most, "restart") if fewest == most else f"{fewest} to {most} restarts"
     reading = READING.format(restarts=restarts, cold=COLD_PERCENT, warm=WARM_PERCENT)
     doubtful = int((~rows["shown"]).sum())
-    if not doubtful:
-        return f"{reading}. Every load was shown to be {' or '.join(rows['cache'].unique())} as it is called"
-    return f"{reading}. Shaded: not shown for every load, {doubtful} of {len(rows)} rows"
+    if doubtful:
+        return (
+            f"{reading}. Shaded, {doubtful} of {len(rows)} rows:"
+            " the counters do not say so of every load"
+        )
+    loads = [words for cache, words in COUNTED.items() if cache in set(rows["cache"])]
+    return f"{reading}. By these counters, {' and '.join(loads)} came from storage"
 
 
 def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
@@ -113,7 +120,9 @@ def _draw_phases(axes: Axes, panel: Panel) -> None:
 
 def _draw_read(axes: Axes, panel: Panel) -> None:
     rows, appearance = panel.rows, look(panel.framework)
-    axes.vlines([WARM_PERCENT, COLD_PERCENT], *axes.get_ylim(), FAINT, linestyles=DOTTED)
+    axes.vlines(
+        [WARM_PERCENT, COLD_PERCENT], *axes.get_ylim(), FAINT, linestyles=DOTTED, gid="bounds"
+    )
     known = rows[rows["read_percent"].notna()]
     axes.plot(
         known["read_percent"], known["y"], appearance.marker, color=appearance.color, gid="read"

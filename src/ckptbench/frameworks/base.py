@@ -144,6 +144,10 @@ class Framework(ABC):
         frameworks add what else their state holds under `optimizer/` (a step counter).
         """
 
+    def held(self) -> Arrays:
+        """`tensors` as the framework itself holds them, unscaled: what is compared bit for bit, as scaling rounds."""
+        return self.tensors()
+
     @abstractmethod
     def rank_state(self) -> Arrays:
         """What is this rank's own and in no format's file: running statistics and random generators' states."""

@@ -260,14 +260,20 @@ class Chainer(Framework):
         return _State(self._model, self._optimizer)
 
     def tensors(self) -> Arrays:
-        parameters = {name: self._variable(name) for name in self._network.parameters()}
         # MomentumSGD keeps v = momentum * v - learning_rate * g.
-        scale = np.float32(-1 / self._optimizer.lr)
+        scale: Any = np.float32(-1 / self._optimizer.lr)
+        momenta = {f"optimizer/{name}" for name in self._network.parameters()}
+        return {
+            name: array * scale if name in momenta else array for name, array in self.held().items()
+        }
+
+    def held(self) -> Arrays:
+        parameters = {name: self._variable(name) for name in self._network.parameters()}
         return {
             **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},
             **{f"model/{name}": statistics for name, statistics in self._buffers().items()},
             **{
-                f"optimizer/{name}": _to_host(variable.update_rule.state["v"]) * scale
+                f"optimizer/{name}": _to_host(variable.update_rule.state["v"])
                 for name, variable in parameters.items()
             },
             "optimizer/steps": np.asarray(self._optimizer.t, np.int64),

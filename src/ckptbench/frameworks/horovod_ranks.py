@@ -11,10 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Place
+from ckptbench.frameworks.base import Framework, Place
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousHTTPServer
@@ -82,6 +82,25 @@ class Meeting:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
+
+
+class OverHorovod(Framework):
+    """What a rank has in common with others of Horovod, whatever it computes with; a base before the framework's."""
+
+    _meeting: Meeting
+
+    @classmethod
+    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+        os.environ |= environment(place, deterministic=deterministic)
+        return super().join(place, seed=seed, deterministic=deterministic)
+
+    def abort(self) -> None:
+        """What the other ranks wait in fails."""
+        self._meeting.end()
+
+    def close(self) -> None:
+        self.barrier()
+        self._meeting.end()
 
 
 def _serve(address: str) -> RendezvousHTTPServer:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from typing import Self
-
 # Before TensorFlow, whose settings it makes for their imports.
 from ckptbench.frameworks.tensorflow import TensorFlow, one_device  # isort: skip
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ckptbench.frameworks.base import Place
-from ckptbench.frameworks.horovod_ranks import Meeting, environment
+from ckptbench.frameworks.horovod_ranks import Meeting, OverHorovod
 
 
-class HorovodTensorFlow(TensorFlow):
+class HorovodTensorFlow(OverHorovod, TensorFlow):
     """One rank: to TensorFlow it is alone, and Horovod's operations reach the others.
 
     Every rank loads the whole state: what rank 0 could send to the others knows nothing of their statistics and seeds.
     """
-
-    _meeting: Meeting
-
-    @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        os.environ |= environment(place, deterministic=deterministic)
-        return super().join(place, seed=seed, deterministic=deterministic)
 
     def _meet(self) -> None:
         self._strategy = one_device(self._place)
@@ -43,11 +32,3 @@ class HorovodTensorFlow(TensorFlow):
 
     def barrier(self) -> None:
         hvd.allreduce(tf.ones(()), name="barrier").numpy()
-
-    def abort(self) -> None:
-        """What the other ranks wait in fails."""
-        self._meeting.end()
-
-    def close(self) -> None:
-        self.barrier()
-        self._meeting.end()

@@ -141,20 +141,19 @@ class TensorFlow(Framework):
         """Nothing to do: when this process ends, what the others wait in fails with UnavailableError."""
 
     def tensors(self) -> Arrays:
-        """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`.
-
-        Keras' slots hold -learning_rate times the momentum that `Sgd` defines. The quotient is rounded, so
-        of two slots that differ in their last bit alone some look the same here.
-        """
-        model = {f"model/{name}": _array(variable) for name, variable in self._parameters.items()}
-        model |= {f"model/{name}": _array(variable) for name, variable in self._buffers.items()}
+        """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`."""
+        # Keras' slots hold -learning_rate times the momentum that `Sgd` defines.
         scale = -self.optimizer.learning_rate.numpy()
-        momenta = {
-            f"optimizer/{name}": _array(slot) / scale for name, slot in self._momenta().items()
-        }
+        momenta = {f"optimizer/{name}" for name in self._momenta()}
         return {
-            **model,
-            **momenta,
+            name: array / scale if name in momenta else array for name, array in self.held().items()
+        }
+
+    def held(self) -> Arrays:
+        variables = {**self._parameters, **self._buffers}
+        return {
+            **{f"model/{name}": _array(variable) for name, variable in variables.items()},
+            **{f"optimizer/{name}": _array(slot) for name, slot in self._momenta().items()},
             "optimizer/iteration": _array(self.optimizer.iterations),
             "optimizer/learning_rate": _array(self.optimizer.learning_rate),
         }
