@@ -107,17 +107,19 @@ class Cell:
     def _check_history(self) -> None:
         if self.history != WHOLE and self.is_baseline:
             raise ConfigError(
-                f"history {self.history} needs an interval: a baseline has no other history"
+                f"history {self.history} needs an interval other than never: baselines are not disturbed"
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
-            raise ConfigError(f"omit and cache are of restarts: history {self.history} has none")
-        known = (NOTHING, *FRAMEWORKS[self.framework].omissions)
-        if self.omit not in known:
             raise ConfigError(
-                f"{self.framework} needs no {self.omit} to restart: {', '.join(known)}"
+                f"omit and cache are of restarts, and history {self.history} has none: use {', '.join(KILLED)}"
+            )
+        needed = FRAMEWORKS[self.framework].omissions
+        if self.omit not in (NOTHING, *needed):
+            raise ConfigError(
+                f"{self.framework} restarts the same without {self.omit}: omit one of {', '.join(needed)}"
             )
         if self.omit in OF_SEVERAL_RANKS and self.ranks == 1:
-            raise ConfigError(f"omit {self.omit} needs ranks from 2")
+            raise ConfigError(f"omit {self.omit} needs ranks from 2: one rank alone loses nothing")
 
     @property
     def is_killed(self) -> bool:

@@ -9,6 +9,7 @@ from ckptbench.cells import NEVER, NO_FORMAT, WHOLE, Cell, Interval
 from ckptbench.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.errors import ConfigError
 from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.restarts import check_length, check_omission
 
 AXES = tuple(Matrix.model_fields)
 
@@ -37,6 +38,8 @@ def expand(config: StudyConfig) -> list[Cell]:
         raise ConfigError(
             "training.proof is false: runs with a history are there to be compared, so set it to true"
         )
+    for cell in cells:
+        check_length(cell, config.training)
     return list(_run_order(cells))
 
 
@@ -98,7 +101,9 @@ def _repeats(config: StudyConfig, fields: dict[str, object]) -> list[Cell]:
     elif format == "default":
         format = FRAMEWORKS[str(fields["framework"])].formats[0]
     plain = {**fields, "interval": interval, "format": format, "accelerator": config.accelerator}
-    return [Cell(**plain, repeat=repeat) for repeat in range(config.repeats)]  # type: ignore[arg-type]
+    cells = [Cell(**plain, repeat=repeat) for repeat in range(config.repeats)]  # type: ignore[arg-type]
+    check_omission(cells[0], config.training)
+    return cells
 
 
 def _matches(cell: Cell, selection: Selection) -> bool:

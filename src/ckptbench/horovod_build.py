@@ -114,14 +114,15 @@ class HorovodBuild:
 
     def check_machine(self) -> None:
         """Raises EnvironmentSetupError that names all that this machine lacks for compiling."""
-        compiler = shlex.split(os.environ.get("CXX", ""))[:1] or ["c++", "g++", "clang++"]
+        named = shlex.split(os.environ.get("CXX", ""))[:1]
+        compiler = named or ["c++", "g++", "clang++"]
         present = {
-            "a C++ compiler (g++)": any(map(shutil.which, compiler)),
+            f"{named[0]} (the variable CXX)" if named else "C++ compiler (g++)": any(
+                map(shutil.which, compiler)
+            ),
             "make": shutil.which("make"),
-            "Python's headers (python3.11-dev)": Path(
-                sysconfig.get_path("include"), "Python.h"
-            ).exists(),
-            "the CUDA toolkit (nvcc)": shutil.which("nvcc") or not self._for_gpus,
+            "Python.h (python3.11-dev)": Path(sysconfig.get_path("include"), "Python.h").exists(),
+            "CUDA toolkit (nvcc)": shutil.which("nvcc") or not self._for_gpus,
         }
         if missing := [what for what, found in present.items() if not found]:
             raise EnvironmentSetupError(

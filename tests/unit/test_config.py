@@ -182,7 +182,7 @@ def test_a_killed_cell_brings_its_uninterrupted_one_before_it_and_no_baseline() 
 
 
 def test_an_omission_is_used_with_the_frameworks_and_ranks_that_need_the_part() -> None:
-    matrix = {**KILLED, "omit": ["random", "statistics"]}
+    matrix = {**KILLED, "model": "small_cnn", "omit": ["random", "statistics"]}
     found = {
         (cell.framework, cell.ranks, cell.omit)
         for cell in cells(matrix=matrix, training=PROOF)
@@ -195,10 +195,10 @@ def test_an_omission_is_used_with_the_frameworks_and_ranks_that_need_the_part() 
 
 
 def test_an_omission_that_no_cell_needs_is_an_error() -> None:
-    matrix = {**KILLED, "omit": ["random", "dropout"]}
+    matrix = {**KILLED, "model": "small_cnn", "omit": ["random", "dropout"]}
     with pytest.raises(
         ConfigError,
-        match=r"matrix.omit\[1\] is 'dropout', and no cell .*: chainer needs no dropout",
+        match=r"matrix.omit\[1\] is 'dropout', and no cell .*: chainer restarts the same without dropout",
     ):
         cells(matrix=matrix, training=PROOF)
     with pytest.raises(ConfigError, match="the matrix is empty: omit and cache are of restarts"):
@@ -217,6 +217,23 @@ def test_odd_repeats_run_backwards() -> None:
     matrix = {"framework": "pytorch", "ranks": [1, 2], "interval": "never"}
     order = [(cell.repeat, cell.ranks) for cell in cells(matrix=matrix, repeats=2)]
     assert order == [(0, 1), (0, 2), (1, 2), (1, 1)]
+
+
+def test_an_omission_that_the_network_or_the_optimizer_cannot_feel_is_an_error() -> None:
+    matrix = {**KILLED, "ranks": 2, "omit": "random"}
+    with pytest.raises(ConfigError, match="plain_cnn has no Dropout layer"):
+        cells(matrix={**matrix, "model": "plain_cnn"}, training=PROOF)
+    assert cells(matrix={**matrix, "model": "small_cnn"}, training=PROOF)
+    with pytest.raises(ConfigError, match=r"training\.momentum is 0"):
+        cells(matrix={**matrix, "omit": "momentum"}, training={**PROOF, "momentum": 0})
+
+
+def test_a_run_that_is_surely_too_short_to_be_killed_is_an_error_before_anything_runs() -> None:
+    training = {**PROOF, "steps_per_epoch": 2}
+    matrix = {**KILLED, "epochs": 2, "history": "killed_thrice"}
+    with pytest.raises(ConfigError, match=r"the cell chainer-.*-rep0 cannot be: a run of 4 steps"):
+        cells(matrix=matrix, training=training)
+    assert cells(matrix={**matrix, "epochs": 8}, training=training)
 
 
 def test_a_history_without_a_proof_is_an_error() -> None:

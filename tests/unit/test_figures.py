@@ -284,6 +284,12 @@ def test_titles_stay_inside_their_column_and_the_legend_off_the_panels(name: str
     assert drawn[0].x1 < drawn[1].x0
 
 
+def test_scaling_without_any_baseline_shows_what_a_checkpoint_costs() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
+    figure = FIGURES["scaling"].draw({**tables, "scaling": tables["scaling"].iloc[:0]})
+    assert titles(figure) == ["PyTorch"]
+
+
 def test_a_script_writes_the_same_pdf_and_png_every_time(tmp_path: Path) -> None:
     write_tables(tmp_path / "tables", Study(frameworks=("pytorch",)).tables())
     for place in ("one", "two"):

@@ -175,7 +175,7 @@ def test_without_a_compiler_one_line_says_what_to_install_before_anything_is_mad
 
 def test_pythons_headers_are_looked_for_too(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horovod_build.sysconfig, "get_path", lambda name: str(lock.parent))
-    with pytest.raises(EnvironmentSetupError, match="no Python's headers"):
+    with pytest.raises(EnvironmentSetupError, match=r"no Python\.h"):
         build_of(lock).check_machine()
 
 
@@ -184,7 +184,7 @@ def test_for_gpus_the_cuda_toolkit_is_asked_for(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     cuda = lock.rename(lock.with_name("horovod_pytorch-cuda.txt"))
-    with pytest.raises(EnvironmentSetupError, match="the CUDA toolkit"):
+    with pytest.raises(EnvironmentSetupError, match="no CUDA toolkit"):
         build_of(cuda).check_machine()
 
 

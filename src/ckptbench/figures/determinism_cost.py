@@ -19,6 +19,7 @@ READING = (
     " 10 % is a tenth longer. Bars are bootstrap 95 % intervals"
 )
 SINGLE = "one repeat alone has none"
+WITHIN = "of one repeat they show the variation within a run only"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
 ENDS = ("cost_lo", "cost_hi")
@@ -52,6 +53,7 @@ def _reading(rows: pd.DataFrame) -> str:
     parts = [
         READING,
         *([SINGLE] if len(known) < len(rows) else []),
+        *([WITHIN] if (known["repeats"] == 1).any() else []),
         *([f"{slower} of {len(known)} lie above zero"] if len(known) else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]

@@ -79,7 +79,9 @@ def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, 
         or [frames[0].assign(is_cost=False)]
     )
     known = faceted(ordered(both, (*SYSTEM, "framework", "ranks")))
-    throughput, cost = _with_ideal(known[~known["is_cost"]]), known[known["is_cost"]]
+    # Of a study without baselines the first has no rows, and would have lost its columns.
+    rates = known[~known["is_cost"]].reindex(columns=known.columns.union(RATES, sort=False))
+    throughput, cost = _with_ideal(rates), known[known["is_cost"]]
     if cost.empty:
         return throughput, cost
     series = labelled(ordered(cost, ("framework", *SERIES, *SYSTEM, "ranks")), SERIES)
