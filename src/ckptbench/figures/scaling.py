@@ -80,7 +80,9 @@ def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, 
     )
     known = faceted(ordered(both, (*SYSTEM, "framework", "ranks")))
     # Of a study without baselines the first has no rows, and would have lost its columns.
-    rates = known[~known["is_cost"]].reindex(columns=known.columns.union(RATES, sort=False))
+    rates = known[~known["is_cost"]].reindex(
+        columns=known.columns.union(pd.Index(RATES), sort=False)
+    )
     throughput, cost = _with_ideal(rates), known[known["is_cost"]]
     if cost.empty:
         return throughput, cost
