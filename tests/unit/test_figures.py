@@ -284,6 +284,23 @@ def test_titles_stay_inside_their_column_and_the_legend_off_the_panels(name: str
     assert drawn[0].x1 < drawn[1].x0
 
 
+def test_panels_of_scaling_whose_titles_do_not_fit_stand_below_each_other() -> None:
+    tables = Study(
+        frameworks=("horovod_tensorflow",),
+        models=("resnet50", "vgg16"),
+        ranks=(1, 2),
+        deterministic=(True, False),
+    ).tables()
+    figure = FIGURES["scaling"].draw(tables)
+    with paper():
+        figure.draw_without_rendering()
+    boxes = [axes._left_title.get_window_extent() for axes in figure.axes]
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+    assert not any(
+        box.overlaps(other) for place, box in enumerate(boxes) for other in boxes[place + 1 :]
+    )
+
+
 def test_scaling_without_any_baseline_shows_what_a_checkpoint_costs() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
     figure = FIGURES["scaling"].draw({**tables, "scaling": tables["scaling"].iloc[:0]})

@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 
 from ckptbench.analysis.grouping import groups
 from ckptbench.figures import labels
-from ckptbench.figures.captions import caption
+from ckptbench.figures.captions import caption, text_width_in
 from ckptbench.figures.panels import (
+    BOLD,
     FACETS_ACROSS,
     LINE_IN,
     PANEL_EDGES_IN,
@@ -39,6 +40,8 @@ READING = (
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 SERIES = ("strategy", "format", "interval")
 RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal")
+TITLE_IN = 2.3
+"""What a title may take, inches: the width of a panel that stands beside another, or in one column."""
 COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
 """All that an axis must hold."""
 
@@ -100,8 +103,11 @@ def _with_ideal(throughput: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
     facets = list(pd.concat([throughput["facet"], cost["facet"]]).unique())
-    for start in range(0, len(facets), FACETS_ACROSS):
-        chunk = facets[start : start + FACETS_ACROSS]
+    frameworks = [labels.name(framework) for framework in cost["framework"].unique()]
+    titles = [_title(name, facet) for name in ["Throughput", *frameworks] for facet in facets]
+    across = FACETS_ACROSS if _widest_in(titles) <= TITLE_IN else 1
+    for start in range(0, len(facets), across):
+        chunk = facets[start : start + across]
         rates = throughput[throughput["facet"].isin(chunk)]
         if len(rates):
             yield _Row(
@@ -115,18 +121,28 @@ def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
             )  # fmt: skip
 
 
+def _title(name: str, facet: str) -> str:
+    return f"{name}, {facet}" if facet else name
+
+
+def _widest_in(titles: list[str]) -> float:
+    return BOLD * max(map(text_width_in, titles))
+
+
 def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
     across = max(len(row.facets) for row in rows)
     heights = [row.height_in for row in rows]
     height_in = sum(heights) + (PANEL_EDGES_IN + LINE_IN) * len(rows)
-    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
+    titles = [_title(row.title, facet) for row in rows for facet in row.facets]
+    is_narrow = across == 1 and _widest_in(titles) <= TITLE_IN
+    figure = paper_figure(COLUMN_IN if is_narrow else PAGE_IN, height_in, text)
     grid = figure.add_gridspec(len(rows), across, height_ratios=heights)
     for place, row in enumerate(rows):
         for column, facet in enumerate(row.facets):
             shown = row.frame[row.frame["facet"] == facet]
             if len(shown):
                 axes = figure.add_subplot(grid[place, column])
-                axes.set_title(f"{row.title}, {facet}" if facet else row.title)
+                axes.set_title(_title(row.title, facet))
                 _draw_panel(axes, row, shown, ranks)
         # Beside the last panel of the row, where it covers nothing.
         axes.legend(handles=row.legend, loc="center left", bbox_to_anchor=(1.0, 0.5))
