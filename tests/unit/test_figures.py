@@ -290,6 +290,7 @@ def test_panels_of_scaling_whose_titles_do_not_fit_stand_below_each_other() -> N
         models=("resnet50", "vgg16"),
         ranks=(1, 2),
         deterministic=(True, False),
+        hardware=("cpu", "gpu"),
     ).tables()
     figure = FIGURES["scaling"].draw(tables)
     with paper():
