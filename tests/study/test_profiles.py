@@ -49,7 +49,7 @@ def test_a_study_is_planned_without_a_scheduler_or_a_group(
 ) -> None:
     planned = snakemake(checkout, profile, "-n")
     assert planned.returncode == 0, planned.stdout
-    assert re.search(r"^train_cell +252$", planned.stdout, re.MULTILINE)
+    assert re.search(r"^train_cell +420$", planned.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("profile", ["abci", "abci-v100"])
