@@ -212,8 +212,8 @@ def test_a_rank_that_says_goodbye_is_not_lost_and_one_that_does_not_is(
     server = make_server("a", "a")
     links = open_links(server, "a", "a")
     links[0].close()
+    links[1]._closing = True  # or its listener would end this process, as it should a rank's
     shut(links[1]._connection)
-    links[1]._closing = True
     wait_for(lambda: server.lost == [1])
     wait_for(lambda: not server._lines)
     assert server.lost == [1]
