@@ -294,7 +294,7 @@ def _allowed(message: str) -> str:
     words = message.removeprefix("Value error, ")
     for bound in ("greater", "less"):
         words = words.replace(f"Input should be {bound}", f"use a number {bound}")
-    return words.replace("Input should be", "use")
+    return words.replace("Input should be", "use").replace("a valid boolean", "true or false")
 
 
 def _source_of(location: tuple[int | str, ...], value: object, sources: Sequence[Path]) -> str:

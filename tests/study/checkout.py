@@ -69,6 +69,14 @@ class Checkout:
         manifests = [path.with_name("manifest.json") for path in seals]
         return {path.parent.name: path.stat().st_mtime_ns for path in manifests}
 
+    def is_drawn(self, figure: str) -> bool:
+        """Whether the figure is there as PDF and as PNG."""
+        stem = self.folder / "results" / "figures" / figure
+        return (
+            stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+            and stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        )
+
     def table(self, name: str) -> pd.DataFrame:
         path = self.folder / "results" / "tables" / f"{name}.parquet"
         return pd.read_parquet(path, use_threads=False)  # as ckptbench.analysis.store does

@@ -213,6 +213,11 @@ def test_a_history_or_cache_that_no_cell_can_have_is_an_error() -> None:
         cells(matrix={"interval": 1, "cache": ["warm", "cold"]}, training=PROOF)
 
 
+def test_a_flag_that_is_none_says_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r"training\.proof is 'yes': use true or false"):
+        load_config({"training": {"proof": "yes"}})
+
+
 def test_odd_repeats_run_backwards() -> None:
     matrix = {"framework": "pytorch", "ranks": [1, 2], "interval": "never"}
     order = [(cell.repeat, cell.ranks) for cell in cells(matrix=matrix, repeats=2)]
