@@ -72,10 +72,9 @@ class Checkout:
     def is_drawn(self, figure: str) -> bool:
         """Whether the figure is there as PDF and as PNG."""
         stem = self.folder / "results" / "figures" / figure
-        return (
-            stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-            and stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-        )
+        return stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF") and stem.with_suffix(
+            ".png"
+        ).read_bytes().startswith(b"\x89PNG")
 
     def table(self, name: str) -> pd.DataFrame:
         path = self.folder / "results" / "tables" / f"{name}.parquet"
