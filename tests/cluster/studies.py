@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.study.checkout import Checkout
+from tests.cluster.commands import run
+from tests.study.checkout import Checkout, ranks_of
 
 TINY = "config/studies/tiny.yaml"
 VARIED = "config/studies/varied.yaml"
@@ -23,6 +25,13 @@ FITTED = {
     # One host, which two ranks share; so many slots that a rank gets as many threads as locally.
     "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10", f"cpus_per_task={CORES}"),
 }
+
+QUEUES: dict[str, list[list[str]]] = {
+    "slurm": [["squeue", "--format=%i %T %r %N %M"], ["sinfo", "--Node", "--format=%N %T %E"]],
+    "gridengine": [["qstat", "-f"]],
+    "local": [],
+}
+"""What is asked about a scheduler when a study does not end."""
 
 
 def resources(cluster: str, **others: object) -> list[str]:
@@ -61,8 +70,30 @@ def end_well(checkout: Checkout, process: subprocess.Popen[bytes], timeout_s: fl
     try:
         status = process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        raise AssertionError(f"not over after {timeout_s} s:\n{said(checkout)}") from None
+        raise AssertionError(f"not over after {timeout_s} s:\n{state(checkout)}") from None
     assert status == 0, said(checkout)
+
+
+def state(checkout: Checkout) -> str:
+    """How far it is: its scheduler's queue, its ranks' processes, and the ends of all logs."""
+    queue = [run(command, {}).stdout for command in QUEUES[checkout.profile]]
+    ranks = [sleeping(rank) for rank in ranks_of(checkout.folder)]
+    jobs = sorted((checkout.folder / ".snakemake" / "submitit").glob("*/*_log.*"))
+    runs = sorted((checkout.folder / "results" / "logs").rglob("*.log"))
+    ends = [f"{path}:\n{end_of(path)}" for path in [*jobs, *runs]]
+    return "\n".join([said(checkout), *queue, *ranks, *ends])
+
+
+def sleeping(pid: int) -> str:
+    """In what a process waits, thread by thread, as the kernel says (proc(5))."""
+    threads = Path(f"/proc/{pid}/task").glob("*")
+    with suppress(OSError):  # it has just ended
+        return f"rank {pid}: " + ", ".join((each / "wchan").read_text() for each in threads)
+    return f"rank {pid}: ended"
+
+
+def end_of(log: Path, lines: int = 12) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def said(checkout: Checkout) -> str:
