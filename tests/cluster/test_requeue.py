@@ -119,8 +119,8 @@ def test_snakemake_sees_one_job_that_ends_well(pair: Pair) -> None:
 def test_the_manifest_counts_how_often_it_was_requeued(pair: Pair) -> None:
     stopped, twin = (each.manifest() for each in pair)
     assert stopped["status"] == "complete"
-    assert stopped["requeues"] >= 1
-    assert stopped["attempts"] == stopped["requeues"] + 1
+    # A slow machine's is also stopped before it has trained, which is no attempt to go on from.
+    assert 2 <= stopped["attempts"] <= stopped["requeues"] + 1
     assert (twin["requeues"], twin["attempts"]) == (0, 1)
 
 
