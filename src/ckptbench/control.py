@@ -35,6 +35,7 @@ class ControlServer:
         self._entered: dict[int, int] = {}
         self._stopped: dict[int, int] = {}
         self._lost: list[int] = []
+        self._parted: set[int] = set()
         self._lock = threading.Lock()
         self._asked = False
         self._problem: str | None = None
@@ -74,6 +75,12 @@ class ControlServer:
             return sorted(self._lost)
 
     @property
+    def all_parted(self) -> bool:
+        """Whether every rank has said goodbye: it has nothing more to do."""
+        with self._lock:
+            return len(self._parted) == len(self._seats)
+
+    @property
     def stopped_at(self) -> int | None:
         """The steps done when all ranks had stopped as they were asked to."""
         with self._lock:
@@ -104,7 +111,9 @@ class ControlServer:
         with self._lock:
             if self._lines.get(caller["rank"]) is connection:
                 del self._lines[caller["rank"]]
-            if not parted:
+            if parted:
+                self._parted.add(caller["rank"])
+            else:
                 self._lost.append(caller["rank"])
 
     def _converse(self, connection: socket.socket, lines: IO[bytes]) -> bool:

@@ -26,6 +26,8 @@ KILL_SECONDS = 10.0
 RELAY_SECONDS = 1.0
 COME_UP_SECONDS = 300.0
 STOP_SECONDS = 600.0
+PART_SECONDS = 60.0
+"""How long processes may take to end when every rank has said goodbye."""
 TAIL_LINES = 12
 
 
@@ -154,6 +156,7 @@ class _Watch:
         self._relayed = 0.0
         self._asked_to_stop: float | None = None
         self._lost_since: float | None = None
+        self._parted_since: float | None = None
 
     def until_all_have_ended(self) -> None:
         while True:
@@ -163,7 +166,7 @@ class _Watch:
                 if process.running.poll() and self._control is not None:
                     self._control.raise_if_misplaced()  # why it ended, rather than that it did
                 process.raise_if_dead()
-            if ended:
+            if ended or (self._control is not None and self._linger(self._control)):
                 return
             self._raise_if_too_late()
             if self._control is not None:
@@ -216,6 +219,23 @@ class _Watch:
             self._relay(ended=True)
             who = " and ".join(f"rank-{rank}" for rank in lost)
             raise LaunchError(f"{who} died; last lines:\n{self._tails()}")
+
+    def _linger(self, control: ControlServer) -> bool:
+        """Whether processes do not end although their ranks are through, as was seen with srun.
+
+        The results are whole, and nobody else would notice until the job's time limit.
+        """
+        if not control.all_parted:
+            return False
+        self._parted_since = self._parted_since or time.monotonic()
+        if time.monotonic() - self._parted_since < PART_SECONDS:
+            return False
+        late = [each for each in self._watched if each.running.poll() is None]
+        names = ", ".join(f"{each.followers[0].path.stem} ({each.running.pid})" for each in late)
+        log.warning(
+            "all ranks said goodbye %g s ago: ended what still ran, %s", PART_SECONDS, names
+        )
+        return True
 
     def _tails(self) -> str:
         return "\n".join(process.tails() for process in self._watched)

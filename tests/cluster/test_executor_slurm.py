@@ -245,7 +245,8 @@ def test_a_preempted_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
 def test_a_job_stopped_before_its_limit_is_requeued_and_goes_on(stopped: Workflow) -> None:
     stopped.wait_for_text("Finished jobid: 0", timeout_s=120)
     ids = (stopped.folder / "starts").read_text().split()
-    assert len(ids) == 2
+    # A slow machine may be told to stop again while the second start is still coming up.
+    assert len(ids) >= 2
     assert len(set(ids)) == 1
     assert len(stopped.job_ids()) == 1
     assert (stopped.folder / "result").read_text() == "saved\n"

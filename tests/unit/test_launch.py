@@ -13,6 +13,7 @@ import pytest
 
 from ckptbench import watch
 from ckptbench.allocation import Seat, seats_of
+from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
 from ckptbench.place import rank_environment, read_seat, see_one_gpu
 from ckptbench.starters import Process
@@ -103,6 +104,22 @@ def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"took longer than its 0\.5 s \(limits\.run_minutes\)"):
         run(python(tmp_path, 0, "time.sleep(60)"), timeout_seconds=0.5)
+
+
+def test_what_does_not_end_when_its_ranks_are_through_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
+    server = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    code = (
+        f"from ckptbench.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
+        "link.meet(rank=0, node='here', device='cpu'); link.close();"
+        f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    run_processes([python(tmp_path, 0, code)], environment, Limits(), server)
+    assert gone(pid := int((tmp_path / "pid").read_text()))
+    assert f"goodbye 0.3 s ago: ended what still ran, rank-0 ({pid})" in caplog.text
 
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
