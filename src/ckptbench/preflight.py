@@ -69,8 +69,8 @@ def _check_steps(plan: Plan, dataset: Dataset) -> None:
     each = steps_per_epoch(samples, plan.cell.ranks, plan.cell.batch_size, limit)
     if plan.training.warmup_steps >= plan.cell.epochs * each:
         raise LaunchError(
-            f"training.warmup_steps is {plan.training.warmup_steps}, and {plan.cell.epochs} epochs have "
-            f"{plan.cell.epochs * each} steps: none is left to time; lower it, or train longer"
+            f"training.warmup_steps is {plan.training.warmup_steps}, and the run has "
+            f"{plan.cell.epochs * each} steps in all: none is left to time; lower it, or train longer"
         )
 
 

@@ -88,6 +88,13 @@ def test_a_killed_workflow_leaves_no_ranks_and_repeats_no_finished_run(
     assert sealed.items() <= checkout.seals().items()
 
 
+def test_values_that_do_not_go_together_are_one_message(checkout: Checkout) -> None:
+    write_study(checkout, {**SMALL, "exclude": [{"framework": "chainer"}]})
+    planned = checkout.run("-n", study=PYTORCH)
+    assert planned.returncode != 0
+    assert f"config/config.yaml and {PYTORCH}: exclude[0] matches no cell" in planned.stdout
+
+
 def test_a_wrong_value_is_one_message(checkout: Checkout) -> None:
     write_study(checkout, with_("matrix", interval=["never", 1, -1]))
     result = checkout.run("-n", study=PYTORCH)

@@ -26,9 +26,15 @@ def get_config_files():
 
 try:
     CONFIG = load_config(config, get_config_files())
-    CELLS = {cell.id: cell for cell in expansion.expand(CONFIG)}
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
+
+try:
+    CELLS = {cell.id: cell for cell in expansion.expand(CONFIG)}
+except CkptbenchError as error:
+    # Values that do not go together: the files are to blame together.
+    files = " and ".join(map(str, get_config_files()))
+    raise WorkflowError(f"{files}: {error}") from None
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 # The cells are in the order to run them, each baseline beside what is compared with it.
