@@ -189,7 +189,7 @@ def test_a_warmup_that_leaves_no_step_to_time_is_refused(
 ) -> None:
     plan = make_plan("e1")
     training = dataclasses.replace(plan.training, warmup_steps=12)
-    with pytest.raises(LaunchError, match=r"warmup_steps is 12, and 3 epochs have 12 steps: none"):
+    with pytest.raises(LaunchError, match=r"warmup_steps is 12, and the run has 12 steps in all: none"):
         run_cell(dataclasses.replace(plan, training=training), execution)
 
 
