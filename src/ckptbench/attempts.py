@@ -22,25 +22,27 @@ from ckptbench.plan import PLAN, Plan
 log = logging.getLogger(__name__)
 
 
-def prepare(plan: Plan, *, logs: Path, resume: bool) -> tuple[Plan, int]:
+def prepare(plan: Plan, *, logs: Path, resume: bool) -> tuple[Plan, dict[str, Any]]:
     """Empty the run folder, or make the plan go on from the newest version in it.
 
     What an earlier attempt left is removed; with `resume`, or where this job's scheduler has requeued it, it is gone
-    on from where it has a complete version. Also returns how often the scheduler has requeued this run.
+    on from where it has a complete version. Also returns what the manifest says of the attempts so far: how often the
+    scheduler has requeued this run, and, where it goes on, when it began.
     """
     (plan.run_folder / SEAL).unlink(missing_ok=True)
     earlier = _interrupted_attempt(plan)
     requeued = earlier is not None and _is_requeue(earlier)
     requeues = earlier.get("requeues", 0) + 1 if earlier and requeued else 0
     if earlier is not None and (resume or requeued) and (version := _newest(plan)):
-        return _resumed(plan, version, attempt=earlier["attempts"] + 1), requeues
+        carried = {"requeues": requeues, "started": earlier["started"]}
+        return _resumed(plan, version, attempt=earlier["attempts"] + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS):
         for path in plan.run_folder.glob(pattern):
             path.unlink()
     for path in (plan.checkpoint_folder, logs):
         if path.exists():
             shutil.rmtree(path)
-    return plan, requeues
+    return plan, {"requeues": requeues}
 
 
 def _is_requeue(earlier: dict[str, Any]) -> bool:
@@ -53,7 +55,7 @@ def _is_requeue(earlier: dict[str, Any]) -> bool:
     return bool(same and (earlier["status"] in {"stopped", "running"} or was_requeued(os.environ)))
 
 
-def completed_by_this_job(plan: Plan) -> bool:
+def completed_by_this_job(plan: Plan, *, lock_sha256: str) -> bool:
     """A job told to stop in its last moment is requeued although its run is whole."""
     manifest = _planned_manifest(plan)
     job = scheduler_job(os.environ)
@@ -61,6 +63,7 @@ def completed_by_this_job(plan: Plan) -> bool:
         manifest
         and was_requeued(os.environ) is not False
         and (manifest["status"], manifest["host"]["scheduler_job"]) == ("complete", job)
+        and manifest["lock_sha256"] == lock_sha256
     )
 
 

@@ -70,9 +70,9 @@ class ControlServer:
 
     @property
     def lost(self) -> list[int]:
-        """The ranks that hung up without a goodbye: they have died."""
+        """The ranks that hung up without a goodbye, the first first: they have died."""
         with self._lock:
-            return sorted(self._lost)
+            return list(self._lost)
 
     @property
     def all_parted(self) -> bool:

@@ -118,6 +118,11 @@ class Link:
         self._send({"stopped": steps_done})
         self._noted.wait(CONNECT_SECONDS)
 
+    def hang_up(self) -> None:
+        """Without a goodbye, as a rank that dies does anyway; so that the launcher knows who was the first."""
+        self._closing = True
+        shut(self._connection)
+
     def close(self) -> None:
         self._closing = True
         with suppress(OSError):  # a launcher that is gone needs no goodbye

@@ -59,9 +59,14 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
         needed_disk(plan, dataset),
-        shutil.disk_usage(plan.checkpoint_folder).free,
+        shutil.disk_usage(plan.checkpoint_folder).free + _held(plan.checkpoint_folder),
         "are free there: free some, set checkpoints.folder to another file system, or lower checkpoints.keep_during_run",
     )
+
+
+def _held(folder: Path) -> int:
+    """Bytes of the versions from which an attempt goes on, which are among those that it needs."""
+    return sum(path.stat().st_size for path in folder.glob("version-*/*"))
 
 
 def _check_steps(plan: Plan, dataset: Dataset) -> None:

@@ -39,7 +39,13 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
     framework_class = FRAMEWORKS[plan.cell.framework].load()
     imported_ns = clock()
     recorder.phase("import", met_ns, imported_ns)
-    framework = framework_class.join(place, seed=plan.seed, deterministic=plan.cell.deterministic)
+    try:
+        framework = framework_class.join(
+            place, seed=plan.seed, deterministic=plan.cell.deterministic
+        )
+    except CkptbenchError as error:
+        _tell(error)
+        raise
     recorder.phase("join", imported_ns, clock())
     try:
         _record_start(recorder, plan, place, framework)
@@ -55,11 +61,16 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
         return
     except BaseException as error:
         log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
-        log.error("%s: %s", type(error).__name__, error)
+        _tell(error)
+        link.hang_up()
         framework.abort()  # or the other ranks would wait for this one for ever
         raise
     recorder.event("end", monotonic_ns=clock())
     recorder.close()
+
+
+def _tell(error: BaseException) -> None:
+    log.error("%s: %s", type(error).__name__, error)
 
 
 def launched_ns(told: str, started_ns: int) -> int:
@@ -111,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         place, link = take_place(accelerator=plan.cell.accelerator)
     except CkptbenchError as error:
-        log.error("%s: %s", type(error).__name__, error)
+        _tell(error)
         return 1
     try:
         run_rank(plan, place, link, started_ns)

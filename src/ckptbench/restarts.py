@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckptbench.architectures import ARCHITECTURES, BatchNorm, Dropout
-from ckptbench.cells import Cell
+from ckptbench.cells import NOTHING, Cell
 from ckptbench.config import TrainingSection
 from ckptbench.errors import CkptbenchError, ConfigError
 from ckptbench.interruption import kills_of
@@ -14,7 +14,13 @@ ANY_IMAGE, ANY_CLASSES = (32, 32, 3), 10
 
 
 def check_omission(cell: Cell, training: TrainingSection) -> None:
-    """Raises ConfigError where leaving the part out changes nothing, so that the control could not be caught."""
+    """Raises ConfigError where the control could not be caught: leaving the part out changes nothing, or the bits
+    may part without it.
+    """
+    if cell.omit != NOTHING and not cell.deterministic:
+        raise ConfigError(
+            f"omit {cell.omit} needs deterministic: true: in the default mode the bits may part all the same"
+        )
     if cell.omit == "momentum" and training.momentum == 0:
         raise ConfigError("training.momentum is 0: a restart without momentum shows nothing")
     layer = LAYERS.get(cell.omit)

@@ -19,7 +19,7 @@ from ckptbench.allocation import Allocation, ranks_a_node, read_allocation
 from ckptbench.cells import KILLED
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.digest import file_sha256
-from ckptbench.errors import LaunchError, RunFolderError, RunStopped
+from ckptbench.errors import CheckpointError, LaunchError, RunFolderError, RunStopped
 from ckptbench.launch import launch
 from ckptbench.manifest import (
     MANIFEST,
@@ -60,12 +60,12 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     """
     plan.run_folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.run_folder), stop_requests() as stop:
-        if attempts.completed_by_this_job(plan):
+        if attempts.completed_by_this_job(plan, lock_sha256=file_sha256(execution.lock)):
             log.info("complete: this job was stopped when nothing was left to do but to say so")
             seal(plan.run_folder, plan.cell.ranks)
             return
-        plan, requeues = attempts.prepare(plan, logs=execution.logs, resume=execution.resume)
-        manifest = {**_opening_manifest(plan, execution), "requeues": requeues}
+        plan, carried = attempts.prepare(plan, logs=execution.logs, resume=execution.resume)
+        manifest = {**_opening_manifest(plan, execution), **carried}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
             allocation = read_allocation(os.environ)
@@ -80,9 +80,19 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             status = "stopped" if stop.signal else _status(error)
             _close(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
             raise
-        CheckpointStore(plan.checkpoint_folder, keep=execution.keep_after_run).retain()
         _close(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks)
+        _prune(plan, execution.keep_after_run)
+
+
+def _prune(plan: Plan, keep: int) -> None:
+    """Remove the versions that are not to be kept. What does not go is no reason to lose what was measured."""
+    try:
+        CheckpointStore(plan.checkpoint_folder, keep=keep).retain()
+    except (OSError, CheckpointError) as error:
+        log.warning(
+            "%s keeps versions that should go (%s): remove them", plan.checkpoint_folder, error
+        )
 
 
 def _launch_through_kills(

@@ -83,7 +83,8 @@ def run_processes(
             followers = [LogFollower.from_now(path) for path in process.logs]
             running = _start(process, environment)
             stack.callback(_end, running)
-            watched.append(_Watched(running, followers))
+            rank = int(process.variables[place.RANK] or 0) if process.is_rank else None
+            watched.append(_Watched(running, followers, rank))
         if control is not None:
             # Before the processes are ended: ranks that hear it end by themselves.
             stack.callback(control.close)
@@ -123,6 +124,8 @@ def _start(process: Process, environment: dict[str, str]) -> subprocess.Popen[by
 class _Watched:
     running: subprocess.Popen[bytes]
     followers: list[LogFollower]
+    rank: int | None
+    """None: it is what starts ranks."""
 
     def relay(self) -> None:
         for follower in self.followers:
@@ -135,12 +138,11 @@ class _Watched:
             "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
         )
 
-    def raise_if_dead(self) -> None:
-        if code := self.running.poll():
-            time.sleep(POLL_SECONDS)  # what it said last may still be on its way
-            self.relay()
-            who = " or ".join(follower.path.stem for follower in self.followers)
-            raise LaunchError(f"{who} {_how(code)}; last lines:\n{self.tails()}")
+    def death(self) -> LaunchError:
+        """How it ended, which it has not done well."""
+        self.relay()
+        who = " or ".join(follower.path.stem for follower in self.followers)
+        return LaunchError(f"{who} {_how(self.running.returncode)}; last lines:\n{self.tails()}")
 
 
 class _Watch:
@@ -162,16 +164,26 @@ class _Watch:
         while True:
             ended = all(process.running.poll() is not None for process in self._watched)
             self._relay(ended)
-            for process in self._watched:
-                if process.running.poll() and self._control is not None:
-                    self._control.raise_if_misplaced()  # why it ended, rather than that it did
-                process.raise_if_dead()
+            self._raise_if_dead()
             if ended or (self._control is not None and self._linger(self._control)):
                 return
-            self._raise_if_too_late()
+            if self._parted_since is None:
+                self._raise_if_too_late()
             if self._control is not None:
                 self._supervise(self._control)
             time.sleep(POLL_SECONDS)
+
+    def _raise_if_dead(self) -> None:
+        """Quotes the one that died first: others may only have missed it."""
+        dead = [process for process in self._watched if process.running.poll()]
+        if not dead:
+            return
+        if self._control is not None:
+            self._control.raise_if_misplaced()  # why it ended, rather than that it did
+        time.sleep(POLL_SECONDS)  # what it said last may still be on its way
+        # Whoever died before it could call the launcher is not among them: nothing was there to be missed.
+        lost = self._control.lost if self._control is not None else []
+        raise min(dead, key=lambda each: lost.index(each.rank) if each.rank in lost else -1).death()
 
     def _relay(self, ended: bool) -> None:
         """Not at every look: the logs lie on a file system that is being measured."""
@@ -228,13 +240,13 @@ class _Watch:
         if not control.all_parted:
             return False
         self._parted_since = self._parted_since or time.monotonic()
-        if time.monotonic() - self._parted_since < PART_SECONDS:
+        # A scheduler that told the run to stop waits for its seal.
+        patience = KILL_SECONDS if self._limits.stop.signal else PART_SECONDS
+        if time.monotonic() - self._parted_since < patience:
             return False
         late = [each for each in self._watched if each.running.poll() is None]
         names = ", ".join(f"{each.followers[0].path.stem} ({each.running.pid})" for each in late)
-        log.warning(
-            "all ranks said goodbye %g s ago: ended what still ran, %s", PART_SECONDS, names
-        )
+        log.warning("all ranks said goodbye %g s ago: ended what still ran, %s", patience, names)
         return True
 
     def _tails(self) -> str:

@@ -28,6 +28,9 @@ class Unasked(Link):
     def may_enter(self, step: int) -> bool:
         return self.last_step is None or step <= self.last_step
 
+    def hang_up(self) -> None:
+        """Nobody listens."""
+
     def tell_stopped(self, steps_done: int) -> None:
         self.told = steps_done
 

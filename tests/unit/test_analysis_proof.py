@@ -93,6 +93,20 @@ def test_a_restart_that_gives_everything_back_is_bit_equal(tmp_path: Path) -> No
     assert pd.isna(row["caught"])
 
 
+@pytest.mark.parametrize("disturbed", ["reference", "again"])
+def test_a_run_that_was_to_be_left_alone_and_was_resumed_proves_nothing(
+    tmp_path: Path, disturbed: str
+) -> None:
+    run = FakeRun(cell=cell(ranks=2, history="again"), proof=True)
+    attempts = {"reference": 1, "again": 1, disturbed: 2}
+    found = tables(
+        tmp_path,
+        dataclasses.replace(run, attempts=attempts["again"]),
+        dataclasses.replace(reference(run), attempts=attempts["reference"]),
+    )
+    assert found["resume_proof"].empty
+
+
 def test_a_large_model_is_compared_by_its_digests_alone(tmp_path: Path) -> None:
     run = killed(model_bytes=2**30)
     row = proof(tmp_path, run, dataclasses.replace(reference(run), model_bytes=2**30))

@@ -168,6 +168,7 @@ KILLED = {
     "ranks": [1, 2],
     "interval": 1,
     "history": "killed_between",
+    "deterministic": True,
 }
 PROOF = {"proof": True}
 
@@ -192,6 +193,12 @@ def test_an_omission_is_used_with_the_frameworks_and_ranks_that_need_the_part() 
         ("chainer", 1, "random"), ("chainer", 2, "random"), ("chainer", 2, "statistics"),
         ("pytorch", 1, "random"), ("pytorch", 2, "random"),
     }  # fmt: skip
+
+
+def test_an_omission_in_default_mode_is_an_error() -> None:
+    matrix = {**KILLED, "model": "small_cnn", "omit": "momentum", "deterministic": False}
+    with pytest.raises(ConfigError, match="omit momentum needs deterministic: true"):
+        cells(matrix=matrix, training=PROOF)
 
 
 def test_an_omission_that_no_cell_needs_is_an_error() -> None:

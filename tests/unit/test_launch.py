@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from ckptbench import watch
 from ckptbench.allocation import Seat, seats_of
 from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
-from ckptbench.place import rank_environment, read_seat, see_one_gpu
+from ckptbench.place import RANK, rank_environment, read_seat, see_one_gpu
 from ckptbench.starters import Process
+from ckptbench.stopping import StopRequest
 from ckptbench.watch import Limits, LogFollower, run_processes
 
 SECOND = Seat(rank=1, node="here", local_rank=1)
@@ -120,6 +122,53 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     run_processes([python(tmp_path, 0, code)], environment, Limits(), server)
     assert gone(pid := int((tmp_path / "pid").read_text()))
     assert f"goodbye 0.3 s ago: ended what still ran, rank-0 ({pid})" in caplog.text
+
+
+def test_of_several_that_died_the_first_is_quoted(tmp_path: Path) -> None:
+    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+
+    def dies(rank: int, moment: str, words: str) -> Process:
+        code = (
+            f"from ckptbench.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
+            f"link.meet(rank={rank}, node='here', device='cpu');"
+            f"{moment}; print({words!r}); link.hang_up(); open({str(tmp_path / str(rank))!r}, 'w');"
+            f"{after(tmp_path / '0')}; sys.exit(1)"
+        )
+        process = python(tmp_path, rank, code)
+        return replace(process, variables={RANK: str(rank)}, is_rank=True)
+
+    second = dies(0, after(tmp_path / "1"), "I missed the other")
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 1;(.|\n)*the reason"):
+        run_processes([second, dies(1, "pass", "the reason")], environment, Limits(), control)
+
+
+@pytest.fixture
+def through(monkeypatch: pytest.MonkeyPatch) -> ControlServer:
+    """The line of a run of one rank that has said goodbye."""
+    monkeypatch.setattr(ControlServer, "all_parted", True)
+    monkeypatch.setattr(ControlServer, "missing", [])
+    return ControlServer([SECOND], host="127.0.0.1")
+
+
+def test_a_run_that_is_through_is_not_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: ControlServer
+) -> None:
+    monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
+    limits = Limits(timeout_seconds=1, started=time.monotonic() - 100)
+    run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, through)
+
+
+def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    through: ControlServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(watch, "KILL_SECONDS", 0.3)
+    limits = Limits(stop=StopRequest(signal="SIGUSR2"))
+    run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, through)
+    assert "goodbye 0.3 s ago" in caplog.text
 
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.architectures import Network
+from ckptbench.checkpoints import native
 from ckptbench.checkpoints.native import BEGUN, STAGES, SYNCED, WRITTEN, NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Position, Version
 from ckptbench.digest import digests
-from ckptbench.errors import CheckpointError
+from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.base import Arrays, Place, Sgd
 
 FIRST, SECOND = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2))
@@ -96,6 +97,33 @@ def test_rank_0_passes_every_stage_and_the_others_those_of_their_own_files(tmp_p
         (SYNCED, whole),
     ]
     assert newest(tmp_path).files.keys() == whole
+
+
+def test_a_rank_puts_its_own_file_on_stable_storage_before_rank_0_is_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(native, "fsync", lambda path: order.append(path.name))
+    framework = built()
+    monkeypatch.setattr(framework, "barrier", lambda: order.append("barrier"))
+    strategy(tmp_path, framework, RANK_1).save(FIRST)
+    assert order == ["rank-1.npz", "barrier", "barrier"]
+
+
+@pytest.mark.parametrize("place", [RANK_0, RANK_1], ids=["rank 0", "rank 1"])
+def test_a_rank_that_another_one_leaves_alone_does_not_blame_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    framework = built()
+
+    def barrier() -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr(framework, "barrier", barrier)
+    with pytest.raises(
+        LaunchError, match=r"another rank died in the checkpoint of step 1, .*by peer"
+    ):
+        strategy(tmp_path, framework, place).save(FIRST)
 
 
 def save_and_die(folder: Path, place: Place, at: str) -> None:

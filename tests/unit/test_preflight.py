@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from ckptbench import preflight
 from ckptbench.data import Dataset
+from ckptbench.errors import LaunchError
 from ckptbench.plan import Plan
 
 
@@ -37,6 +39,20 @@ def test_resnet50_with_two_ranks_fits_a_small_machine(
     cell = dataclasses.replace(plan.cell, ranks=2, model="resnet50", batch_size=8)
     needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell), Dataset.open(dataset), 2)
     assert 2e9 < needed < 5e9
+
+
+def test_the_versions_from_which_a_run_goes_on_count_as_free(
+    make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    needed = preflight.needed_disk(plan, Dataset.open(plan.dataset_folder))
+    usage = shutil.disk_usage(plan.run_folder.parent)._replace(free=needed - 1)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(LaunchError, match="are free there"):
+        preflight.check(plan, ranks_here=1)
+    (version := plan.checkpoint_folder / "version-00000004").mkdir(parents=True)
+    (version / "model.npz").write_bytes(b"1")
+    preflight.check(plan, ranks_here=1)
 
 
 def test_available_memory_is_less_than_installed() -> None:

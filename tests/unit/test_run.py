@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy_framework import ALONE, Unasked
 from ckptbench import launch as launch_module
 from ckptbench import place, preflight, run
 from ckptbench.analysis.run_folder import Run
+from ckptbench.checkpoints import store
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.manifest import read_json, trace_path, verify_seal
 from ckptbench.plan import Plan
@@ -92,6 +94,25 @@ def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(
     assert list(plan.checkpoint_folder.iterdir()) == []
     run_cell(plan, dataclasses.replace(execution, keep_after_run=1))
     assert [path.name for path in plan.checkpoint_folder.iterdir()] == ["version-00000012"]
+
+
+def test_versions_that_cannot_be_removed_cost_no_result(
+    make_plan: MakePlan,
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plan = make_plan("e1")
+
+    def remove(path: Path) -> None:
+        if (plan.run_folder / "seal.json").exists():
+            raise OSError("Stale file handle")
+        shutil.rmtree(path)
+
+    monkeypatch.setattr(store, "_remove", remove)
+    run_cell(plan, execution)
+    assert verify_seal(plan.run_folder)
+    assert "keeps versions that should go (Stale file handle): remove them" in caplog.text
 
 
 def test_a_run_that_dies_says_why_and_is_no_result(
@@ -189,7 +210,9 @@ def test_a_warmup_that_leaves_no_step_to_time_is_refused(
 ) -> None:
     plan = make_plan("e1")
     training = dataclasses.replace(plan.training, warmup_steps=12)
-    with pytest.raises(LaunchError, match=r"warmup_steps is 12, and the run has 12 steps in all: none"):
+    with pytest.raises(
+        LaunchError, match=r"warmup_steps is 12, and the run has 12 steps in all: none"
+    ):
         run_cell(dataclasses.replace(plan, training=training), execution)
 
 
@@ -252,8 +275,9 @@ def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(
         assert (manifest["status"], manifest["requeues"]) == ("stopped", requeues)
     stop_after(monkeypatch, None)
     run_cell(plan, execution)
-    manifest = read_json(plan.run_folder / "manifest.json")
+    began, manifest = manifest["started"], read_json(plan.run_folder / "manifest.json")
     assert (manifest["status"], manifest["attempts"], manifest["requeues"]) == ("complete", 3, 2)
+    assert manifest["started"] == began
     assert Run.read(plan.run_folder).resumed
 
 
@@ -283,6 +307,19 @@ def test_a_run_that_was_whole_when_its_job_was_stopped_is_not_trained_again(
     run_cell(plan, execution)
     assert trace_path(plan.run_folder, 0).read_bytes() == trace
     assert not Run.read(plan.run_folder).resumed
+
+
+def test_a_whole_run_of_another_environment_is_trained_again(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    in_job(monkeypatch, "42")
+    run_cell(plan, execution)
+    trace = trace_path(plan.run_folder, 0).read_bytes()
+    in_job(monkeypatch, "42", restarted=True)
+    execution.lock.write_text("numpy==2\n")
+    run_cell(plan, execution)
+    assert trace_path(plan.run_folder, 0).read_bytes() != trace
 
 
 def test_asked_for_again_in_the_same_interactive_job_a_run_is_trained_again(

@@ -17,7 +17,7 @@ from ckptbench import place
 from ckptbench.checkpoints import native
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Position
-from ckptbench.errors import CheckpointError, CkptbenchError
+from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
 from ckptbench.frameworks.base import Arrays, Sgd
 from ckptbench.manifest import trace_path
 from ckptbench.plan import Plan
@@ -52,6 +52,30 @@ def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakeP
     assert names[8:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
     assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
     assert [event["step"] for event in trace if event["event"] == "checkpoint"] == [4, 8, 12]
+
+
+def test_a_rank_that_cannot_join_says_why(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def join(*_: object, **__: object) -> NumpyFramework:
+        raise LaunchError("2 GPUs are wanted, none is seen")
+
+    monkeypatch.setattr(NumpyFramework, "join", join)
+    with pytest.raises(LaunchError):
+        run(make_plan("e1"))
+    assert "LaunchError: 2 GPUs are wanted, none is seen" in caplog.text
+
+
+def test_a_rank_that_dies_hangs_up_before_it_tears_the_others_out(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, order = Unasked(), []
+    monkeypatch.setattr(Unasked, "hang_up", lambda _: order.append("hang up"))
+    monkeypatch.setattr(NumpyFramework, "abort", lambda _: order.append("abort"))
+    monkeypatch.setattr(NumpyFramework, "step", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_rank(make_plan("e1"), ALONE, link, started_ns=2)
+    assert order == ["hang up", "abort"]
 
 
 def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan: MakePlan) -> None:

@@ -6,19 +6,24 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.cells import WHOLE
+from ckptbench.cells import KILLED, WHOLE
 
 MOMENT = ["run", "rank", "when", "epoch", "tensor"]
 COMPARED = ("epoch", "end")
 
 
 def proven(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The rows of the table `runs` that have a reference, where both recorded a proof."""
+    """The rows of the table `runs` that have a reference, where both recorded a proof.
+
+    A run that was to be left alone, and was requeued or resumed all the same, is neither a reference nor noise.
+    """
     runs = tables["runs"]
     recorded = tables["digests"]["run"].unique()
-    whole = runs.loc[runs["history"] == WHOLE, "run"]
+    as_planned = runs["history"].isin(KILLED) | (runs["attempts"] == 1)
+    whole = runs.loc[as_planned & (runs["history"] == WHOLE), "run"]
     return runs[
-        (runs["history"] != WHOLE)
+        as_planned
+        & (runs["history"] != WHOLE)
         & runs["run"].isin(recorded)
         & runs["reference"].isin(whole)
         & runs["reference"].isin(recorded)

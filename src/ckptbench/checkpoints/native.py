@@ -19,9 +19,9 @@ import numpy as np
 
 from ckptbench.cells import NOTHING
 from ckptbench.checkpoints.omissions import FORGOTTEN, REPLACED, replaced
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Position, Version
-from ckptbench.errors import CheckpointError
+from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.base import Arrays, Framework, Place, reading
 from ckptbench.recorder import clock
 
@@ -73,10 +73,13 @@ class NativeStrategy:
     def save(self, position: Position) -> WriteTimes | None:
         """Returns on every rank once the version is durable; the times on rank 0, None on the others.
 
-        Raises CheckpointError where it cannot be written, whatever the format's own library raised.
+        Raises CheckpointError where it cannot be written, whatever the format's own library raised; LaunchError where
+        another rank did not come so far.
         """
         try:
             return self._save(position)
+        except LaunchError:
+            raise
         except Exception as error:
             raise CheckpointError(
                 f"the checkpoint of step {position.step} cannot be written to {self._store.folder} "
@@ -89,14 +92,16 @@ class NativeStrategy:
         _save_arrays(staging / _rank_file(self._place.rank), self._framework.rank_state())
         if self._place.rank > 0:
             self._at_stage(WRITTEN)
-            self._framework.barrier()  # my file is there
-            self._framework.barrier()  # rank 0 has committed
+            # By itself: what its node still holds in memory, rank 0's node cannot put on a shared disk.
+            fsync(staging / _rank_file(self._place.rank))
+            self._wait(position)  # my file is there
+            self._wait(position)  # rank 0 has committed
             return None
         format = self._framework.formats[self._format]
         format.save(self._framework, staging / format.filename)
         written_ns = clock()
         self._at_stage(WRITTEN)
-        self._framework.barrier()
+        self._wait(position)
         self._await_ranks(staging)
         synced = self._store.sync(staging)
         checked_ns = clock()
@@ -111,7 +116,7 @@ class NativeStrategy:
         durable_ns = clock()
         self._store.retain()
         retained_ns = clock()
-        self._framework.barrier()
+        self._wait(position)
         return WriteTimes(
             written_ns=written_ns,
             synced_ns=synced.synced_ns,
@@ -120,6 +125,15 @@ class NativeStrategy:
             retained_ns=retained_ns,
             files=version.files,
         )
+
+    def _wait(self, position: Position) -> None:
+        try:
+            self._framework.barrier()
+        except Exception as error:
+            raise LaunchError(
+                f"another rank died in the checkpoint of step {position.step}, and its log says why "
+                f"({type(error).__name__}: {error})"
+            ) from error
 
     def _await_ranks(self, staging: Path) -> None:
         """See every rank's file. A shared file system may show another node's a little later, a local disk never."""
