@@ -295,15 +295,20 @@ def test_a_requeue_that_found_no_checkpoint_is_no_timing_either(
     assert Run.read(plan.run_folder).resumed
 
 
+def whole_and_requeued(plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The trace of a whole run whose job is started once more."""
+    in_job(monkeypatch, "42")
+    run_cell(plan, execution)
+    (plan.run_folder / "seal.json").unlink()  # as Snakemake does before it runs a rule again
+    in_job(monkeypatch, "42", restarted=True)
+    return trace_path(plan.run_folder, 0).read_bytes()
+
+
 def test_a_run_that_was_whole_when_its_job_was_stopped_is_not_trained_again(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    in_job(monkeypatch, "42")
-    run_cell(plan, execution)
-    (plan.run_folder / "seal.json").unlink()  # as Snakemake does before it runs a rule again
-    trace = trace_path(plan.run_folder, 0).read_bytes()
-    in_job(monkeypatch, "42", restarted=True)
+    trace = whole_and_requeued(plan, execution, monkeypatch)
     run_cell(plan, execution)
     assert trace_path(plan.run_folder, 0).read_bytes() == trace
     assert not Run.read(plan.run_folder).resumed
@@ -313,10 +318,7 @@ def test_a_whole_run_of_another_environment_is_trained_again(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    in_job(monkeypatch, "42")
-    run_cell(plan, execution)
-    trace = trace_path(plan.run_folder, 0).read_bytes()
-    in_job(monkeypatch, "42", restarted=True)
+    trace = whole_and_requeued(plan, execution, monkeypatch)
     execution.lock.write_text("numpy==2\n")
     run_cell(plan, execution)
     assert trace_path(plan.run_folder, 0).read_bytes() != trace
