@@ -1,7 +1,8 @@
-"""Datasets as memory-mapped arrays, and the order in which ranks read them.
+"""Prepared datasets, opened as memory-mapped arrays.
 
-A prepared dataset is a folder of four `.npy` files (images uint8 (n, height, width, channels), labels
-int64 (n,)) and `dataset.json`, which is written last: where it is missing, nothing else is read.
+A prepared dataset is a folder with four `.npy` files and `dataset.json`. The files hold images, uint8 (n, height,
+width, channels), and labels, int64 (n,), of the training and the test set. `dataset.json` is written last: a folder
+without it is not a dataset.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import DataError, RunFolderError
-from ckptbench.manifest import read_json
+from ckptbench.machine.files import read_json
 
 DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1
@@ -38,10 +39,10 @@ class Dataset:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Map the arrays of `folder`; raises DataError where it is not what its description says.
+        """Map the arrays of `folder`. Raises DataError if it has no valid description or the arrays differ from it.
 
-        Sizes, shapes and types are compared, checksums are not: ranks open their dataset while the
-        launch is being timed.
+        Sizes, shapes and types are compared. Checksums are not, because ranks open their dataset while their start is
+        being timed.
         """
         description = _description(folder)
         try:
@@ -63,9 +64,9 @@ class Dataset:
     def batch(
         self, split: Split, indices: NDArray[np.int64] | range
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Images (n, height, width, channels), pixel p as p / 127.5 - 1 in [-1, 1], and labels (n,).
+        """Images (n, height, width, channels) and labels (n,). A pixel p becomes p / 127.5 - 1, in [-1, 1].
 
-        The scale is a constant, not a statistic of the dataset: it needs no pass over the data.
+        The scale is a constant and not a statistic of the dataset, so it needs no pass over the data.
         """
         images, labels = {
             "train": (self.train_images, self.train_labels),
@@ -93,14 +94,14 @@ def _description(folder: Path) -> dict[str, Any]:
 
 
 def _array(path: Path, described: dict[str, Any]) -> NDArray[Any]:
-    """The array in `path`, mapped; raises DataError unless it has the described size, shape and type."""
+    """The array in `path`, memory-mapped. Raises DataError if its size, shape or type differ from `described`."""
     try:
         bytes_found = path.stat().st_size
         if bytes_found != described["bytes"]:
             raise _unusable(
                 path, f"has {bytes_found} bytes, was prepared with {described['bytes']}"
             )
-        # A plain view: indexing a numpy.memmap costs more and gives memmaps again.
+        # A plain array over the map: indexing a numpy.memmap costs more and gives memmaps again.
         array: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError) as error:
         raise _unusable(path, f"cannot be read: {error}") from error
@@ -116,82 +117,3 @@ def _unusable(path: Path, reason: str) -> DataError:
     return DataError(
         f"{path}: {reason}; remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
     )
-
-
-def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
-    """A permutation of the samples that depends on the arguments alone: a resume needs no state for it."""
-    return np.random.default_rng((seed, epoch)).permutation(samples)
-
-
-def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:
-    """Whole global batches in an epoch, `limit` at most; raises DataError where not even one fits."""
-    global_batch = world_size * batch_size
-    steps = samples // global_batch
-    if steps == 0:
-        raise DataError(
-            f"{world_size} ranks with batch size {batch_size} need {global_batch} training samples a "
-            f"step, and the dataset has {samples}: use a smaller batch size or fewer ranks"
-        )
-    return steps if limit is None else min(steps, limit)
-
-
-def rank_batch(
-    order: NDArray[np.int64], step: int, rank: int, world_size: int, batch_size: int
-) -> NDArray[np.int64]:
-    """The samples of one rank in one step of an epoch, as indices (batch_size,).
-
-    All ranks together read `world_size * batch_size` consecutive entries of `order`, each its contiguous
-    part: two ranks with half the batch see what one rank sees with the whole.
-    """
-    first = (step * world_size + rank) * batch_size
-    if first + batch_size > len(order):
-        raise IndexError(f"step {step} is past the last whole batch of {len(order)} samples")
-    return order[first : first + batch_size]
-
-
-def test_shard(samples: int, rank: int, world_size: int, limit: int | None) -> range:
-    """This rank's part of the first `limit` test samples; the parts differ by one sample at most."""
-    total = samples if limit is None else min(samples, limit)
-    return range(rank * total // world_size, (rank + 1) * total // world_size)
-
-
-class Reader:
-    """The batches of one rank in the order of its steps.
-
-    A reader that forgets its position begins anew at the first sample of the first epoch, `forgotten` steps late.
-    """
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        *,
-        seed: int,
-        rank: int,
-        world_size: int,
-        batch_size: int,
-        steps_per_epoch: int,
-    ) -> None:
-        self._dataset = dataset
-        self._seed = seed
-        self._share = (rank, world_size, batch_size)
-        self._steps_per_epoch = steps_per_epoch
-        self._epoch = -1
-        self._order = np.zeros(0, np.int64)
-        self.forgotten = 0
-
-    def position(self, step: int) -> tuple[int, int]:
-        """Epoch, and step in it, from which the batch of the run's step `step` (from 0) comes."""
-        return divmod(step - self.forgotten, self._steps_per_epoch)
-
-    def prepare(self, step: int) -> None:
-        """Draw the order of the epoch that this step reads; `batch` does where it was not called."""
-        epoch, _ = self.position(step)
-        if epoch != self._epoch:
-            samples = len(self._dataset.train_labels)
-            self._epoch, self._order = epoch, epoch_order(self._seed, epoch, samples)
-
-    def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Images and labels of the run's step `step` (from 0)."""
-        self.prepare(step)
-        indices = rank_batch(self._order, self.position(step)[1], *self._share)
-        return self._dataset.batch("train", indices)

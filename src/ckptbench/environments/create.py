@@ -1,4 +1,4 @@
-"""One virtual environment per framework, made by uv from a lock."""
+"""Makes the virtual environment of a framework from its lock file, with uv."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ckptbench.digest import file_sha256
+from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.errors import EnvironmentSetupError
-from ckptbench.horovod_build import HorovodBuild
-from ckptbench.manifest import write_json
+from ckptbench.machine.files import file_sha256, write_json
 
 log = logging.getLogger("ckptbench")
 
 READY = "ready.json"
 WHEELS = "wheels"
-"""Beside the environments: the wheels that are compiled here, of all locks."""
+"""Folder beside the environments. It holds the wheels that are compiled here, for all locks."""
 TAIL_LINES = 15
 
 
 def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
-    """Make `folder` a virtual environment that holds what `lock` lists and nothing else.
+    """Make `folder` a virtual environment with the packages that `lock` lists, and no others.
 
-    `constraints` bind what is needed to build source distributions; Horovod has a recipe of its own
-    (`horovod_build`). `ready.json` in it, written last, names the lock's SHA-256 and the recipe's revision: its content
-    changes with these alone. Raises EnvironmentSetupError with uv's last lines.
+    `constraints` fix the versions of packages that are needed to build source distributions. Horovod has its own
+    recipe (`environments.horovod`). `ready.json` is written last. It names the SHA-256 of the lock and the revision of
+    the recipe, so it changes only with these. Raises EnvironmentSetupError, with uv's last lines if uv failed.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
@@ -39,7 +38,11 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
         build.check_machine()
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
     python = folder / "bin" / "python"
-    sync = [uv, "pip", "sync", "--python", str(python), "--build-constraints", str(constraints)]
+    # Compiled now: otherwise the first runs would compile what they import, and be timed doing so.
+    sync = [
+        *(uv, "pip", "sync", "--compile-bytecode", "--python", str(python)),
+        *("--build-constraints", str(constraints)),
+    ]
     if build is None:
         _run([*sync, str(lock)], lock)
     else:
@@ -51,7 +54,10 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
 
 
 def _install_with_horovod(build: HorovodBuild, python: Path, sync: list[str]) -> None:
-    """Compiled where it is missing, in the environment that it is for; what compiling needs is taken out again."""
+    """Install the lock. If Horovod's wheel is missing, compile it first, in the same environment.
+
+    The packages that compiling needs are removed again.
+    """
     requirements = python.parents[1] / "requirements.txt"
     wheel = build.wheel()
     if wheel is None:
@@ -81,14 +87,15 @@ def _run(command: list[str], lock: Path) -> None:
 
 
 def _environment(lock: Path) -> dict[str, str]:
-    """uv does not read pip's settings: what the user told pip about wheels is handed on.
+    """The environment variables for uv, which decide where wheels come from. The lock alone decides the versions.
 
-    PyPI's PyTorch is the CUDA build, which needs gigabytes that a CPU study never loads: unless the user names
-    wheels, uv takes PyTorch's own CPU build. The versions are the lock's either way.
+    uv does not read pip's settings, so PIP_FIND_LINKS is passed on as UV_FIND_LINKS. If neither is set, uv takes
+    PyTorch's CPU build from PyTorch's own index: the build on PyPI is for CUDA and has gigabytes that a CPU study
+    never loads.
     """
     environment = dict(os.environ)
     if lock.stem.endswith("-cuda"):
-        return environment  # its wheels are PyPI's
+        return environment  # wheels for CUDA come from PyPI
     if find_links := os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS"):
         environment["UV_FIND_LINKS"] = find_links
     else:

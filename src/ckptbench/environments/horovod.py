@@ -1,8 +1,9 @@
-"""Horovod's wheel, compiled from its source distribution for the framework of one lock.
+"""Compiles Horovod's wheel from its source distribution, for the framework of one lock.
 
-Horovod 0.28.1 is the last release and older than the frameworks it is studied with: its source takes two edits. It is
-compiled against the headers of one PyTorch or one TensorFlow, in the environment that holds it, and kept by the content
-of the lock and by what the recipe says: as long as neither changes, it is compiled once.
+Horovod 0.28.1 is the last release. It is older than the frameworks with which it is studied, so its source needs a few
+edits. The wheel is compiled against the headers of one version of PyTorch or TensorFlow, in the environment that holds
+that version. The finished wheel is kept under a name that depends on the lock and the recipe, so it is compiled again
+only when one of them changes.
 """
 
 from __future__ import annotations
@@ -25,52 +26,52 @@ from ckptbench.errors import EnvironmentSetupError
 TAIL_LINES = 8
 ERROR_LINES = 6
 _ERROR = re.compile(r"\berror(:| at | \d)", re.IGNORECASE)
-"""As g++, CMake and make say it."""
+"""Error lines of g++, CMake and make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replaces `old`, wherever it is in `file`; an edit that finds nothing is an error."""
+    """Replaces every `old` in `file` by `new`. It is an error if there is none."""
 
     file: str
-    """Its path in the source distribution."""
+    """Path of the file in the source distribution."""
     old: str
     new: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How the wheel is made."""
+    """The instructions for making the wheel."""
 
     version: str
     source_sha256: str
-    """Of the source distribution."""
+    """SHA-256 of the source distribution."""
     tools: tuple[str, ...]
-    """What compiling needs from the package index beside the lock."""
+    """Packages that compiling needs in addition to those of the lock."""
     edits: tuple[Edit, ...]
     steps: int
-    """Count it up with a change of this module that makes another wheel and shows in no other field."""
+    """Revision of the build steps in this module. Increase it when a change of them makes another wheel."""
 
     @property
     def revision(self) -> str:
-        """16 hex digits that change with anything said here."""
+        """16 hexadecimal digits that change when any field changes."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
 RECIPE = Recipe(
     version="0.28.1",
     source_sha256="92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0",
-    # CMake 4 refuses the policies that the source's own copy of gloo asks for.
+    # CMake 4 refuses the policies for which the source's own copy of gloo asks.
     tools=("cmake==3.31.10", "pip==26.3", "wheel==0.48.0"),
     edits=(
-        # The headers of PyTorch 2 are C++17.
+        # The headers of PyTorch 2 need C++17.
         Edit("CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
         Edit(
             "horovod/torch/CMakeLists.txt",
             "set(CMAKE_CXX_STANDARD 14)",
             "set(CMAKE_CXX_STANDARD 17)",
         ),
-        # Optional operations for XLA, whose interface has changed since.
+        # Leaves out optional operations for XLA: its interface has changed since Horovod's last release.
         Edit(
             "horovod/tensorflow/CMakeLists.txt",
             'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")\n',
@@ -83,7 +84,7 @@ RECIPE = Recipe(
 
 @dataclass(frozen=True, slots=True)
 class HorovodBuild:
-    """The wheel for one lock, in the folder `cache`, where the wheels of all locks are."""
+    """The wheel for one lock. The folder `cache` holds the wheels of all locks."""
 
     lock: Path
     cache: Path
@@ -91,29 +92,32 @@ class HorovodBuild:
 
     @classmethod
     def needed_by(cls, lock: Path, cache: Path) -> HorovodBuild | None:
-        """None where `lock` does not list Horovod. Raises EnvironmentSetupError for a version without recipe."""
+        """The build for `lock`. None: `lock` does not list Horovod.
+
+        Raises EnvironmentSetupError for a version that has no recipe.
+        """
         listed = re.search(r"^horovod==(\S+)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
         if listed is None:
             return None
         if listed[1] != RECIPE.version:
             raise EnvironmentSetupError(
                 f"{lock} lists horovod=={listed[1]}: only {RECIPE.version} can be compiled "
-                "(the recipe is in src/ckptbench/horovod_build.py)"
+                "(the recipe is in src/ckptbench/environments/horovod.py)"
             )
         return cls(lock, cache)
 
     @property
     def folder(self) -> Path:
-        """Where the finished wheel is."""
+        """The folder of the finished wheel."""
         content = self.lock.read_bytes() + self.recipe.revision.encode()
         return self.cache / f"{self.lock.stem}-{hashlib.sha256(content).hexdigest()[:16]}"
 
     def wheel(self) -> Path | None:
-        """The finished wheel; None where it is still to be made."""
+        """The finished wheel. None: it is not compiled yet."""
         return next(self.folder.glob("*.whl"), None)
 
     def check_machine(self) -> None:
-        """Raises EnvironmentSetupError that names all that this machine lacks for compiling."""
+        """Raises EnvironmentSetupError that names every tool for compiling that this machine lacks."""
         named = shlex.split(os.environ.get("CXX", ""))[:1]
         compiler = named or ["c++", "g++", "clang++"]
         present = {
@@ -132,23 +136,23 @@ class HorovodBuild:
             )
 
     def requirements_to_compile(self) -> str:
-        """What the environment must hold while Horovod is compiled in it, as a file of requirements."""
+        """A requirements file with the packages that the environment must hold while Horovod is compiled in it."""
         locked = self.lock.read_text(encoding="utf-8").splitlines()
         named = {re.split("[=<>~ ]", tool)[0] for tool in self.recipe.tools} | {"horovod"}
         kept = [line for line in locked if line.partition("==")[0] not in named]
         return "\n".join([*kept, *self.recipe.tools, ""])
 
     def requirements(self, wheel: Path) -> str:
-        """The lock with this wheel in Horovod's line."""
+        """The lock as a requirements file, with this wheel in Horovod's line."""
         locked = self.lock.read_text(encoding="utf-8")
         return locked.replace(
             f"horovod=={self.recipe.version}\n", f"horovod @ {wheel.absolute().as_uri()}\n"
         )
 
     def compile(self, python: Path) -> Path:
-        """Make the wheel in the environment of the interpreter `python`; it takes minutes.
+        """Make the wheel in the environment of the interpreter `python`. This takes minutes.
 
-        It appears in its folder as a whole or not at all. Raises EnvironmentSetupError with what the compiler said.
+        The wheel appears in its folder complete or not at all. Raises EnvironmentSetupError with the compiler's errors.
         """
         draft = self.folder.with_suffix(".partial")
         shutil.rmtree(draft, ignore_errors=True)
@@ -159,12 +163,12 @@ class HorovodBuild:
         command = [*_pip(python), "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
         self._run([*command, "--wheel-dir", str(draft), str(source)], draft, self._settings(python))
         shutil.rmtree(source)
-        shutil.rmtree(self.folder, ignore_errors=True)  # of one without a wheel, nothing is of use
+        shutil.rmtree(self.folder, ignore_errors=True)  # a folder without a wheel is of no use
         draft.rename(self.folder)
         return next(self.folder.glob("*.whl"))
 
     def _fetched(self, python: Path, draft: Path) -> Path:
-        """The source, unpacked; by pip, which goes by the user's settings of it and checks the digest."""
+        """The unpacked source. pip downloads it, because pip reads the user's settings and checks the digest."""
         asked = draft / "source.txt"
         asked.write_text(
             f"horovod=={self.recipe.version} --hash=sha256:{self.recipe.source_sha256}\n",
@@ -185,7 +189,7 @@ class HorovodBuild:
         return self.lock.stem.endswith("-cuda")
 
     def _settings(self, python: Path) -> dict[str, str]:
-        """What Horovod's own build reads from the environment."""
+        """The environment variables that Horovod's build reads."""
         with_torch = re.search("^torch==", self.lock.read_text(encoding="utf-8"), re.MULTILINE)
         settings = {
             "HOROVOD_WITH_PYTORCH" if with_torch else "HOROVOD_WITHOUT_PYTORCH": "1",
@@ -195,7 +199,7 @@ class HorovodBuild:
             "HOROVOD_WITH_GLOO": "1",
             "HOROVOD_CMAKE": str(python.parent / "cmake"),
             "CMAKE_GENERATOR": "Unix Makefiles",
-            # Whatever a make says that this runs under: its jobs are not ours.
+            # If a make has started this process, its number of jobs must not apply here.
             "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
         }
         return settings | ({"HOROVOD_GPU_OPERATIONS": "NCCL"} if self._for_gpus else {})
@@ -219,19 +223,19 @@ class HorovodBuild:
 
 
 def apply_edit(edit: Edit, source: Path) -> None:
-    """Raises EnvironmentSetupError where the file has nothing to edit: it is not the source that the recipe is for."""
+    """Apply `edit` to the source folder. Raises EnvironmentSetupError if the file does not contain `edit.old`."""
     path = source / edit.file
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if edit.old not in text:
         raise EnvironmentSetupError(
             f"{path} has no `{edit.old.strip()}` to edit: it is not the source that the recipe in "
-            "src/ckptbench/horovod_build.py is for"
+            "src/ckptbench/environments/horovod.py is for"
         )
     path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
 
 
 def _telling_lines(log: Path) -> list[str]:
-    """The first errors, which are far above the end, and the last lines."""
+    """The first errors of the log, which are often far above its end, and its last lines."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     errors = [line.strip() for line in lines[:-TAIL_LINES] if _ERROR.search(line)]
     return [*errors[:ERROR_LINES], "...", *lines[-TAIL_LINES:]]

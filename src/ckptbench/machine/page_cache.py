@@ -1,9 +1,9 @@
-"""The kernel's page cache: put files out of it, and see that a read came from storage.
+"""The kernel's page cache: drop files from it, and find out whether a read came from storage.
 
-A restore is cold when `evict` put the checkpoint out of this host's memory, and `read_bytes` shows that loading
-it fetched as many bytes as it has. Where eviction cannot work (tmpfs, which keeps its files in memory for good;
-another process that maps them) or the kernel does not count (some network file systems), `read_bytes` hardly
-rises, and the restore is not shown to be cold. Caches below the kernel's (a file server's, a disk's) are out of reach.
+A restore is cold if `evict` dropped the checkpoint from the page cache, and `read_bytes` shows that as many bytes came
+from storage as the checkpoint has. `read_bytes` hardly rises where eviction is impossible (on tmpfs, which always keeps
+its files in memory, or while another process maps the files) and where the kernel does not count (on some network file
+systems). Then the restore is not shown to be cold. The caches of file servers and disks cannot be dropped from here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 
 
 def evict(paths: Iterable[Path]) -> None:
-    """Put these files out of the page cache, what was not yet on storage after it is. Raises OSError."""
+    """Write these files to storage and drop them from the page cache. Raises OSError."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)  # pages that are still to be written cannot be dropped
+            os.fsync(descriptor)  # pages not yet written to storage cannot be dropped
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
 
 
 def resident_bytes(path: Path) -> int:
-    """How many bytes of a file the page cache holds, in whole pages but for the end of the file.
+    """How many bytes of a file the page cache holds: whole pages, the last one up to the end of the file.
 
-    To a user who may not write the file the kernel tells nothing and shows all of it. Raises OSError.
+    For a user who may not write the file the kernel reports all pages as held. Raises OSError.
     """
     size = path.stat().st_size
     if size == 0:
@@ -44,20 +44,21 @@ def resident_bytes(path: Path) -> int:
 
 
 def read_bytes() -> int | None:
-    """How many bytes this process has had fetched from storage so far; None where the kernel does not say.
+    """How many bytes this process has fetched from storage so far; None if the kernel does not tell.
 
-    From /proc/self/io: reads that the page cache served are not in it; all threads and mapped files are.
+    The number comes from /proc/self/io. It includes all threads and mapped files, but not reads that the page cache
+    served.
     """
     try:
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-    except OSError:  # built without the counters, or hidden by a container
+    except OSError:  # the kernel lacks the counters, or a container hides them
         return None
     counters = dict(line.split(": ") for line in lines)
     return int(counters["read_bytes"])
 
 
 def _mincore(mapped: mmap.mmap, size: int, pages: int) -> bytes:
-    """One byte a page, whose lowest bit says that the page is in memory: mincore(2)."""
+    """One byte for each page; its lowest bit is 1 if the page is in memory: mincore(2)."""
     flags = (ctypes.c_ubyte * pages)()
     start = ctypes.c_char.from_buffer(mapped)
     try:
@@ -66,7 +67,7 @@ def _mincore(mapped: mmap.mmap, size: int, pages: int) -> bytes:
             ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), flags
         )
     finally:
-        del start  # or the map could not be closed
+        del start  # otherwise the map cannot be closed
     if failed:
         raise OSError(ctypes.get_errno(), "mincore failed")
     return bytes(flags)

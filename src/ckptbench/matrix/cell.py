@@ -1,74 +1,37 @@
-"""One point of the matrix: what a cell is, which cells are valid, and what a cell is called."""
+"""The cell, one point of the matrix: its fields, the checks of impossible combinations, and its id."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from ckptbench.errors import ConfigError
-from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.matrix.catalogue import (
+    FRAMEWORKS,
+    KILLED,
+    NATIVE,
+    NO_FORMAT,
+    NOTHING,
+    OF_SEVERAL_RANKS,
+    RECOVERIES,
+    RESTART,
+    STRATEGIES,
+    WHOLE,
+    RecoveryEntry,
+    StrategyEntry,
+)
+from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.variant import Variant
 
 Accelerator = Literal["cpu", "cuda"]
-
-WHOLE = "whole"
-KILLED = {"killed_between": 1, "killed_inside": 1, "killed_thrice": 3}
-"""How often SIGKILL ends a run of such a history before it ends by itself."""
-KILLED_INSIDE = {"killed_between": 0, "killed_inside": 1, "killed_thrice": 2}
-"""How many of these kills come while a checkpoint is being written."""
-HISTORIES = (WHOLE, "again", *KILLED)
-"""What a run lives through: nothing, nothing either (a second run of the same seed), or kills and restarts."""
-
-NOTHING = "nothing"
-OMISSIONS = (NOTHING, "position", "momentum", "random", "dropout", "statistics", "first_update")
-"""What a restart leaves out on purpose; each framework's registry entry says which of these matter to it."""
-OF_SEVERAL_RANKS = ("statistics", "first_update")
-
 Cache = Literal["warm", "cold"]
-
-# A baseline writes nothing, so it has no format: all formats of a framework share one baseline.
-NO_FORMAT = "none"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Interval:
-    """Epochs or steps between two checkpoints; `every == 0` means never.
-
-    Written `never`, `e5` (every five epochs) or `s50` (every fifty steps).
-    """
-
-    unit: Literal["epochs", "steps"]
-    every: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        if text == "never":
-            return cls("epochs", 0)
-        match = re.fullmatch(r"([es])([1-9][0-9]*)", text)
-        if match is None:
-            raise ConfigError(f'interval "{text}" is none of "never", "e<epochs>", "s<steps>"')
-        return cls("epochs" if match[1] == "e" else "steps", int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.unit[0]}{self.every}" if self.every else "never"
-
-    def due(self, *, steps_done: int, steps_per_epoch: int) -> bool:
-        """Whether a checkpoint follows the step that made it `steps_done` in all."""
-        every = self.steps(steps_per_epoch)
-        return every > 0 and steps_done % every == 0
-
-    def steps(self, steps_per_epoch: int) -> int:
-        """Steps from one checkpoint to the next; 0 for never."""
-        return self.every * (steps_per_epoch if self.unit == "epochs" else 1)
-
-
-NEVER = Interval("epochs", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Cell:
-    """One point of the matrix. Raises ConfigError where the combination is impossible."""
+    """One point of the matrix. Raises ConfigError if its combination of values is impossible."""
 
     framework: str
     model: str
@@ -79,14 +42,16 @@ class Cell:
     epochs: int
     format: str
     interval: Interval
-    strategy: str = "native"
+    strategy: Variant = NATIVE
     deterministic: bool = False
     accelerator: Accelerator = "cpu"
     history: str = WHOLE
+    recovery: Variant = RESTART
+    """How training goes on after a failure."""
     omit: str = NOTHING
-    """What a restart of a killed run leaves out of the state."""
+    """Part of the state that the restarts of a killed run leave out."""
     cache: Cache = "warm"
-    """Whether the page cache holds the checkpoint that a killed run restarts from."""
+    """Whether the page cache holds (`warm`) or not (`cold`) the checkpoint from which a killed run restarts."""
     repeat: int = 0
 
     def __post_init__(self) -> None:
@@ -101,8 +66,18 @@ class Cell:
             raise ConfigError(
                 f"{self.framework} does not write {self.format}: use {', '.join(formats)}"
             )
-
+        self._check_variants()
         self._check_history()
+
+    def _check_variants(self) -> None:
+        _check_variant("strategy", self.strategy, STRATEGIES)
+        _check_variant("recovery", self.recovery, RECOVERIES)
+        entry = STRATEGIES[self.strategy.name]
+        if not entry.serves(self.framework):
+            raise ConfigError(
+                f"strategy {self.strategy.name} does not serve {self.framework}: use it with "
+                f"{', '.join(entry.frameworks or ())}"
+            )
 
     def _check_history(self) -> None:
         if self.history != WHOLE and self.is_baseline:
@@ -111,15 +86,15 @@ class Cell:
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
             raise ConfigError(
-                f"omit and cache are of restarts, and history {self.history} has none: use {', '.join(KILLED)}"
+                f"omit and cache need a history with restarts, and {self.history} has none: use {', '.join(KILLED)}"
             )
         needed = FRAMEWORKS[self.framework].omissions
         if self.omit not in (NOTHING, *needed):
             raise ConfigError(
-                f"{self.framework} restarts the same without {self.omit}: omit one of {', '.join(needed)}"
+                f"omit {self.omit} changes no restart of {self.framework}: use {', '.join(needed)}"
             )
         if self.omit in OF_SEVERAL_RANKS and self.ranks == 1:
-            raise ConfigError(f"omit {self.omit} needs ranks from 2: one rank alone loses nothing")
+            raise ConfigError(f"omit {self.omit} changes nothing with one rank: use ranks from 2")
 
     @property
     def is_killed(self) -> bool:
@@ -127,7 +102,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """Readable and stable: depends on this cell alone, never on what else is in the matrix."""
+        """Readable and stable name: it depends only on this cell, not on the rest of the matrix."""
         parts = [
             self.framework,
             self.model,
@@ -135,12 +110,13 @@ class Cell:
             f"r{self.ranks}",
             f"b{self.batch_size}",
             f"n{self.epochs}",
-            *([self.strategy] if self.strategy != "native" else []),
+            *([str(self.strategy)] if self.strategy != NATIVE else []),
             *([self.format] if self.format != NO_FORMAT else []),
             str(self.interval),
             *(["deterministic"] if self.deterministic else []),
             *([self.accelerator] if self.accelerator != "cpu" else []),
             *([self.history] if self.history != WHOLE else []),
+            *([str(self.recovery)] if self.recovery != RESTART else []),
             *([f"without_{self.omit}"] if self.omit != NOTHING else []),
             *([self.cache] if self.cache != "warm" else []),
             f"rep{self.repeat}",
@@ -155,24 +131,47 @@ class Cell:
     def baseline(self) -> Self:
         """The cell with interval `never`, otherwise equal."""
         return dataclasses.replace(
-            self.reference, interval=NEVER, format=NO_FORMAT, strategy="native"
+            self.reference, interval=NEVER, format=NO_FORMAT, strategy=NATIVE
         )
 
     @property
     def reference(self) -> Self:
-        """The cell of the uninterrupted run that a restarted one, or a second one of the same seed, is held against."""
-        return dataclasses.replace(self, history=WHOLE, omit=NOTHING, cache="warm")
+        """Cell of the undisturbed run with which a restarted run or a second run with the same seed is compared."""
+        return dataclasses.replace(
+            self, history=WHOLE, recovery=RESTART, omit=NOTHING, cache="warm"
+        )
 
     @property
     def environment(self) -> str:
-        """The name of the environment it runs in: `envs/<name>.txt` is its lock."""
+        """Name of the environment in which the cell runs; its lock is `envs/<name>.txt`."""
         return (
             self.framework if self.accelerator == "cpu" else f"{self.framework}-{self.accelerator}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "interval": str(self.interval)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            **fields,
+            "interval": str(self.interval),
+            "strategy": self.strategy.to_json(),
+            "recovery": self.recovery.to_json(),
+        }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        return cls(**{**fields, "interval": Interval.parse(fields["interval"])})
+        return cls(
+            **{
+                **fields,
+                "interval": Interval.parse(fields["interval"]),
+                "strategy": Variant.from_json(fields["strategy"]),
+                "recovery": Variant.from_json(fields["recovery"]),
+            }
+        )
+
+
+def _check_variant(
+    kind: str, variant: Variant, registry: Mapping[str, StrategyEntry | RecoveryEntry]
+) -> None:
+    if variant.name not in registry:
+        raise ConfigError(f'unknown {kind} "{variant.name}": use {", ".join(registry)}')
+    Variant.of(kind, variant.name, dict(variant.options), registry[variant.name].options)

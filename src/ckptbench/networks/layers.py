@@ -1,12 +1,12 @@
-"""Each network described once, as data; every framework builds from this description.
+"""Networks described as data: layers with their shapes. Every framework builds its network from this description.
 
-Layouts are the description's own: images (height, width, channels), convolution kernels
-(out, in, height, width), dense kernels (out, in). A framework that lays them otherwise transposes.
+The layouts are: images (height, width, channels), convolution kernels (out, in, height, width), dense kernels (out,
+in). A framework with other layouts must transpose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -20,7 +20,7 @@ BATCH_NORM_DECAY = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv:
-    """Square 2-D convolution, `pad` zeros on every side."""
+    """2-D convolution with a square kernel and `pad` zeros on every side."""
 
     name: str
     inputs: int
@@ -33,7 +33,10 @@ class Conv:
 
 @dataclass(frozen=True, slots=True)
 class BatchNorm:
-    """Over batch, height and width, with scale and shift, BATCH_NORM_EPSILON and BATCH_NORM_DECAY."""
+    """Batch normalization over batch, height and width, with scale and shift.
+
+    It uses BATCH_NORM_EPSILON and BATCH_NORM_DECAY.
+    """
 
     name: str
     channels: int
@@ -42,7 +45,7 @@ class BatchNorm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """Fully connected, with bias."""
+    """Fully connected layer with bias."""
 
     name: str
     inputs: int
@@ -56,7 +59,7 @@ class ReLU:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPool:
-    """Padding never wins: it counts as minus infinity. Windows that do not fit are dropped."""
+    """Max pooling. Padding is minus infinity, so it is never the maximum. Windows that do not fit are dropped."""
 
     kernel: int
     stride: int
@@ -65,15 +68,15 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True)
 class AveragePoolTo:
-    """Adaptive average pooling to `size` x `size`; an input smaller than that is repeated.
+    """Adaptive average pooling to `size` x `size`. The rows and columns of a smaller input are repeated.
 
-    Where neither size divides the other, output i averages rows floor(i*in/out) to ceil((i+1)*in/out).
+    Output i is the mean of the input rows from floor(i*in/out) up to, but without, ceil((i+1)*in/out).
     """
 
     size: int
 
     def weights(self, extent: int) -> NDArray[np.float32]:
-        """Shape (size, extent): what each output takes of each of `extent` rows, or columns."""
+        """Weight of each of `extent` input rows (or columns) in each output, shape (size, extent)."""
         matrix = np.zeros((self.size, extent), np.float32)
         for i in range(self.size):
             first, last = i * extent // self.size, -(-(i + 1) * extent // self.size)
@@ -83,7 +86,7 @@ class AveragePoolTo:
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """(channels, height, width) in that order, whatever layout the framework computes in."""
+    """Flattens in the order (channels, height, width), whatever layout the framework uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Network:
     layers: tuple[Layer, ...]
 
     def flat(self) -> Iterator[Layer]:
-        """Every layer that is no container, bodies before shortcuts."""
+        """All layers except Residual itself: its body first, then its shortcut."""
         yield from _flat(self.layers)
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
@@ -152,11 +155,15 @@ class Network:
         return sum(prod(shape) for shape in self.buffers().values())
 
     def activation_count(self, image: tuple[int, int, int]) -> int:
-        """Elements that the layers put out for one image (height, width, channels): what backward keeps."""
+        """Number of output elements of all layers for one image (height, width, channels). Backward keeps them."""
         return sum(prod(shape) for shape in _output_shapes(self.layers, (image[2], *image[:2])))
 
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """He-normal kernels (He et al. 2015, eq. 10), zero biases, batch norm scaled as described."""
+        """Float32 arrays by name, drawn from `seed`.
+
+        Kernels are He-normal (He et al. 2015, eq. 10), biases and shifts are zero, and scales are each layer's
+        `initial_scale`.
+        """
         random = np.random.default_rng(seed)
         scales = {
             f"{layer.name}.scale": layer.initial_scale
@@ -183,7 +190,7 @@ def _flat(layers: tuple[Layer, ...]) -> Iterator[Layer]:
 
 
 def _output_shapes(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape that each layer puts out, as (channels, height, width) or (features,)."""
+    """Shape of each layer's output: (channels, height, width) or (features,)."""
     shapes = []
     for layer in layers:
         match layer:
@@ -207,114 +214,3 @@ def _output_shapes(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> list[tu
 
 def _windows(layer: Conv | MaxPool, size: int) -> int:
     return (size + 2 * layer.pad - layer.kernel) // layer.stride + 1
-
-
-def resnet50(image: tuple[int, int, int], classes: int) -> Network:
-    """ResNet-50 (He et al. 2016) with the ImageNet stem, stride on the 3x3 convolution."""
-    layers: list[Layer] = [
-        Conv(name="stem.conv", inputs=image[2], outputs=64, kernel=7, stride=2, pad=3),
-        BatchNorm("stem.norm", 64),
-        ReLU(),
-        MaxPool(kernel=3, stride=2, pad=1),
-    ]
-    channels = 64
-    for stage, (blocks, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)], start=1):
-        for block in range(blocks):
-            stride = 2 if stage > 1 and block == 0 else 1
-            layers.append(_bottleneck(f"stage{stage}.block{block}", channels, width, stride))
-            channels = 4 * width
-    layers += [AveragePoolTo(1), Flatten(), Dense(name="head", inputs=channels, outputs=classes)]
-    return Network(tuple(layers))
-
-
-def _bottleneck(name: str, inputs: int, width: int, stride: int) -> Residual:
-    outputs = 4 * width
-    body = (
-        Conv(name=f"{name}.conv1", inputs=inputs, outputs=width, kernel=1),
-        BatchNorm(f"{name}.norm1", width),
-        ReLU(),
-        Conv(name=f"{name}.conv2", inputs=width, outputs=width, kernel=3, stride=stride, pad=1),
-        BatchNorm(f"{name}.norm2", width),
-        ReLU(),
-        Conv(name=f"{name}.conv3", inputs=width, outputs=outputs, kernel=1),
-        # Blocks begin as the identity (Goyal et al. 2017, 5.1), or tiny batches make the loss explode.
-        BatchNorm(f"{name}.norm3", outputs, initial_scale=0),
-    )
-    if stride == 1 and inputs == outputs:
-        return Residual(body)
-    projection = Conv(
-        name=f"{name}.project", inputs=inputs, outputs=outputs, kernel=1, stride=stride
-    )
-    return Residual(body, (projection, BatchNorm(f"{name}.project_norm", outputs)))
-
-
-def vgg16(image: tuple[int, int, int], classes: int) -> Network:
-    """VGG-16 (Simonyan and Zisserman 2015, configuration D) with its 7x7 pooled head."""
-    layers: list[Layer] = []
-    inputs = image[2]
-    for group, (convolutions, outputs) in enumerate(
-        [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)], start=1
-    ):
-        for index in range(1, convolutions + 1):
-            name = f"conv{group}_{index}"
-            layers += [
-                Conv(name=name, inputs=inputs, outputs=outputs, kernel=3, pad=1, bias=True),
-                ReLU(),
-            ]
-            inputs = outputs
-        layers.append(MaxPool(kernel=2, stride=2))
-    layers += [AveragePoolTo(7), Flatten()]
-    layers += [Dense(name="fc6", inputs=512 * 49, outputs=4096), ReLU(), Dropout(0.5)]
-    layers += [Dense(name="fc7", inputs=4096, outputs=4096), ReLU(), Dropout(0.5)]
-    layers += [Dense(name="head", inputs=4096, outputs=classes)]
-    return Network(tuple(layers))
-
-
-def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
-    """A network for tests: every kind of layer, a few thousand parameters."""
-    return Network(
-        (
-            Conv(name="conv1", inputs=image[2], outputs=8, kernel=3, stride=2, pad=1),
-            BatchNorm("norm1", 8),
-            ReLU(),
-            MaxPool(kernel=3, stride=2, pad=1),
-            Residual(
-                (
-                    Conv(name="conv2", inputs=8, outputs=16, kernel=3, pad=1),
-                    BatchNorm("norm2", 16),
-                ),
-                (Conv(name="project", inputs=8, outputs=16, kernel=1),),
-            ),
-            AveragePoolTo(2),
-            Flatten(),
-            Dense(name="fc", inputs=64, outputs=32),
-            ReLU(),
-            Dropout(0.25),
-            Dense(name="head", inputs=32, outputs=classes),
-        )
-    )
-
-
-def plain_cnn(image: tuple[int, int, int], classes: int) -> Network:
-    """A network for tests without batch norm and dropout: its gradient is a mean over samples."""
-    return Network(
-        (
-            Conv(name="conv1", inputs=image[2], outputs=8, kernel=3, stride=2, pad=1, bias=True),
-            ReLU(),
-            MaxPool(kernel=2, stride=2),
-            AveragePoolTo(4),
-            Flatten(),
-            Dense(name="fc", inputs=128, outputs=32),
-            ReLU(),
-            Dense(name="head", inputs=32, outputs=classes),
-        )
-    )
-
-
-ARCHITECTURES: dict[str, Callable[[tuple[int, int, int], int], Network]] = {
-    "resnet50": resnet50,
-    "vgg16": vgg16,
-    "small_cnn": small_cnn,
-    "plain_cnn": plain_cnn,
-}
-"""By the name the config uses: (image shape as height, width, channels; classes) -> Network."""

@@ -1,20 +1,24 @@
-"""Which part of a run's state a tensor belongs to, by its name: see `Framework.tensors` and `rank_state`."""
+"""The group of the state to which a tensor belongs, found from its name.
+
+`frameworks.contract.Framework.tensors` and `Framework.rank_state` define the names.
+"""
 
 from __future__ import annotations
 
-from ckptbench.errors import RunFolderError
+from ckptbench.errors import CkptbenchError
 
 GROUPS = ("weights", "statistics", "momentum", "counters", "random", "dropout", "position")
-"""In the order in which texts name them. Those that a cell can omit have the name that `omit` has for them."""
+"""In the order in which texts list them. A group that a cell can omit has the same name in `Cell.omit`."""
 
 PARAMETERS = frozenset({"kernel", "bias", "scale", "shift"})
 STATISTICS = frozenset({"mean", "variance"})
-"""How names of tensors end in `architectures.Network`."""
+"""PARAMETERS and STATISTICS: last parts of the tensor names in `networks.layers`."""
 RANK_STATE = {"random": "random", "seed": "dropout", "position": "position"}
+"""Groups by the first part of the tensor's name."""
 
 
 def group_of(tensor: str) -> str:
-    """Raises RunFolderError for a name that is of no group."""
+    """The member of GROUPS for a tensor's name. Raises CkptbenchError for a name that fits no group."""
     kind, _, name = tensor.partition("/")
     last = name.rpartition(".")[2]
     match kind:
@@ -28,6 +32,7 @@ def group_of(tensor: str) -> str:
             return "counters" if "num_batches" in name else "statistics"
         case _ if kind in RANK_STATE:
             return RANK_STATE[kind]
-    raise RunFolderError(
-        f'tensor "{tensor}" is of no known group: name its group in {__name__.replace(".", "/")}.py'
+    raise CkptbenchError(
+        f'the name "{tensor}" does not say to which part of the state the tensor belongs: see '
+        "`Framework.tensors` and `Framework.rank_state` for the names"
     )

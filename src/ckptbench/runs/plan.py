@@ -1,4 +1,4 @@
-"""Everything a rank needs to know about its run, as one file: `plan.json`."""
+"""The plan of a run, `plan.json`: all that a rank needs to know about its run."""
 
 from __future__ import annotations
 
@@ -7,35 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.cells import Cell
-from ckptbench.manifest import read_json, write_json
+from ckptbench.machine.files import read_json, write_json
+from ckptbench.matrix.cell import Cell
+from ckptbench.runs.training import Training
 
 PLAN = "plan.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """How every cell trains: what the study fixes rather than sweeps."""
-
-    seed: int
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    steps_per_epoch: int | None
-    """At most this many steps an epoch; None for the whole training set."""
-    test_samples: int | None
-    """Evaluate on at most this many samples of the test set; None for all, 0 for no evaluation."""
-    warmup_steps: int
-    """First steps of a run that are timed apart and left out of rates."""
-    keep_during_run: int
-    """Checkpoint versions kept while training; older ones are removed after each commit."""
-    proof: bool = False
-    """Record digests of the whole state at every epoch, and keep all tensors of the end (`manifest.KEPT_BYTES`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run: its cell, how it trains, and where everything lies."""
+    """One attempt of a run: its cell, its training settings and its folders."""
 
     cell: Cell
     training: Training
@@ -44,13 +25,13 @@ class Plan:
     checkpoint_folder: Path
     attempt: int = 1
     resume_from: Path | None = None
-    """The checkpoint version to go on from; the launcher has checked every byte of it."""
+    """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
     kills: int = 0
-    """How often this run has been killed as its history asks."""
+    """How many of the kills that the cell's history asks for have already happened."""
 
     @property
     def seed(self) -> int:
-        """Repeats differ in their seed; a cell and its baseline share it."""
+        """The seed of the run. Repeats have different seeds; a cell and its baseline have the same."""
         return self.training.seed + self.cell.repeat
 
     def write(self) -> Path:

@@ -1,50 +1,43 @@
-"""The trace of one rank, read: see `ckptbench.recorder` for what each event means."""
+"""The reader of traces: it sorts the events of one rank into a Trace. Module `events` defines the events."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import RunFolderError
+from ckptbench.runs import events
+from ckptbench.runs.events import (
+    Captured,
+    Digest,
+    Durable,
+    End,
+    Epoch,
+    Evaluation,
+    Event,
+    Hold,
+    Kill,
+    Phase,
+    Save,
+    SaveFailed,
+    Start,
+    Written,
+    from_json,
+)
 
-Event = dict[str, Any]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-FIELDS: Mapping[str, frozenset[str]] = {
-    event: frozenset(names.split())
-    for event, names in {
-        "start": "attempt rank",
-        "phase": "name start_ns end_ns",
-        "state": "model optimizer rest",
-        "steps": "epoch first_step start_ns end_ns loss",
-        "checkpoint": "step epoch start_ns end_ns",
-        "epoch": "epoch start_ns end_ns samples",
-        "evaluation": "epoch start_ns end_ns samples loss_sum correct",
-        "stop": "step",
-        "digest": "step epoch when tensors rank_state",
-        "kill": "step epoch inside",
-        "end": "monotonic_ns",
-    }.items()
-}
-"""What the analysis needs of each event."""
-COMMITTED = frozenset(
-    {"written_ns", "synced_ns", "checked_ns", "durable_ns", "retained_ns", "files"}
-)
-"""What the checkpoint events of a rank that writes hold besides."""
-READ = frozenset({"read_bytes", "bytes"})
-"""What the phase `load` holds besides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Consecutive steps, one array element a step."""
+    """Steps of a run. Every array has one element for each step."""
 
     epoch: Ints
     index: Ints
@@ -53,17 +46,16 @@ class Steps:
     loss: Floats
 
     @classmethod
-    def of_event(cls, event: Event) -> Self:
-        start_ns, end_ns = (np.array(event[name], np.int64) for name in ("start_ns", "end_ns"))
-        loss = np.array(event["loss"], np.float64)
-        if not start_ns.shape == end_ns.shape == loss.shape:
-            raise ValueError("start_ns, end_ns and loss differ in length")
-        index = np.arange(event["first_step"], event["first_step"] + len(loss), dtype=np.int64)
-        return cls(np.full(len(loss), event["epoch"], np.int64), index, start_ns, end_ns, loss)
+    def of_block(cls, block: events.Steps) -> Self:
+        """The steps of an event. Raises TypeError or ValueError if its lists do not hold numbers."""
+        start_ns, end_ns = (np.array(each, np.int64) for each in (block.start_ns, block.end_ns))
+        loss = np.array(block.loss, np.float64)
+        index = np.arange(block.first_step, block.first_step + len(loss), dtype=np.int64)
+        return cls(np.full(len(loss), block.epoch, np.int64), index, start_ns, end_ns, loss)
 
     @classmethod
     def join(cls, blocks: list[Self]) -> Self:
-        """All blocks as one, sorted by index; of two steps with the same index the later block's."""
+        """The steps of all blocks, sorted by index. If an index occurs twice, the step of the later block is taken."""
         columns = [
             np.concatenate([getattr(block, name) for block in blocks])
             for name in ("epoch", "index", "start_ns", "end_ns", "loss")
@@ -75,26 +67,52 @@ class Steps:
 
 
 @dataclass(slots=True)
+class Checkpoint:
+    """All events of one checkpoint in one attempt."""
+
+    attempt: int
+    save: Save | None = None
+    holds: list[Hold] = field(default_factory=list)
+    captured: Captured | None = None
+    written: dict[str, Written] = field(default_factory=dict)
+    """By level."""
+    durable: dict[str, Durable] = field(default_factory=dict)
+    """By level. Empty on ranks that do not commit."""
+
+    def add(self, event: Save | Hold | Captured | Written | Durable) -> None:
+        """Add an event of this checkpoint. The events of a background save may come in any order."""
+        match event:
+            case Save():
+                self.save = event
+            case Hold():
+                self.holds.append(event)
+            case Captured():
+                self.captured = event
+            case Written():
+                self.written[event.level] = event
+            case Durable():
+                self.durable[event.level] = event
+
+
+@dataclass(slots=True)
 class Trace:
-    """What one rank did. Where two attempts hold the same step or epoch, the later one's."""
+    """The events of one rank. If two attempts hold the same step, epoch or checkpoint, the later one counts."""
 
     path: Path
-    starts: list[Event] = field(default_factory=list)
-    phases: list[Event] = field(default_factory=list)
-    """Each with the `attempt` it belongs to, as digests and kills are: every attempt begins with the phase `launch`."""
+    starts: list[Start] = field(default_factory=list)
+    phases: list[tuple[int, Phase]] = field(default_factory=list)
+    """Each with its attempt, from 1. Every attempt begins with the phase `launch`."""
     blocks: list[Steps] = field(default_factory=list)
-    checkpoints: dict[int, Event] = field(default_factory=dict)
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
     """By step."""
-    epochs: dict[int, Event] = field(default_factory=dict)
-    evaluations: dict[int, Event] = field(default_factory=dict)
-    digests: list[Event] = field(default_factory=list)
-    kills: list[Event] = field(default_factory=list)
+    epochs: dict[int, Epoch] = field(default_factory=dict)
+    evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    digests: list[tuple[int, Digest]] = field(default_factory=list)
+    kills: list[tuple[int, Kill]] = field(default_factory=list)
+    """Digests and kills, each with its attempt, from 1."""
     ended: bool = False
     """Whether the last event is `end`."""
-
-    @property
-    def attempt(self) -> int:
-        return sum(phase["name"] == "launch" for phase in self.phases)
+    attempt: int = 0
 
     def steps(self) -> Steps:
         if not self.blocks:
@@ -102,48 +120,63 @@ class Trace:
         return Steps.join(self.blocks)
 
     def add(self, event: Event) -> None:
-        """Raises KeyError, TypeError or ValueError where the event is not what it should be."""
-        kind = event["event"]
-        missing = FIELDS[kind] - event.keys()
-        if "durable_ns" in event:
-            missing |= COMMITTED - event.keys()
-        if event.get("name") == "load":
-            missing |= READ - event.keys()
-        if missing:
-            raise ValueError(f'"{kind}" event without {", ".join(sorted(missing))}')
-        self.ended = kind == "end"
-        match kind:
-            case "start":
+        """Add the next event. Raises TypeError or ValueError if its values have wrong types."""
+        self.ended = isinstance(event, End)
+        match event:
+            case Phase():
+                self.attempt += event.name == "launch"
+                self.phases.append((self.attempt, event))
+            case Start():
                 self.starts.append(event)
-            case "phase":
-                self.phases.append(event)
-                event["attempt"] = self.attempt
-            case "steps":
-                self.blocks.append(Steps.of_event(event))
-            case "checkpoint":
-                self.checkpoints[event["step"]] = event
-            case "epoch":
-                self.epochs[event["epoch"]] = event
-            case "evaluation":
-                self.evaluations[event["epoch"]] = event
-            case "digest":
-                self.digests.append({**event, "attempt": self.attempt})
-            case "kill":
-                self.kills.append({**event, "attempt": self.attempt})
+            case events.Steps():
+                self.blocks.append(Steps.of_block(event))
+            case Save() | Hold() | Captured() | Written() | Durable():
+                self._checkpoint(event.step).add(event)
+            case Epoch():
+                self.epochs[event.epoch] = event
+            case Evaluation():
+                self.evaluations[event.epoch] = event
+            case Digest():
+                self.digests.append((self.attempt, event))
+            case Kill():
+                self.kills.append((self.attempt, event))
+            case SaveFailed():
+                self.checkpoints.pop(event.step, None)
+
+    def _checkpoint(self, step: int) -> Checkpoint:
+        known = self.checkpoints.get(step)
+        if known is None or known.attempt != self.attempt:
+            known = self.checkpoints[step] = Checkpoint(self.attempt)
+        return known
 
 
 def read_trace(path: Path) -> Trace:
-    """Raises RunFolderError with the number of the first line that is no event."""
+    """The trace in a file. Raises RunFolderError with the number of the first line that is not an event."""
     trace = Trace(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                trace.add(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+                trace.add(from_json(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise RunFolderError(
                     f"{path}:{number}: not an event: {error!s:.200}; {_remedy(path)}"
                 ) from error
     return trace
+
+
+def whole_events(path: Path) -> Iterator[Event]:
+    """The events in the complete lines of a trace that may still be written to. No events if there is no file."""
+    content = path.read_text("utf-8") if path.exists() else ""
+    for line in content[: content.rfind("\n") + 1].splitlines():
+        yield from_json(json.loads(line))
+
+
+def last_events(path: Path, *kinds: type[Event]) -> list[Event]:
+    """The last event of each kind. Raises RunFolderError if the trace has no event of a kind."""
+    found = {type(event): event for event in whole_events(path)}
+    if missing := [kind for kind in kinds if kind not in found]:
+        raise RunFolderError(f"{path} lacks the events {sorted(map(events.name_of, missing))}")
+    return [found[kind] for kind in kinds]
 
 
 def _remedy(path: Path) -> str:

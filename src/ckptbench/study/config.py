@@ -12,18 +12,17 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-from ckptbench.architectures import ARCHITECTURES
-from ckptbench.cells import HISTORIES, NOTHING, OMISSIONS, WHOLE
 from ckptbench.errors import ConfigError
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.plan import Training
+from ckptbench.matrix.catalogue import FRAMEWORKS, HISTORIES, NOTHING, OMISSIONS, WHOLE
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.training import Training
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """In an annotation: a string that is one of these names, which the schema lists."""
+    """Annotation of a string that must be one of these names. The schema lists them."""
 
     names: tuple[str, ...]
 
@@ -32,7 +31,7 @@ class OneOf:
 
 
 class OneOrMore:
-    """In the annotation of a list: a single value is a list of one."""
+    """Annotation of a list: a single value counts as a list of one."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_as_list, handler(source))
@@ -46,8 +45,20 @@ def _as_list(value: object) -> object:
     return value if isinstance(value, list) else [value]
 
 
+ALL = "all"
+"""The word for every framework of the registry, including those whose environments are compiled."""
+
+
+def _every_framework(names: list[str]) -> list[str]:
+    """The names, each once. `all` is replaced by the names of the registry."""
+    return list(
+        dict.fromkeys(each for name in names for each in (FRAMEWORKS if name == ALL else [name]))
+    )
+
+
 Sweep = Annotated[list[T], Field(min_length=1), OneOrMore()]
-FrameworkName = Annotated[str, OneOf(tuple(FRAMEWORKS))]
+FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
+Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
 DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic"))]
 FORMATS = dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats)
@@ -67,7 +78,7 @@ INTERVAL_HELP = 'use "never", a whole number of epochs from 1, or steps as in "5
 
 
 def _interval(value: object) -> str:
-    """The config's way to write an interval, as `cells.Interval` reads it."""
+    """An interval as the config writes it, in the words that `Interval` reads."""
     match value:
         case "never":
             return "never"
@@ -94,12 +105,12 @@ class Section(BaseModel):
 class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
-    framework: Sweep[FrameworkName] = Field(
+    framework: Frameworks = Field(
         default=[name for name, entry in FRAMEWORKS.items() if not entry.optional],
-        description="Which frameworks train.",
+        description="Which frameworks train. `all` is every one, those too that are compiled first.",
     )
     model: Sweep[ModelName] = Field(
-        default=["resnet50"], description="Which networks (architectures.py)."
+        default=["resnet50"], description="Which networks (`ckptbench.networks`)."
     )
     dataset: Sweep[DatasetName] = Field(
         default=["digits"], description="What they train on; see `datasets`."
@@ -126,9 +137,9 @@ class Matrix(Section):
     )
     history: Sweep[HistoryName] = Field(
         default=[WHOLE],
-        description="What a run lives through: `whole`, nothing; `again`, nothing either, a second run of the same "
-        "seed; `killed_between`, SIGKILL between two checkpoints, and a restart; `killed_inside`, within the writing "
-        "of one; `killed_thrice`, both, three times. The uninterrupted run is added to each.",
+        description="How a run is disturbed. `whole`: not at all. `again`: not at all; a second run of the same seed. "
+        "`killed_between`: SIGKILL between two checkpoints, and a restart. `killed_inside`: SIGKILL while a checkpoint "
+        "is written, and a restart. `killed_thrice`: three kills, of both kinds. Each gets its uninterrupted run.",
     )
     omit: Sweep[OmissionName] = Field(
         default=[NOTHING],
@@ -144,7 +155,7 @@ class Matrix(Section):
 class Selection(Section):
     """A combination to drop: cells that match every field given; a list matches any of its values."""
 
-    framework: Sweep[FrameworkName] | None = None
+    framework: Frameworks | None = None
     model: Sweep[ModelName] | None = None
     dataset: Sweep[DatasetName] | None = None
     ranks: Sweep[Count] | None = None
@@ -159,7 +170,7 @@ class Selection(Section):
 
 
 class Addition(Selection):
-    """Cells to add: a field left out takes the first value of its axis, a list every value of the list."""
+    """Cells to add: the product of the lists. A field left out takes the first value of its axis."""
 
 
 class TrainingSection(Section):
@@ -290,7 +301,7 @@ def _explain(entry: Any, sources: Sequence[Path]) -> str:
 
 
 def _allowed(message: str) -> str:
-    """pydantic's message as an instruction."""
+    """The message of pydantic as an instruction."""
     words = message.removeprefix("Value error, ")
     for bound in ("greater", "less"):
         words = words.replace(f"Input should be {bound}", f"use a number {bound}")

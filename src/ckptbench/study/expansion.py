@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ckptbench.cells import NEVER, NO_FORMAT, WHOLE, Cell, Interval
-from ckptbench.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.errors import ConfigError
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.restarts import check_length, check_omission
+from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT, WHOLE
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
+from ckptbench.study.feasible import check_length, check_omission
 
 AXES = tuple(Matrix.model_fields)
 
@@ -61,7 +62,7 @@ def _product(config: StudyConfig) -> list[Cell]:
 def _possible(
     config: StudyConfig, axes: Mapping[str, Sequence[object]]
 ) -> tuple[list[Cell], list[tuple[dict[str, object], ConfigError]]]:
-    """The product of the axes as far as it is possible, and why the rest is not."""
+    """The possible cells of the product of the axes, and for each other combination why it is impossible."""
     cells: list[Cell] = []
     impossible = []
     for values in itertools.product(*axes.values()):
@@ -132,7 +133,7 @@ def _check_formats(matrix: Matrix) -> None:
 
 
 def _run_order(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Repeat after repeat, odd ones backwards: a machine that changes so weighs on both sides of a comparison."""
+    """The cells repeat after repeat, odd repeats backwards: a machine that changes so weighs on both sides alike."""
     groups: dict[Cell, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.baseline, []).append(cell)

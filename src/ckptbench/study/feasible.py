@@ -1,15 +1,17 @@
-"""Whether a killed cell can be what it asks for, as far as the config tells."""
+"""Checks that need a cell and the rest of the config: is a run long enough for its kills, can a control be caught?"""
 
 from __future__ import annotations
 
-from ckptbench.architectures import ARCHITECTURES, BatchNorm, Dropout
-from ckptbench.cells import NOTHING, Cell
-from ckptbench.config import TrainingSection
 from ckptbench.errors import CkptbenchError, ConfigError
-from ckptbench.interruption import kills_of
+from ckptbench.faults.schedule import kills_of
+from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.cell import Cell
+from ckptbench.networks.layers import BatchNorm, Dropout
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.study.config import TrainingSection
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
-"""Of the parts that a restart can leave out, those that matter to networks with such a layer alone."""
+"""Parts of the state that matter only to a network with this layer."""
 ANY_IMAGE, ANY_CLASSES = (32, 32, 3), 10
 
 

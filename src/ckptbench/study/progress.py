@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ckptbench.errors import RunFolderError
-from ckptbench.manifest import MANIFEST, SEAL, read_json
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.cell import Cell
+from ckptbench.runs.layout import MANIFEST, SEAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state of a study, from its run folders alone."""
+    """How far a study is, by its run folders."""
 
     done: int
     left: int
@@ -22,11 +26,11 @@ class Progress:
     """None until a first run has ended."""
 
     def line_among_others(self, running: str) -> str:
-        """On a cluster, where nobody knows how many runs go on beside this one."""
+        """The line on a cluster. How many other runs go on there at the same time is unknown."""
         return f"cells: {self.done} done, {self.left + 1} to do or running, among them {running}"
 
     def line(self, running: str, now: datetime.datetime) -> str:
-        """Where one run goes on at a time."""
+        """The line on one machine, where one run goes on at a time."""
         end = "unknown until the first run has ended"
         if self.seconds_left is not None:
             end = f"{now + datetime.timedelta(seconds=self.seconds_left):%Y-%m-%d %H:%M}"
@@ -35,20 +39,20 @@ class Progress:
         )
 
 
-def measure(runs: Path, cell_ids: Sequence[str], running: str) -> Progress:
+def measure(runs: Path, cells: Sequence[Cell], running: Cell) -> Progress:
     """The progress of the study of these cells while `running` runs.
 
-    A cell is expected to take as long as the mean of the runs that are most like it: an id is ordered from what
-    matters most to time (framework, model, dataset, ranks) to what matters least, so the longest shared
-    beginning of the ids decides.
+    A cell is expected to take as long as the mean of the runs that are most like it. The fields of a cell are in the
+    order in which they matter to time (framework, model, dataset, ranks...): of two runs the one that agrees with the
+    cell in more of the first fields is more like it.
     """
-    durations = {cell_id: _duration(runs / cell_id) for cell_id in cell_ids if cell_id != running}
-    done = {cell_id: seconds for cell_id, seconds in durations.items() if seconds is not None}
-    to_do = [running, *(cell_id for cell_id in durations if cell_id not in done)]
+    durations = {cell: _duration(runs / cell.id) for cell in cells if cell != running}
+    done = {cell: seconds for cell, seconds in durations.items() if seconds is not None}
+    to_do = [running, *(cell for cell in durations if cell not in done)]
     return Progress(
         done=len(done),
         left=len(to_do) - 1,
-        seconds_left=sum(_expected(cell_id, done) for cell_id in to_do) if done else None,
+        seconds_left=sum(_expected(cell, done) for cell in to_do) if done else None,
     )
 
 
@@ -57,17 +61,19 @@ def _duration(folder: Path) -> float | None:
         return None
     try:
         return float(read_json(folder / MANIFEST)["duration_s"])
-    except (RunFolderError, KeyError):  # a spoilt folder is told of where it is read as a result
+    except (RunFolderError, KeyError):  # reading it as a result says what is wrong
         return None
 
 
-def _expected(cell_id: str, done: dict[str, float]) -> float:
-    parts = cell_id.split("-")
+def _expected(cell: Cell, done: Mapping[Cell, float]) -> float:
+    alike = {other: _likeness(cell, other) for other in done}
+    nearest = max(alike.values())
+    seconds = [done[other] for other, likeness in alike.items() if likeness == nearest]
+    return sum(seconds) / len(seconds)
 
-    def likeness(other: str) -> int:
-        pairs = zip(parts, other.split("-"), strict=False)
-        return next((n for n, (mine, its) in enumerate(pairs) if mine != its), len(parts))
 
-    nearest = max(likeness(other) for other in done)
-    alike = [seconds for other, seconds in done.items() if likeness(other) == nearest]
-    return sum(alike) / len(alike)
+def _likeness(cell: Cell, other: Cell) -> int:
+    """The number of first fields in which both agree."""
+    names = [field.name for field in dataclasses.fields(cell)]
+    agree = (getattr(cell, name) == getattr(other, name) for name in names)
+    return sum(1 for _ in itertools.takewhile(bool, agree))

@@ -1,66 +1,71 @@
-"""The launcher's end of the line to its ranks: who came up where, how they reach each other, when to stop.
+"""The launcher's end of the control connections to its ranks.
 
-What is said on it, and how the ranks agree on a last step, is told in `link`.
+It checks where each rank came up, tells the ranks each other's addresses, and asks them to stop. Module `link`
+describes the messages, and how the ranks agree on a last step.
+
+One thread with an event loop serves all ranks. So a run of 1,024 ranks needs no more threads than a run of two, and a
+rank that reads slowly does not delay the others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import resource
 import secrets
 import socket
-import socketserver
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import IO, Any, cast
+from typing import Any, cast
 
-from ckptbench.allocation import Seat, same_host
 from ckptbench.errors import LaunchError
-from ckptbench.link import Hello, decoded, encoded, shut
+from ckptbench.world.link import Hello, decoded, encoded, shut
+from ckptbench.world.seats import Seat, same_host
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.05
 LOOPBACK = "127."
+BACKLOG = 1024
+"""Connections that may wait until `serve` accepts them. The kernel may allow fewer; the other ranks then try again."""
+OTHER_FILES = 256
+"""File descriptors that the launcher may need in addition to one for each rank."""
 
 
 class ControlServer:
-    """The launcher's end. It listens from the start; `serve` begins to answer, `close` hangs up."""
+    """The launcher's end. It listens from the start; `serve` begins to answer; `close` ends all connections."""
 
     def __init__(self, seats: Sequence[Seat], *, host: str) -> None:
         """Ranks connect to `host`, a name or address of this host that all of them can resolve."""
         self._seats = seats
         self._hellos: dict[int, Hello] = {}
-        self._lines: dict[int, socket.socket] = {}
+        self._gpus: dict[tuple[str, str], int] = {}
+        """The rank that has the GPU, by node and device."""
+        self._node_addresses: dict[str, list[str]] = {}
+        self._lines: dict[int, _Line] = {}
         self._entered: dict[int, int] = {}
         self._stopped: dict[int, int] = {}
         self._lost: list[int] = []
         self._parted: set[int] = set()
         self._lock = threading.Lock()
-        self._asked = False
         self._problem: str | None = None
-        self._serving: threading.Thread | None = None
+        self._serving: _Serving | None = None
         self.token = secrets.token_hex(16)
         loopback = host.startswith(LOOPBACK)
-        self._server = _Server((host if loopback else "", 0), self)
-        self.address = f"{host}:{self._server.server_address[1]}"
+        self._listener = socket.create_server((host if loopback else "", 0), backlog=BACKLOG)
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
 
     def serve(self) -> None:
-        """Answer, from threads of its own: start child processes before."""
-        self._serving = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True
-        )
-        self._serving.start()
+        """Start the thread that serves the ranks. Child processes must be started before."""
+        _allow_files(len(self._seats) + OTHER_FILES)
+        self._serving = _Serving(self, self._listener)
 
     def close(self) -> None:
-        """The ranks that are still there end themselves."""
+        """End all connections. Ranks that still run then end themselves."""
         if self._serving is not None:
-            self._server.shutdown()
+            self._serving.end()
             self._serving = None
-        self._server.server_close()
-        with self._lock:
-            for connection in self._lines.values():
-                shut(connection)
+        self._listener.close()
 
     @property
     def missing(self) -> list[Seat]:
@@ -70,76 +75,70 @@ class ControlServer:
 
     @property
     def lost(self) -> list[int]:
-        """The ranks that hung up without a goodbye, the first first: they have died."""
+        """The ranks whose connection ended without a `bye`, in that order: they have died."""
         with self._lock:
             return list(self._lost)
 
     @property
     def all_parted(self) -> bool:
-        """Whether every rank has said goodbye: it has nothing more to do."""
+        """Whether every rank has said `bye`, because it has nothing more to do."""
         with self._lock:
             return len(self._parted) == len(self._seats)
 
     @property
     def stopped_at(self) -> int | None:
-        """The steps done when all ranks had stopped as they were asked to."""
+        """Number of steps done when the ranks stopped on request; None until all have stopped."""
         with self._lock:
             everybody = len(self._stopped) == len(self._seats)
             return max(self._stopped.values()) if everybody else None
 
     def raise_if_misplaced(self) -> None:
-        """Raises LaunchError where a rank came up that was not meant to, or elsewhere."""
+        """Raises LaunchError if an unexpected rank came up, or a rank came up in the wrong place."""
         if self._problem:
             raise LaunchError(self._problem)
 
     def ask_to_stop(self) -> None:
-        """Have all ranks, which have come up, stop after one and the same step."""
-        with self._lock:
-            self._asked = True
-            for rank in self._lines:
-                self._send(rank, {"stop": True})
+        """Ask all ranks to stop after the same step. All of them must have come up before."""
+        if self._serving is not None:
+            self._serving.soon(self._tell_all, {"stop": True})
 
-    def talk(self, connection: socket.socket, lines: IO[bytes]) -> None:
-        """Talk to one rank until it hangs up; called in a thread of its own."""
-        caller = decoded(lines.readline())
-        if caller.get("token") != self.token:
-            return  # a stranger, or a rank of a run that has ended
-        try:
-            parted = self._converse(connection, lines)
-        except (OSError, ValueError):
-            parted = False
+    def hear(self, line: _Line, message: dict[str, Any]) -> None:
+        """Handle one message of a rank. Called in the serving thread."""
         with self._lock:
-            if self._lines.get(caller["rank"]) is connection:
-                del self._lines[caller["rank"]]
-            if parted:
-                self._parted.add(caller["rank"])
+            if line.caller is None:
+                if message.get("token") != self.token:
+                    line.hang_up()  # not a rank of this run
+                else:
+                    line.caller = message["rank"]
+            elif line.rank is None:
+                self._welcome(line, Hello(**message))
+            elif "bye" in message:
+                self._parted.add(line.rank)
+                del self._lines[line.rank]
+                line.hang_up()
             else:
-                self._lost.append(caller["rank"])
+                self._obey(line, line.rank, message)
 
-    def _converse(self, connection: socket.socket, lines: IO[bytes]) -> bool:
-        """Returns whether the rank said goodbye."""
-        first = decoded(lines.readline())
-        if not first:
-            return False
-        hello = Hello(**first)
+    def hung_up(self, line: _Line) -> None:
+        """Note that a connection has ended. Called in the serving thread."""
         with self._lock:
-            if objection := self._objection(hello):
-                self._problem = self._problem or objection
-                return False
-            self._seat(hello, connection)
-        for message in map(decoded, lines):
-            if "bye" in message:
-                return True
-            with self._lock:
-                self._hear(hello.rank, message)
-        return False
+            if line.caller is None or line.rank in self._parted:
+                return
+            self._lost.append(line.caller)
+            if line.rank is not None:
+                del self._lines[line.rank]
 
-    def _seat(self, hello: Hello, connection: socket.socket) -> None:
-        self._hellos[hello.rank], self._lines[hello.rank] = hello, connection
+    def _welcome(self, line: _Line, hello: Hello) -> None:
+        if objection := self._objection(hello):
+            self._problem = self._problem or objection
+            line.hang_up()
+            return
+        line.rank = hello.rank
+        self._hellos[hello.rank], self._lines[hello.rank] = hello, line
+        if hello.device != "cpu":
+            self._gpus[hello.node, hello.device] = hello.rank
         if len(self._hellos) == len(self._seats):
-            addresses = self._addresses()
-            for rank in self._lines:
-                self._send(rank, {"addresses": addresses})
+            self._tell_all({"addresses": self._addresses()})
 
     def _objection(self, hello: Hello) -> str | None:
         if not 0 <= hello.rank < len(self._seats):
@@ -147,17 +146,29 @@ class ControlServer:
         if hello.rank in self._hellos:
             return f"rank {hello.rank} came up twice, on {self._hellos[hello.rank].node} and {hello.node}"
         meant = self._seats[hello.rank].node
-        if not same_host(hello.node, meant) and not _is_address_of(hello.address, meant):
+        if not same_host(hello.node, meant) and not self._is_address_of(hello.address, meant):
             return f"rank {hello.rank} came up on {hello.node}, it was meant for {meant}"
-        for other in self._hellos.values():
-            if hello.device != "cpu" and (other.node, other.device) == (hello.node, hello.device):
-                return (
-                    f"ranks {other.rank} and {hello.rank} share GPU {hello.device} of {hello.node}"
-                )
+        if (other := self._gpus.get((hello.node, hello.device))) is not None:
+            return f"ranks {other} and {hello.rank} share GPU {hello.device} of {hello.node}"
         return None
 
+    def _is_address_of(self, address: str, node: str) -> bool:
+        """Whether the node's name resolves to the host of `address`, a `host:port`.
+
+        A node may call itself by the name of another of its network interfaces. Each name is resolved once, because no
+        other rank is served meanwhile.
+        """
+        if node not in self._node_addresses:
+            with suppress(OSError):
+                self._node_addresses[node] = socket.gethostbyname_ex(node)[2]
+        return address.rpartition(":")[0] in self._node_addresses.get(node, ())
+
     def _addresses(self) -> list[str]:
-        """By rank. Ranks beside the launcher may know it by loopback: others need what they themselves call it."""
+        """`host:port` of every rank, by rank, as ranks on other hosts can reach it.
+
+        A rank on the launcher's host may report a loopback address. It is replaced by the address at which ranks on
+        other hosts reach the launcher.
+        """
         hellos = [self._hellos[seat.rank] for seat in self._seats]
         outside = [h.launcher for h in hellos if not h.launcher.startswith(LOOPBACK)]
         return [
@@ -167,46 +178,110 @@ class ControlServer:
             for hello in hellos
         ]
 
-    def _hear(self, rank: int, message: dict[str, Any]) -> None:
+    def _obey(self, line: _Line, rank: int, message: dict[str, Any]) -> None:
         if "entered" in message:
             self._entered[rank] = message["entered"]
             if len(self._entered) == len(self._seats):
-                last = max(self._entered.values())
-                for each in self._lines:
-                    self._send(each, {"last_step": last})
+                self._tell_all({"last_step": max(self._entered.values())})
         elif "stopped" in message:
             self._stopped[rank] = message["stopped"]
-            self._send(rank, {"noted": True})
+            line.send(encoded({"noted": True}))
 
-    def _send(self, rank: int, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # it has just died: whoever watches its process says so
-            self._lines[rank].sendall(encoded(message))
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 1024
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], control: ControlServer) -> None:
-        self.control = control
-        super().__init__(address, _Handler)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a control connection from %s broke", client_address, exc_info=True)
+    def _tell_all(self, message: dict[str, Any]) -> None:
+        """Send a message to all connected ranks. Called in the serving thread."""
+        said = encoded(message)
+        for line in self._lines.values():
+            line.send(said)
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    server: _Server
-    disable_nagle_algorithm = True
+class _Line(asyncio.Protocol):
+    """One connection to a rank. All its methods are called in the serving thread."""
 
-    def handle(self) -> None:
-        self.server.control.talk(self.request, cast(IO[bytes], self.rfile))
+    def __init__(self, control: ControlServer, others: set[_Line]) -> None:
+        """`others` is the set of open connections. Each adds itself when it opens and removes itself when it ends."""
+        self._control = control
+        self._others = others
+        self._unread = b""
+        self.caller: int | None = None
+        """Number of the rank at the other end, known once it has sent the right token."""
+        self.rank: int | None = None
+        """The same number, set once the launcher has accepted the rank in its place."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._others.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            if self._transport.is_closing():  # ignore what comes after `bye`
+                break
+            self._control.hear(self, decoded(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._others.discard(self)
+        self._control.hung_up(self)
+
+    def send(self, said: bytes) -> None:
+        """Returns at once. Bytes that the rank does not read now are buffered."""
+        self._transport.write(said)
+
+    def hang_up(self) -> None:
+        self._transport.close()
+
+    def cut(self) -> None:
+        """End the connection at once, without waiting until the rank has read everything."""
+        shut(self._transport.get_extra_info("socket"))
+        self._transport.abort()
 
 
-def _is_address_of(address: str, node: str) -> bool:
-    """Whether the node's name, which may be that of another of its interfaces, leads to this `host:port`."""
-    with suppress(OSError):
-        return address.rpartition(":")[0] in socket.gethostbyname_ex(node)[2]
-    return False
+class _Serving:
+    """The serving thread and its event loop."""
+
+    def __init__(self, control: ControlServer, listener: socket.socket) -> None:
+        self._control = control
+        self._listener = listener
+        self._open: set[_Line] = set()
+        self._ended = asyncio.Event()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._loop.set_exception_handler(_note)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def soon(self, call: Callable[[dict[str, Any]], None], message: dict[str, Any]) -> None:
+        """Have the serving thread call `call(message)` soon."""
+        self._loop.call_soon_threadsafe(call, message)
+
+    def end(self) -> None:
+        """Accept no more connections, end the open ones, and return when the thread has ended."""
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._runner:
+            self._runner.run(self._answer())
+
+    async def _answer(self) -> None:
+        server = await self._loop.create_server(
+            lambda: _Line(self._control, self._open), sock=self._listener, backlog=BACKLOG
+        )
+        await self._ended.wait()
+        server.close()
+        for line in self._open:
+            line.cut()
+        await asyncio.sleep(0)  # lets the loop close the connections that were cut
+
+
+def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    log.debug(
+        "a control connection broke: %s", context["message"], exc_info=context.get("exception")
+    )
+
+
+def _allow_files(number: int) -> None:
+    """Raise this process's limit of open files to `number`, as far as allowed. On many hosts it starts at 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

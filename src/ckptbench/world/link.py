@@ -1,13 +1,15 @@
-"""A rank's end of the line to its launcher, and the messages on it; the launcher's end is in `control`.
+"""A rank's end of the control connection to its launcher, and the messages on it. Module `control` is the other end.
 
-One TCP connection a rank, one JSON object a line. A rank says who it is, then how it came up, and the launcher, when all
-have come up where they were meant to, answers with everybody's `addresses`. A rank says `bye` before it hangs up: one that
-does not has died. A rank whose launcher is gone ends.
+Each rank has one TCP connection, on which every line is a JSON object. A rank first sends its token and number, then a
+Hello. When all ranks have come up in the right places, the launcher answers with the `addresses` of all. A rank sends
+`bye` before it ends the connection; a rank whose connection ends without `bye` has died. A rank ends itself when its
+launcher is gone.
 
-To stop, the ranks must agree on a step, or one would wait for ever in the averaging of a step that another does not
-make. Asking at every step would be timed as training. So the launcher asks once: each rank answers, from a thread of
-its own, with the step that it has entered, and enters no other until it hears the answer. The largest of
-them is the last step of all: whoever is behind can reach it, and nobody has passed it.
+Before they stop, the ranks must agree on a last step. Otherwise one rank would wait for ever for gradients of a step
+that another rank does not make. Asking at every step would be timed as training, so the launcher asks only once. Each
+rank answers, from a second thread, with the number of the step that it has entered, and enters no further step until
+the launcher has decided. The last step is the largest of these numbers: every rank can still reach it, and no rank has
+passed it.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ CONNECT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """How a rank came up."""
+    """A rank's report of the place in which it came up."""
 
     rank: int
     node: str
-    """Its host, as the scheduler calls it where there is one."""
+    """Name of its host: the scheduler's name for it if there is a scheduler."""
     device: str
-    """`cpu`, or the GPU that it sees."""
+    """`cpu`, or the one GPU that the rank sees."""
     address: str
-    """`host:port` where the other ranks reach it: by the interface that reaches the launcher."""
+    """`host:port` at which the other ranks reach it. The host is that of the interface that leads to the launcher."""
     launcher: str
-    """The launcher's address as this rank sees it."""
+    """Address at which this rank reaches the launcher."""
 
 
 class Link:
-    """A rank's end. `addresses` are those of all ranks."""
+    """A rank's end. `addresses` holds the `host:port` of every rank, by rank, once `meet` has returned."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -59,9 +61,9 @@ class Link:
 
     @classmethod
     def open(cls, address: str, token: str, *, rank: int, node: str) -> Self:
-        """Call the launcher, which knows from then on when this rank dies.
+        """Connect to the launcher at `address`, a `host:port`. From then on it notices when this rank dies.
 
-        Raises LaunchError where it cannot be reached.
+        Raises LaunchError if the launcher cannot be reached.
         """
         host, _, port = address.rpartition(":")
         try:
@@ -80,11 +82,10 @@ class Link:
         return link
 
     def meet(self, *, rank: int, node: str, device: str) -> None:
-        """Say how this rank came up, and return when all have. Raises LaunchError where that goes wrong."""
+        """Report where this rank came up. Returns when all ranks have. Raises LaunchError if the launcher refuses."""
         own = self._connection.getsockname()[0]
-        with (
-            socket.socket() as reserved
-        ):  # until all have reported: two ranks must not find one port
+        # The port is held until all ranks have reported, so that no two ranks choose the same one.
+        with socket.socket() as reserved:
             reserved.bind(("", 0))
             hello = Hello(
                 rank=rank,
@@ -93,39 +94,50 @@ class Link:
                 address=f"{own}:{reserved.getsockname()[1]}",
                 launcher=self._connection.getpeername()[0],
             )
-            self._send(asdict(hello))
-            answer = decoded(self._lines.readline())
+            try:
+                self._send(asdict(hello))
+                answer = decoded(self._lines.readline())
+            except OSError:  # the launcher closed it before it had read everything
+                answer = {}
         if "addresses" not in answer:
-            raise LaunchError(f"rank {rank}: the launcher hung up before all ranks had come")
+            raise LaunchError(
+                f"rank {rank}: the launcher hung up before all ranks had come up; its log says why"
+            )
         self.addresses = tuple(answer["addresses"])
         threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:
-        """Whether to make the step that is number `step` (from 1) of the run; called before each of them.
+        """Whether to make the run's step `step` (from 1). Called before every step.
 
-        Costs two attribute accesses until somebody asks to stop; then it may wait for the other ranks' answers.
+        It costs two attribute accesses while nobody has asked to stop. After that it may wait for the other ranks'
+        answers.
         """
-        self._entered = (
-            step  # before the look at _asked: see _listen, which does it the other way round
-        )
+        # First set _entered, then read _asked. _obey does the reverse, so at least one of them sees the other.
+        self._entered = step
         if not self._asked:
             return True
         self._decided.wait()
         return self._last_step is None or step <= self._last_step
 
     def tell_stopped(self, steps_done: int) -> None:
-        """Returns when the launcher knows, for what it has not read when this process ends it may not look for."""
+        """Report that this rank has stopped, and return when the launcher has confirmed it.
+
+        Without the confirmation this process might end before the launcher has read the message.
+        """
         self._send({"stopped": steps_done})
         self._noted.wait(CONNECT_SECONDS)
 
     def hang_up(self) -> None:
-        """Without a goodbye, as a rank that dies does anyway; so that the launcher knows who was the first."""
+        """End the connection without `bye`, as if this rank had died.
+
+        A failing rank calls it at once, so that the launcher knows which rank failed first.
+        """
         self._closing = True
         shut(self._connection)
 
     def close(self) -> None:
         self._closing = True
-        with suppress(OSError):  # a launcher that is gone needs no goodbye
+        with suppress(OSError):  # the launcher may be gone already
             self._send({"bye": True})
         shut(self._connection)
 
@@ -134,10 +146,10 @@ class Link:
             for line in self._lines:
                 self._obey(decoded(line))
         except (OSError, ValueError):
-            log.debug("the line to the launcher broke", exc_info=True)
+            log.debug("the connection to the launcher broke", exc_info=True)
         if not self._closing:
             log.error("the launcher is gone: this rank ends")
-            os._exit(1)  # the main thread may wait in a collective for ever
+            os._exit(1)  # the main thread may be waiting in a collective for ever
 
     def _obey(self, message: dict[str, Any]) -> None:
         if "stop" in message:
@@ -154,13 +166,13 @@ class Link:
 
 
 def shut(connection: socket.socket) -> None:
-    """End a conversation for both sides, whoever has ended it already."""
+    """End a connection in both directions, even if the other side has ended it already."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _end_when_unreachable(connection: socket.socket) -> None:
-    """Have the kernel close the line when the other host has been silent for two minutes, as one without power is."""
+    """Have the kernel close the connection after two minutes of silence, as when the other host loses power."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
@@ -172,5 +184,5 @@ def encoded(message: dict[str, Any]) -> bytes:
 
 
 def decoded(line: bytes) -> dict[str, Any]:
-    """{} for the end of the connection."""
+    """The message of a line; {} for the empty line that marks the end of the connection."""
     return dict(json.loads(line)) if line else {}

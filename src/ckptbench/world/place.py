@@ -1,72 +1,23 @@
-"""What the launcher tells a rank, and how the rank reads it: environment variables."""
+"""A rank takes its place: its cores, its GPU, and its network interface to the other ranks."""
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
-import signal
 import socket
 import struct
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ckptbench.allocation import Seat, seats_of
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Place
-from ckptbench.link import Link
-
-RANK = "CKPTBENCH_RANK"
-THREADS = "CKPTBENCH_THREADS"
-NODES = "CKPTBENCH_NODES"
-"""The node of each rank, by rank."""
-CONTROL = "CKPTBENCH_CONTROL"
-"""`host:port` of the launcher."""
-TOKEN = "CKPTBENCH_TOKEN"
-"""By which the launcher knows its own ranks."""
-LOGS = "CKPTBENCH_LOGS"
-"""The folder into which each rank writes `rank-<rank>.log`."""
-LAUNCHED = "CKPTBENCH_LAUNCHED"
-"""Just before the launcher started the ranks: its host's boot id, CLOCK_MONOTONIC and CLOCK_REALTIME in ns."""
-
-# Who is who, mpiexec and srun say themselves: all their ranks get the same environment.
-_RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-
-
-def rank_environment(
-    seats: Sequence[Seat], *, threads: int, control: str, token: str, logs: str, launched: str
-) -> dict[str, str]:
-    """The variables that are the same for all ranks of a run."""
-    # One number for every library that may compute: oversubscribed threads would be timed as training.
-    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {
-        THREADS: str(threads),
-        NODES: ",".join(seat.node for seat in seats),
-        CONTROL: control,
-        TOKEN: token,
-        LOGS: logs,
-        LAUNCHED: launched,
-        **dict.fromkeys(pools, str(threads)),
-    }
-
-
-def read_seat(environment: Mapping[str, str] = os.environ) -> tuple[Seat, int]:
-    """This rank's seat, and the number of ranks. Raises LaunchError outside of a launcher."""
-    rank = next((int(environment[name]) for name in _RANK_SOURCES if name in environment), None)
-    if rank is None or NODES not in environment:
-        raise LaunchError(
-            f"neither of {', '.join(_RANK_SOURCES)} is set: ranks are started by scripts/train_cell.py"
-        )
-    seats = seats_of(environment[NODES].split(","))
-    if rank >= len(seats):
-        raise LaunchError(f"rank {rank} was started, but the run has {len(seats)} ranks")
-    return seats[rank], len(seats)
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place, Seat
+from ckptbench.world.variables import CONTROL, THREADS, TOKEN, read_seat
 
 
 def take_place(*, accelerator: str) -> tuple[Place, Link]:
-    """Pin this rank to its cores and its GPU, and meet the launcher and the other ranks.
+    """Pin this rank to its cores and its GPU, connect to the launcher, and wait until all ranks have come up.
 
-    Call it before the framework is imported. Raises LaunchError where its place is not what was meant.
+    Call it before the framework is imported. Raises LaunchError if this rank is not where it should be.
     """
     seat, ranks = read_seat()
     threads = int(os.environ[THREADS])
@@ -90,12 +41,12 @@ def take_place(*, accelerator: str) -> tuple[Place, Link]:
 
 
 def node_name() -> str:
-    """This host, as the scheduler calls it."""
+    """Name of this host: the scheduler's name for it if there is a scheduler."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def pin(local_rank: int, threads: int) -> None:
-    """Keep this rank on cores of its own, where there are enough: a rank that wanders is timed as noise."""
+    """Keep this rank on its own cores, if the host has enough. Moves between cores would add noise to times."""
     cores = sorted(os.sched_getaffinity(0))
     first = local_rank * threads
     if first + threads <= len(cores):
@@ -103,14 +54,14 @@ def pin(local_rank: int, threads: int) -> None:
 
 
 def see_one_gpu(seat: Seat) -> str:
-    """Leave this rank the GPU of its own, which is then the first of all for its framework; returns which.
+    """Hide all GPUs but this rank's own from its framework, and return the name of that one.
 
-    Raises LaunchError where the host has fewer GPUs than ranks.
+    Raises LaunchError if the host has fewer GPUs than ranks.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         devices = [str(n) for n in range(_installed_gpus())]
-    else:  # empty: the scheduler gave none, whatever is installed
+    else:  # empty: the scheduler gave no GPU, even if some are installed
         devices = [word for word in visible.split(",") if word]
     if seat.local_rank >= len(devices):
         raise LaunchError(
@@ -122,19 +73,22 @@ def see_one_gpu(seat: Seat) -> str:
 
 
 def _installed_gpus() -> int:
-    """As the NVIDIA driver lists them."""
+    """Number of GPUs that the NVIDIA driver lists."""
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
 def _choose_interface(address: str) -> None:
-    """Gloo takes the interface of the host's own name, which on many hosts is loopback; take the one in use."""
+    """Have Gloo use the network interface with this `host:port`.
+
+    By itself Gloo would use the interface that belongs to the host's own name, which is loopback on many hosts.
+    """
     name = interface_of(address.rpartition(":")[0])
     if name is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
 
 
 def interface_of(ip: str) -> str | None:
-    """The network interface that has this IPv4 address, None where none has (netdevice(7), SIOCGIFADDR)."""
+    """Name of the network interface with this IPv4 address; None if there is none (netdevice(7), SIOCGIFADDR)."""
     get_interface_address = 0x8915
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -146,23 +100,3 @@ def interface_of(ip: str) -> str | None:
             if socket.inet_ntoa(answer[20:24]) == ip:
                 return name
     return None
-
-
-def ignore_stop_signals() -> None:
-    """Schedulers signal every process of a job: the launcher alone acts, and tells its ranks.
-
-    A rank without launcher ends all the same: it sees the line to it break.
-    """
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def die_with_parent(parent: int | None = None) -> None:
-    """Have the kernel kill this process when the one that started it is gone (prctl(2), PR_SET_PDEATHSIG).
-
-    Right after a fork say which process is meant: it may be gone before the kernel has been asked.
-    """
-    parent_death_signal = 1
-    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The registry of datasets, and how each becomes a folder that `ckptbench.data` reads."""
+"""The registry of datasets, and the preparation of each into a folder that `ckptbench.data.dataset` reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench.data import Dataset
-from ckptbench.datasets import cifar10, digits, synthetic
-from ckptbench.datasets.writing import Content, write_dataset
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.sources import cifar10, digits, synthetic
+from ckptbench.data.sources.writing import Content, write_dataset
 from ckptbench.errors import DataError
 
 DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
@@ -19,10 +19,10 @@ DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
 
 
 def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
-    """Make `folder` the dataset `name` and open it; what lay there before is replaced only by a whole one.
+    """Prepare the dataset `name` in `folder` and open it. An older dataset there is replaced once the new one is whole.
 
-    `settings` are those of the dataset's section of the config. Raises DataError where a setting, the
-    source or the folder does not do.
+    `settings` come from the dataset's section of the config. Raises DataError if a setting is wrong, the source cannot
+    be had, or the folder cannot be written.
     """
     if name not in DATASETS:
         raise DataError(f'unknown dataset "{name}": use {", ".join(DATASETS)}')

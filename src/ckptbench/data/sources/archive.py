@@ -1,4 +1,4 @@
-"""An archive that is what it claims to be: its checksum, and how to fetch it."""
+"""Archives of datasets: their download, and the check of their checksum."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import shutil
 import urllib.request
 from pathlib import Path
 
-from ckptbench.digest import file_sha256
 from ckptbench.errors import DataError
+from ckptbench.machine.files import file_sha256
 
 TIMEOUT_SECONDS = 60
 
 
 def verify(archive: Path, sha256: str, *, remedy: str) -> None:
-    """Raises DataError where `archive` cannot be read or has another checksum."""
+    """Raises DataError if `archive` cannot be read or its SHA-256 is not `sha256`."""
     try:
         found = file_sha256(archive)
     except OSError as error:
@@ -29,9 +29,9 @@ def verify(archive: Path, sha256: str, *, remedy: str) -> None:
 
 
 def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
-    """Fetch `url` to `archive`, which appears only when whole and verified.
+    """Fetch `url` to `archive`, which appears only when it is complete and its checksum is right.
 
-    Raises DataError where it cannot be had; `setting` is the one that names a copy fetched elsewhere.
+    Raises DataError if that fails. Its message names `setting`, with which a user can name a copy fetched elsewhere.
     """
     partial = archive.with_name(archive.name + ".partial")
     remedy = f"fetch it elsewhere and set {setting} to its path"
@@ -44,7 +44,9 @@ def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
             shutil.copyfileobj(response, file)
         found = file_sha256(partial)
         if found != sha256.lower():
-            raise DataError(f"{url}: what came has SHA-256 {found}, expected {sha256}; {remedy}")
+            raise DataError(
+                f"{url}: the downloaded file has SHA-256 {found}, expected {sha256}; {remedy}"
+            )
         partial.replace(archive)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error

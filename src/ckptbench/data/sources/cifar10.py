@@ -1,6 +1,6 @@
-"""CIFAR-10 (Krizhevsky 2009) from its official archive, the python version.
+"""CIFAR-10 (Krizhevsky 2009) from its official archive, in the version for Python.
 
-The archive's batches are pickles, which `pickled` reads without trusting them; nothing is extracted to disk.
+The batches in the archive are pickles. Module `pickled` reads them without trusting them. Nothing is extracted to disk.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ckptbench.datasets import pickled
-from ckptbench.datasets.archive import download, verify
-from ckptbench.datasets.settings import parse_settings
-from ckptbench.datasets.writing import Block, Content
+from ckptbench.data.sources import pickled
+from ckptbench.data.sources.archive import download, verify
+from ckptbench.data.sources.settings import parse_settings
+from ckptbench.data.sources.writing import Block, Content
 from ckptbench.errors import DataError
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
@@ -33,12 +33,12 @@ TEST_BATCH = "cifar-10-batches-py/test_batch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cifar10Settings:
-    """Raises TypeError where a value has another type than its field."""
+    """Raises TypeError if a value does not have the type of its field."""
 
     archive: str | None = None
-    """Path of the archive; None: the one in the dataset's folder, fetched from URL if it is not there."""
+    """Path of the archive. None: ARCHIVE in the dataset's folder, fetched from URL if it is not there."""
     sha256: str = SHA256
-    """What the archive must have: for an archive of the same layout that is not the official one."""
+    """Expected checksum of the archive. Change it to use another archive with the same layout."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.archive, str | None):
@@ -48,7 +48,7 @@ class Cifar10Settings:
 
 
 def content(folder: Path, settings: Mapping[str, Any]) -> Content:
-    """Raises DataError where the archive cannot be had, has another checksum or another content."""
+    """Raises DataError if the archive cannot be fetched or has a wrong checksum or wrong contents."""
     chosen = parse_settings(Cifar10Settings, "cifar10", settings)
     archive = _obtain(folder, chosen)
     batches = read_batches(archive)
@@ -64,7 +64,7 @@ def content(folder: Path, settings: Mapping[str, Any]) -> Content:
 
 
 def _obtain(folder: Path, settings: Cifar10Settings) -> Path:
-    """The archive, which is there and the expected one."""
+    """Path of the archive, fetched if necessary and verified."""
     archive = folder / ARCHIVE if settings.archive is None else Path(settings.archive)
     if settings.archive is None and not archive.exists():
         download(URL, archive, settings.sha256, setting=SETTING)
@@ -79,7 +79,7 @@ def read_batches(archive: Path) -> dict[str, Block]:
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
-                # A link is no file: where it would lead is never looked at.
+                # Links are not files here, so they are never followed.
                 if member.name in wanted and member.isfile() and (file := tar.extractfile(member)):
                     batches[member.name] = _read_batch(f"{archive}: {member.name}", file.read())
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
@@ -91,7 +91,7 @@ def read_batches(archive: Path) -> dict[str, Block]:
 
 
 def _read_batch(where: str, content: bytes) -> Block:
-    """Rows of 1,024 red, 1,024 green and 1,024 blue pixels to images (n, 32, 32, 3), and labels (n,)."""
+    """Turn rows of 1,024 red, 1,024 green and 1,024 blue pixels into images (n, 32, 32, 3), and labels (n,)."""
     try:
         batch = pickled.load(content)
         rows, labels = batch[b"data"].bytes_array(), batch[b"labels"]
@@ -111,4 +111,4 @@ def _check_labels(labels: object) -> None:
         and labels
         and all(isinstance(label, int) and 0 <= label < CLASSES for label in labels)
     ):
-        raise ValueError(f"its labels are no list of whole numbers from 0 to {CLASSES - 1}")
+        raise ValueError(f"its labels are not a list of whole numbers from 0 to {CLASSES - 1}")

@@ -1,8 +1,8 @@
-"""Handwritten digits: real, and on every machine without a download, as scikit-learn ships them.
+"""Handwritten digits: real images that need no download, because scikit-learn contains them.
 
-The 1,797 images of 8x8 pixels and 10 classes are the test set of the UCI set "Optical Recognition of
-Handwritten Digits" (Alpaydin and Kaynak 1998). Every pixel is repeated 4x4 and over three channels, so that
-a network for 32x32 colour images takes them. The split is a seeded permutation, not stratified.
+The 1,797 images of 8x8 pixels in 10 classes are the test set of the UCI dataset "Optical Recognition of Handwritten
+Digits" (Alpaydin and Kaynak 1998). Every pixel is repeated 4x4 times and over three channels, so that a network for
+32x32 colour images takes them. Training and test samples are chosen by a seeded permutation, not stratified.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.datasets.settings import parse_settings
-from ckptbench.datasets.writing import Content
+from ckptbench.data.sources.settings import parse_settings
+from ckptbench.data.sources.writing import Content
 from ckptbench.errors import DataError
 
 TRAIN_SAMPLES = 1437
@@ -28,11 +28,11 @@ CHANNELS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigitsSettings:
-    """There is nothing to choose."""
+    """The dataset has no settings."""
 
 
 def content(folder: Path, settings: Mapping[str, Any]) -> Content:
-    """Raises DataError where scikit-learn is not installed."""
+    """Raises DataError if scikit-learn is not installed."""
     parse_settings(DigitsSettings, "digits", settings)
     try:
         import sklearn
@@ -60,7 +60,7 @@ def content(folder: Path, settings: Mapping[str, Any]) -> Content:
 
 
 def enlarge(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """From (n, 8, 8) with values 0 to 16 to (n, 32, 32, 3) with values 0 to 255."""
+    """Turn (n, 8, 8) with values 0 to 16 into (n, 32, 32, 3) with values 0 to 255."""
     values = np.rint(pixels * (255 / 16)).astype(np.uint8)
     tall = values.repeat(PIXEL_REPEATS, axis=1)
     return tall.repeat(PIXEL_REPEATS, axis=2)[..., np.newaxis].repeat(CHANNELS, axis=3)

@@ -1,8 +1,8 @@
 """Reads pickled arrays of bytes from a source that is not trusted.
 
-A pickle can name any function and have it called. This unpickler knows the five names that an array needs
-and refuses every other; and even those stand for the plain classes below, not for NumPy's own, because a
-crafted state crashes NumPy's `__setstate__` (seen with NumPy 2.4: a segmentation fault).
+A pickle can name any function and have it called. This unpickler knows only the names that an array needs and refuses
+every other. These names lead to the plain classes below and not to NumPy's own: a manipulated state crashes NumPy's
+`__setstate__` (seen with NumPy 2.4: a segmentation fault).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 
 def load(data: bytes) -> Any:
-    """What was pickled, by Python 2 or 3; byte strings as bytes, arrays as PickledArray.
+    """The pickled object, from Python 2 or 3, with byte strings as bytes and arrays as PickledArray.
 
-    Raises ValueError where it is no pickle, is cut, or asks for more than plain values and arrays.
+    Raises ValueError if `data` is not a pickle, is cut short, or contains more than plain values and arrays.
     """
     malformed = (
         pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError,
@@ -36,11 +36,11 @@ class PickledDtype:
         self.name = name
 
     def __setstate__(self, state: object) -> None:
-        """Byte order and fields, of which single bytes have none."""
+        """Ignore the byte order and the fields: single bytes have neither."""
 
 
 class PickledArray:
-    """The state of an array: (version, shape, dtype, whether in Fortran order, its bytes)."""
+    """The state of an array: (version, shape, dtype, whether it is in Fortran order, its bytes)."""
 
     state: object = None
 
@@ -48,7 +48,7 @@ class PickledArray:
         self.state = state
 
     def bytes_array(self) -> NDArray[np.uint8]:
-        """Raises ValueError unless it is a whole array of type uint8."""
+        """The array. Raises ValueError if it is not a complete array of type uint8."""
         match self.state:
             case (_, tuple(shape), PickledDtype(name=b"u1" | "u1"), fortran, bytes(content)) if all(
                 isinstance(length, int) and length >= 0 for length in shape
@@ -56,7 +56,7 @@ class PickledArray:
                 return np.frombuffer(content, np.uint8).reshape(
                     shape, order="F" if fortran else "C"
                 )
-        raise ValueError("an array of another type than uint8, or none")
+        raise ValueError("an incomplete array, or an array of another type than uint8")
 
 
 def _reconstruct(*_: object) -> PickledArray:
@@ -64,7 +64,7 @@ def _reconstruct(*_: object) -> PickledArray:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes for Python 2; only with the encoding that it uses for that."""
+    """The call by which Python 3 pickles bytes for Python 2. Its encoding is always latin1; others are refused."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes in encoding {encoding!r}")
     return text.encode("latin1")

@@ -1,4 +1,4 @@
-"""Settings of a dataset as they come from outside: the config's models check them, and so does this edge."""
+"""Checks of a dataset's settings. The config's models check them too, but a script may be called without a config."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ S = TypeVar("S")
 
 
 def parse_settings(kind: type[S], dataset: str, given: Mapping[str, Any]) -> S:
-    """An instance of the dataclass `kind`; its defaults fill what is not given.
+    """An instance of the dataclass `kind`, with its defaults for settings that are not given.
 
-    Raises DataError for a name that it does not have, and for a TypeError or ValueError of its own checks.
+    Raises DataError if `kind` has no such setting, or if its own checks raise TypeError or ValueError.
     """
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in given:

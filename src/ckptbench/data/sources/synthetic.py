@@ -1,6 +1,6 @@
-"""Images of any size and number, made from a seed, that a network can learn: for shapes and scales at will.
+"""Generated images of any size and number that a network can learn.
 
-Every class has a coarse random pattern of up to 8x8 cells; an image is its class's pattern plus uniform noise.
+Every class has a coarse random pattern of up to 8x8 cells. An image is the pattern of its class plus uniform noise.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data import Split
-from ckptbench.datasets.settings import parse_settings, require_whole_number
-from ckptbench.datasets.writing import Block, Content
+from ckptbench.data.dataset import Split
+from ckptbench.data.sources.settings import parse_settings, require_whole_number
+from ckptbench.data.sources.writing import Block, Content
 
 CELLS = 8
 BLOCK_BYTES = 32 * 2**20
-# Pattern and noise are each below this, so that their sum fits a byte without clipping.
+# Pattern and noise are both below LEVELS, so that their sum fits into a byte.
 LEVELS = 128
 
-# The first word of each generator's seed: what it draws.
+# First word of each generator's seed, so that patterns, training and test samples are drawn independently.
 _PATTERNS = 0
 _STREAMS: Mapping[Split, int] = {"train": 1, "test": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSettings:
-    """Raises ValueError where a number is out of range."""
+    """Raises ValueError if a number is out of range."""
 
     height: int = 32
     width: int = 32
@@ -75,12 +75,12 @@ def _blocks(settings: SyntheticSettings, split: Split, samples: int) -> Iterator
 
 
 def _patterns(settings: SyntheticSettings) -> NDArray[np.uint8]:
-    """The cells of every class, (classes, CELLS, CELLS, channels): small whatever the images' size."""
+    """The pattern of every class, (classes, CELLS, CELLS, channels): small even if the images are large."""
     random = np.random.default_rng((_PATTERNS, settings.seed))
     shape = (settings.classes, CELLS, CELLS, settings.channels)
     return random.integers(LEVELS, size=shape, dtype=np.uint8)
 
 
 def _cells(pixels: int) -> NDArray[np.int64]:
-    """Which cell each of `pixels` pixels of one axis lies in."""
+    """Index of the cell in which each pixel of an axis with `pixels` pixels lies."""
     return np.arange(pixels) * CELLS // pixels

@@ -1,4 +1,4 @@
-"""Writes a dataset's folder: blocks of samples in, whole `.npy` files and their description out."""
+"""Writes the folder of a dataset: `.npy` files from blocks of samples, and their description."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ckptbench.data import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
+from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
 from ckptbench.errors import DataError
-from ckptbench.manifest import write_json
+from ckptbench.machine.files import write_json
 
 Block = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images (n, height, width, channels) and labels (n,)."""
@@ -24,23 +24,24 @@ Block = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A dataset ready to be written. Blocks may be generators, so that only one is in memory."""
+    """A dataset ready to be written."""
 
     source: str
     parameters: dict[str, Any]
-    """All that the samples depend on, for the description."""
+    """All settings on which the samples depend; they go into the description."""
     image_shape: tuple[int, int, int]
     """(height, width, channels)."""
     classes: int
     samples: Mapping[Split, int]
     blocks: Mapping[Split, Iterable[Block]]
+    """May be generators, so that only one block at a time is in memory."""
 
 
 def write_dataset(folder: Path, name: str, content: Content) -> None:
-    """Write `content` to `folder`; raises DataError where there is no room or no right to write.
+    """Write `content` to `folder`. Raises DataError if the disk is full or the folder is not writable.
 
-    The description goes before the first file is replaced and comes after the last one, so that what
-    dies half-way is not taken for a dataset.
+    The description is removed before the first file is replaced, and written after the last one. So a half-written
+    folder is never taken for a dataset.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ def _require_room(folder: Path, content: Content) -> None:
 
 
 def _write_partials(folder: Path, content: Content) -> dict[str, dict[str, Any]]:
-    """Write every array beside its final name; returns what the description says of each file."""
+    """Write every array under its temporary name. Returns the entry of each file in the description."""
     files: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         samples = content.samples[split]
@@ -122,8 +123,8 @@ def _describe(name: str, content: Content, files: dict[str, dict[str, Any]]) -> 
 class _ArrayWriter:
     """Streams an array of known shape into a `.npy` file.
 
-    Plain writes rather than a memory map: a full disk is then an OSError, where a map of a sparse file
-    dies of SIGBUS; and the checksum needs no second pass.
+    It uses plain writes and no memory map. A full disk then raises OSError; with a memory map it would end the process
+    by SIGBUS. The checksum also needs no second pass.
     """
 
     def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -143,7 +144,7 @@ class _ArrayWriter:
         self.write(np.ascontiguousarray(block, self._dtype).data)
 
     def finish(self) -> dict[str, Any]:
-        """Bring the file to stable storage and describe it."""
+        """Put the file on stable storage and return its entry in the description."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return {

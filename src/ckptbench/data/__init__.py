@@ -1,0 +1,1 @@
+"""Datasets, and the order in which the ranks read their samples."""

@@ -1,0 +1,89 @@
+"""The samples that a rank reads at each step. They depend only on the seed, the world size and the batch size."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.data.dataset import Dataset
+from ckptbench.errors import DataError
+
+
+def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
+    """A permutation of the samples that depends only on the arguments, so that a resume needs no saved state for it."""
+    return np.random.default_rng((seed, epoch)).permutation(samples)
+
+
+def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:
+    """Number of whole global batches in an epoch, at most `limit`. Raises DataError if not even one fits."""
+    global_batch = world_size * batch_size
+    steps = samples // global_batch
+    if steps == 0:
+        raise DataError(
+            f"{world_size} ranks with batch size {batch_size} need {global_batch} training samples a "
+            f"step, and the dataset has {samples}: use a smaller batch size or fewer ranks"
+        )
+    return steps if limit is None else min(steps, limit)
+
+
+def rank_batch(
+    order: NDArray[np.int64], step: int, rank: int, world_size: int, batch_size: int
+) -> NDArray[np.int64]:
+    """The samples of one rank in one step of an epoch, as indices (batch_size,).
+
+    All ranks together read `world_size * batch_size` consecutive entries of `order`, and each rank reads a contiguous
+    part of them. So two ranks with half the batch size read the same samples in a step as one rank.
+    """
+    first = (step * world_size + rank) * batch_size
+    if first + batch_size > len(order):
+        raise IndexError(f"step {step} is past the last whole batch of {len(order)} samples")
+    return order[first : first + batch_size]
+
+
+def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None) -> range:
+    """This rank's part of the first `limit` test samples. The sizes of the parts differ by one sample at most."""
+    total = samples if limit is None else min(samples, limit)
+    return range(rank * total // world_size, (rank + 1) * total // world_size)
+
+
+class Reader:
+    """The batches of one rank in the order of its steps.
+
+    `forgotten` is 0 except in the negative control `position`. There the reader begins again at the first sample of the
+    first epoch, and `forgotten` is the number of steps that the run had done before.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        seed: int,
+        rank: int,
+        world_size: int,
+        batch_size: int,
+        steps_per_epoch: int,
+    ) -> None:
+        self._dataset = dataset
+        self._seed = seed
+        self._share = (rank, world_size, batch_size)
+        self._steps_per_epoch = steps_per_epoch
+        self._epoch = -1
+        self._order = np.zeros(0, np.int64)
+        self.forgotten = 0
+
+    def position(self, step: int) -> tuple[int, int]:
+        """Epoch and step in that epoch whose samples the run's step `step` (from 0) reads."""
+        return divmod(step - self.forgotten, self._steps_per_epoch)
+
+    def prepare(self, step: int) -> None:
+        """Draw the sample order of this step's epoch ahead of time; otherwise `batch` draws it."""
+        epoch, _ = self.position(step)
+        if epoch != self._epoch:
+            samples = len(self._dataset.train_labels)
+            self._epoch, self._order = epoch, epoch_order(self._seed, epoch, samples)
+
+    def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Images and labels of the run's step `step` (from 0)."""
+        self.prepare(step)
+        indices = rank_batch(self._order, self.position(step)[1], *self._share)
+        return self._dataset.batch("train", indices)

@@ -1,0 +1,1 @@
+"""Makes the environment of each framework from its lock file."""

@@ -1,0 +1,1 @@
+"""Run folders: their files, the writers of these files, and their readers."""

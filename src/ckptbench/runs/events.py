@@ -1,0 +1,379 @@
+"""The events of a trace, in which a rank records its work. Each kind of event is a frozen dataclass.
+
+A trace is a file in which every line is a JSON object: the event's name under `event`, and its fields beside it.
+`docs/trace.md` is generated from this module (`python -m ckptbench.runs.events > docs/trace.md`). A test fails if they
+differ.
+
+Every `*_ns` is a whole number of nanoseconds of CLOCK_MONOTONIC, one clock for all ranks of a host. `step` counts
+the completed steps of the whole run. A field whose value is None is left out of the line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+FileKind = Literal["state", "own", "index"]
+
+Ns = Annotated[int, "ns"]
+Step = Annotated[int, "completed steps of the whole run"]
+EpochNumber = Annotated[int, "from 0"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a checkpoint version."""
+
+    name: str
+    kind: Annotated[
+        FileKind,
+        "`state`: model and optimizer; `own`: the state that only one rank has; `index`: the places of the other files",
+    ]
+    rank: Annotated[
+        int | None, "for `own`: the rank whose state it holds; missing for the other kinds"
+    ] = None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of the start of an attempt has ended."""
+
+    moment: ClassVar = "when the part ends; the first event of an attempt is `launch`"
+    name: Annotated[
+        str,
+        "`launch`: from just before the launcher starts the ranks until the rank's `main` begins; it includes the "
+        "start of Python and the import of NumPy; between two hosts it is taken from their wall clocks. `meet`: all "
+        "ranks come up and report to the launcher. `import`: the framework's module is imported. `join`: seeds and threads are "
+        "set, and the framework connects the ranks. `data`: the dataset is opened. `build`: network and optimizer are "
+        "built. "
+        "An attempt that goes on from a checkpoint also has `evict`: the checkpoint's files are dropped from the page "
+        "cache (only in cells with `cache: cold`); `load`: the checkpoint is read; `first_step`: the first step",
+    ]
+    start_ns: Ns
+    end_ns: Ns
+    resident_bytes: Annotated[int | None, "for `evict`: bytes that stayed in the page cache"] = None
+    read_bytes: Annotated[
+        int | None,
+        "for `load`: bytes that came from storage during the part; missing if the kernel does not count them",
+    ] = None
+    bytes: Annotated[int | None, "for `load`: size of the files that this rank read"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The rank is connected to the other ranks."""
+
+    moment: ClassVar = (
+        "after `join`; `monotonic_ns` and `unix_ns` relate the clock to the time of day"
+    )
+    attempt: Annotated[int, "from 1"]
+    rank: int
+    world_size: int
+    host: Annotated[str, "the scheduler's name of the host, if there is a scheduler"]
+    pid: int
+    device: Annotated[str, "`cpu`, or the model of the GPU"]
+    monotonic_ns: Ns
+    unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
+    versions: Annotated[dict[str, str], "version of every installed distribution, by name"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The size of the state that a checkpoint must hold."""
+
+    moment: ClassVar = "after `build`"
+    parameters: Annotated[int, "number of parameters of the network"]
+    model: Annotated[int, "bytes of the parameters and running statistics"]
+    optimizer: Annotated[int, "bytes of the optimizer's slots"]
+    rest: Annotated[int, "bytes of the state that only this rank has"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """A block of consecutive steps. Every list has one element for each step."""
+
+    moment: ClassVar = (
+        "after each epoch, outside all measured times; in killed cells also after each checkpoint"
+    )
+    epoch: EpochNumber
+    first_step: Annotated[int, "index in the run of the block's first step, from 0"]
+    start_ns: Annotated[list[int], "ns"]
+    end_ns: Annotated[list[int], "ns"]
+    loss: Annotated[list[float], "mean cross-entropy of the rank's batch before the update"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """The training loop was blocked by a save."""
+
+    moment: ClassVar = "after each save"
+    step: Step
+    epoch: EpochNumber
+    start_ns: Ns
+    end_ns: Ns
+    held_bytes: Annotated[int, "bytes of memory that the strategy keeps for its saves"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """The training loop waited for a save in the background."""
+
+    moment: ClassVar = "after each such wait; without a wait there is no event"
+    step: Annotated[int, "step of the save for which the loop waited"]
+    why: Annotated[
+        Literal["update", "save", "end"],
+        "`update`: the optimizer's update waited until the tensors that it changes were captured; `save`: the next "
+        "save waited for this one; `end`: training was over, and only this save was left",
+    ]
+    start_ns: Ns
+    end_ns: Ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """Training may change the state from now on, because the save has copied or written it."""
+
+    moment: ClassVar = "once for each save"
+    step: Step
+    at_ns: Ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The files of this rank's share of a version are in the staging folder, but perhaps not yet on stable storage."""
+
+    moment: ClassVar = "once for each save and level"
+    step: Step
+    level: Annotated[str, "where the version lies: `shared`"]
+    at_ns: Ns
+    files: Annotated[
+        list[File], "the files of this rank's share, each with `name`, `kind`, `rank` and `bytes`"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """A complete version, with its commit record, is on stable storage."""
+
+    moment: ClassVar = "once for each save and level, by the rank that commits"
+    step: Step
+    level: str
+    synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
+    checked_ns: Annotated[int, "ns, when their checksums, computed at the same time, were known"]
+    committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
+    retained_ns: Annotated[int, "ns, when old versions had been removed"]
+    files: Annotated[list[File], "the files of all ranks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailed:
+    """A save failed, and the run ends with an error."""
+
+    moment: ClassVar = "instead of the events that would have followed"
+    step: Step
+    at_ns: Ns
+    error: Annotated[str, "type and message of the error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """The steps and checkpoints of an epoch have ended; its evaluation follows and is not included."""
+
+    moment: ClassVar = "after each epoch"
+    epoch: EpochNumber
+    start_ns: Ns
+    end_ns: Ns
+    samples: Annotated[int, "number of samples on which this rank trained"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The network was evaluated on this rank's shard of the test set."""
+
+    moment: ClassVar = "after each epoch, unless the shard is empty"
+    epoch: EpochNumber
+    start_ns: Ns
+    end_ns: Ns
+    samples: Annotated[int, "number of samples in the shard"]
+    loss_sum: Annotated[float, "sum of their cross-entropies"]
+    correct: Annotated[int, "number of samples that were classified correctly"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """The attempt stopped because the launcher asked for it. Its last checkpoint is durable."""
+
+    moment: ClassVar = "as the last event, instead of `end`"
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """A digest of every tensor: sixteen hexadecimal digits that stand for its bits."""
+
+    moment: ClassVar = "at the moments that `when` names"
+    step: Step
+    epoch: EpochNumber
+    when: Annotated[
+        str,
+        "`end`: after the last epoch, in every run. Only with `training.proof`: `epoch`: after every epoch; `saved`: "
+        "in killed runs after a checkpoint was committed; `loaded`: in killed runs after a restart has read a "
+        "checkpoint; `stepped`: after the first step of an attempt that goes on from a checkpoint",
+    ]
+    tensors: Annotated[dict[str, str], "digests of the tensors of model and optimizer, by name"]
+    rank_state: Annotated[
+        dict[str, str],
+        "digests of the state that only this rank has, by name, and of `position/data`: the epoch of the next sample "
+        "and the step in that epoch; empty without `training.proof`",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """This rank is about to send itself SIGKILL, as the cell's history asks."""
+
+    moment: ClassVar = "just before the kill"
+    step: Step
+    epoch: EpochNumber
+    inside: Annotated[
+        str | None,
+        "the stage of the step's checkpoint at which the kill comes; missing if it comes before that checkpoint begins",
+    ] = None
+    monotonic_ns: Ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The rank has ended without an error."""
+
+    moment: ClassVar = "as the last event"
+    monotonic_ns: Ns
+
+
+Event = (
+    Phase | Start | State | Steps | Save | Hold | Captured | Written | Durable | SaveFailed | Epoch
+    | Evaluation | Stop | Digest | Kill | End
+)  # fmt: skip
+
+
+def name_of(kind: type[Any]) -> str:
+    """The name of an event in a trace: `save_failed` for SaveFailed."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+KINDS: dict[str, type[Any]] = {name_of(kind): kind for kind in get_args(Event)}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+_FIELDS = {kind: [field.name for field in dataclasses.fields(kind)] for kind in _NAMES}
+_REQUIRED = {
+    kind: {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
+    for kind in _NAMES
+}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as the JSON object of its line in a trace."""
+    kind = type(event)
+    line: dict[str, Any] = {"event": _NAMES[kind]}
+    for name in _FIELDS[kind]:
+        value = getattr(event, name)
+        if value is not None:
+            line[name] = value
+    if isinstance(event, Written | Durable):
+        line["files"] = [_file_to_json(file) for file in event.files]
+    return line
+
+
+def from_json(line: dict[str, Any]) -> Event:
+    """The event of a line. Raises KeyError, TypeError or ValueError if the line is not an event."""
+    fields = dict(line)
+    kind = KINDS[fields.pop("event")]
+    missing = _REQUIRED[kind] - fields.keys()
+    if fields.get("name") == "load":
+        missing |= {"bytes"} - fields.keys()
+    if missing:
+        raise ValueError(f'"{_NAMES[kind]}" event without {", ".join(sorted(missing))}')
+    if "files" in fields:
+        fields["files"] = [File(**file) for file in fields["files"]]
+    event: Event = kind(**fields)
+    if isinstance(event, Steps) and not (
+        len(event.start_ns) == len(event.end_ns) == len(event.loss)
+    ):
+        raise ValueError("start_ns, end_ns and loss differ in length")
+    return event
+
+
+def _file_to_json(file: File) -> dict[str, Any]:
+    return {key: value for key, value in dataclasses.asdict(file).items() if value is not None}
+
+
+INTRODUCTION = """\
+# The trace
+
+`trace-<rank>.jsonl` records the work of one rank, with times. Every line is a JSON object and holds one event.
+`ckptbench.runs.trace.read_trace` reads a trace into these types.
+
+This page is generated from `src/ckptbench/runs/events.py` by `python -m ckptbench.runs.events`. A test fails if the
+page and the module differ.
+
+- Every `*_ns` is a whole number of nanoseconds of the host's monotonic clock, which all ranks of the host share. The
+  analysis takes differences only within one trace, because ranks may be on different hosts.
+- Epochs count from 0. `step` counts the completed steps of the whole run.
+- A field that has no value is left out.
+- The stall of a checkpoint is the sum of its `save` and its `hold`s, on the slowest rank. A `hold` at the end of training
+  does not count: nothing else was left to do.
+- A save may go on in the background after its `save` event. Until `captured` the state must not change. Until `written`
+  the rank's steps may be slower. From `durable` on the version survives a crash or a power failure.
+- A resumed attempt appends to the same file. If a kill left the last line incomplete, that line is removed first.
+- Two attempts may hold the same step, epoch or checkpoint. Then the later one counts.
+- Steps are written at the end of their epoch, so the steps of an epoch that a kill cut short are missing. The steps
+  before a `stop` are written. Killed cells also write their steps at every checkpoint.
+"""
+
+
+def document() -> str:
+    """The text of docs/trace.md."""
+    sections = [_section(name, kind) for name, kind in KINDS.items()]
+    return "\n".join([INTRODUCTION, *sections])
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    rows = [
+        f"| `{field.name}` | {_type_name(hints[field.name])} | {_meaning(hints[field.name])} |"
+        for field in dataclasses.fields(kind)
+    ]
+    lines = [
+        f"## {name}",
+        "",
+        f"{kind.__doc__} Written {kind.moment}.",
+        "",
+        "| field | type | meaning |",
+        "| --- | --- | --- |",
+        *rows,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(hint: Any) -> str:
+    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else ""
+
+
+def _type_name(hint: Any) -> str:
+    plain = hint.__origin__ if hasattr(hint, "__metadata__") else hint
+    if typing.get_origin(plain) is Literal:
+        return "text"
+    if typing.get_origin(plain) is list:
+        return "list"
+    if typing.get_origin(plain) is dict:
+        return "object"
+    options = [option for option in get_args(plain) if option is not type(None)] or [plain]
+    names = {int: "integer", float: "number", str: "text"}
+    return names.get(options[0], "text")
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -1,0 +1,21 @@
+"""The names of the files in a run folder, and the version of their contents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+SEAL = "seal.json"
+FINAL_ARRAYS = "final-*.npz"
+KEPT_BYTES = 64 * 2**20
+"""Final tensors of a rank are kept up to this total size. Larger ones would fill the disk; their digests suffice."""
+SCHEMA_VERSION = 3
+
+
+def final_path(folder: Path, rank: int) -> Path:
+    """File with all arrays at the end of a rank, under the names of their digests. Only runs with `proof` write it."""
+    return folder / f"final-{rank}.npz"
+
+
+def trace_path(folder: Path, rank: int) -> Path:
+    return folder / f"trace-{rank}.jsonl"
