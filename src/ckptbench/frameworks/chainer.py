@@ -15,7 +15,11 @@ import numpy as np
 from chainer import functions, links
 from numpy.typing import NDArray
 
-from ckptbench.architectures import (
+from ckptbench.errors import LaunchError
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
+from ckptbench.frameworks.determinism import settle_libraries
+from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,
     BATCH_NORM_EPSILON,
     AveragePoolTo,
@@ -30,10 +34,7 @@ from ckptbench.architectures import (
     ReLU,
     Residual,
 )
-from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
-from ckptbench.frameworks.determinism import settle_libraries
-from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.world.seats import Place
 
 _ATTRIBUTES = {
     "kernel": "W",
@@ -43,11 +44,11 @@ _ATTRIBUTES = {
     "mean": "avg_mean",
     "variance": "avg_var",
 }
-"""Chainer's word for the last part of each of the network's names."""
+"""Chainer's attribute for the last part of each name of the network's tensors."""
 
 
 class _Model(chainer.Chain):
-    """The network as a flat chain: one link for each layer with weights, under the layer's name."""
+    """The network as a flat chain: each layer with weights is a link under the layer's name."""
 
     def __init__(self, network: Network, weights: Arrays) -> None:
         super().__init__()
@@ -57,7 +58,7 @@ class _Model(chainer.Chain):
                 self.add_link(layer.name, _link(layer, weights))
 
     def forward(self, images: Any) -> Any:
-        """Logits of images that lie channels-first."""
+        """Logits of `images`, shape (n, channels, height, width)."""
         return self._through(self._layers, images)
 
     def _through(self, layers: tuple[Layer, ...], x: Any) -> Any:
@@ -114,17 +115,17 @@ def _link(layer: Conv | Dense | BatchNorm, weights: Arrays) -> Any:
 
 
 def _average_pooled(x: Any, layer: AveragePoolTo) -> Any:
-    """Contract height, then width, with the matrix of means: covers whole, repeated and uneven windows."""
+    """Multiply height, then width, by the matrix of means. This serves even, uneven and repeated windows."""
     for extent in x.shape[2:]:
         x = functions.tensordot(x, x.xp.asarray(layer.weights(extent)), axes=(2, 1))
     return x
 
 
 def _dropout(x: Any, rate: float) -> Any:
-    """Dropout with its mask drawn from NumPy's generator, whatever the device.
+    """Dropout whose mask is drawn from NumPy's generator, on every device.
 
-    On CPU Chainer does the same. On a GPU it would draw from cuDNN's or CuPy's generator, whose states
-    cannot be read: no restart could go on with the same masks.
+    On CPU Chainer does the same. On a GPU it would draw from cuDNN's or CuPy's generator. Their states cannot be read,
+    so no restart could continue with the same masks.
     """
     if not chainer.config.train:
         return x
@@ -135,7 +136,7 @@ def _dropout(x: Any, rate: float) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What one file holds, as Chainer's serializers want it."""
+    """The content of a checkpoint's file, with the `serialize` that Chainer's serializers call."""
 
     model: _Model
     optimizer: Any
@@ -150,7 +151,7 @@ def _save_npz(framework: Chainer, path: Path, *, compression: bool) -> None:
 
 
 def _load_npz(framework: Chainer, path: Path) -> None:
-    # Chainer's load_npz would unpickle what it finds; its deserializer also takes an archive that refuses.
+    # Chainer's load_npz would load pickles. Its deserializer also takes an archive that refuses pickles.
     with np.load(path, allow_pickle=False) as archive:
         chainer.serializers.NpzDeserializer(archive).load(framework.state)
 
@@ -165,7 +166,10 @@ def _load_hdf5(framework: Chainer, path: Path) -> None:
 
 
 class Chainer(Framework):
-    """One rank of a ChainerMN job, started by the `mpiexec` of the MPI that mpi4py is linked to."""
+    """One rank of a ChainerMN job, started by the `mpiexec` of the MPI that mpi4py is linked to.
+
+    The running variance follows n / (n - 1) of the batch's variance.
+    """
 
     formats: ClassVar = {
         "npz": Format("model.npz", partial(_save_npz, compression=False), _load_npz),
@@ -213,17 +217,17 @@ class Chainer(Framework):
         if optimizer.weight_decay:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(optimizer.weight_decay))
         for parameter in self._model.params():
-            # Chainer itself makes the slots only in the first update.
+            # Chainer itself would make the slots only in the first update.
             parameter.update_rule._init_states(parameter)
         if self._communicator.size > 1:
             self._optimizer = self._data_parallel(self._optimizer)
 
     def _data_parallel(self, optimizer: Any) -> Any:
-        """Average gradients in every update, the first one too.
+        """A multi-node optimizer that averages gradients in every update, the first one included.
 
-        The first `update` of a multi-node optimizer broadcasts the parameters and drops the gradients.
-        Ours are equal on all ranks after `build` and after `load`; once `is_changed` has seen their names,
-        as it does here, `update` broadcasts no more.
+        By default its first `update` broadcasts the parameters and drops the gradients. Here no broadcast is needed:
+        parameters are equal on all ranks after `build` and after `load`. Calling `is_changed` once makes the parameters
+        known, and `update` then does not broadcast.
         """
         parallel = chainermn.create_multi_node_optimizer(optimizer, self._communicator)
         parallel.is_changed(self._model)
@@ -234,6 +238,8 @@ class Chainer(Framework):
         loss = functions.softmax_cross_entropy(logits, self._device.send(labels))
         self._model.cleargrads()
         loss.backward()
+        if self.before_update is not None:
+            self.before_update()
         self._optimizer.update()
         # Reading the loss waits for the whole stream, the update included.
         return float(loss.array)
@@ -249,14 +255,14 @@ class Chainer(Framework):
         self._communicator.mpi_comm.Barrier()
 
     def abort(self) -> None:
-        """Ends this process too: nothing that is called afterwards is reached."""
+        """End all ranks. MPI ends this process too, so this call does not return."""
         sys.stdout.flush()
         sys.stderr.flush()
         self._communicator.mpi_comm.Abort(1)
 
     @property
     def state(self) -> _State:
-        """What the serializers save and load."""
+        """The state that Chainer's serializers save and load."""
         return _State(self._model, self._optimizer)
 
     def tensors(self) -> Arrays:
@@ -296,7 +302,7 @@ class Chainer(Framework):
                 for parameter in self._model.params():
                     parameter.update_rule.state["v"].fill(0)
             case "first_update" if self._communicator.size > 1:
-                # A multi-node optimizer that has seen no parameters takes them for new in its next update.
+                # A multi-node optimizer that knows no parameters takes them for new in its next update.
                 self._optimizer.target_params.clear()
             case _:
                 raise ValueError(
@@ -307,7 +313,7 @@ class Chainer(Framework):
         return {name: _to_host(self._variable(name)) for name in self._network.buffers()}
 
     def _variable(self, name: str) -> Any:
-        """Chainer's Parameter, or plain array of running statistics, of this name of the network."""
+        """Chainer's object for this name of the network: a Parameter, or for running statistics an array."""
         layer, _, kind = name.rpartition(".")
         return getattr(self._model[layer], _ATTRIBUTES[kind])
 
@@ -323,7 +329,7 @@ class Chainer(Framework):
 
 
 def _be_deterministic() -> None:
-    """On all threads, and whatever the variables of the environment say that set Chainer's defaults."""
+    """Set deterministic mode for all threads, whatever Chainer's own environment variables say."""
     settle_libraries()
     config = chainer.global_config
     config.cudnn_deterministic = True
@@ -334,5 +340,5 @@ def _be_deterministic() -> None:
 
 
 def _to_host(array: Any) -> Any:
-    """A copy, never a view of what training goes on to change."""
+    """A copy on the host. It is never a view of an array that training changes later."""
     return np.array(chainer.backends.cuda.to_cpu(array))

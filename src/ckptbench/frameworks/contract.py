@@ -1,4 +1,4 @@
-"""What one rank asks of a framework: the contract behind which Chainer, PyTorch and TensorFlow look alike."""
+"""The contract of a framework: the calls through which one rank trains, whatever framework it uses."""
 
 from __future__ import annotations
 
@@ -12,27 +12,12 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.architectures import Network
 from ckptbench.errors import CheckpointError
+from ckptbench.networks.layers import Network
+from ckptbench.world.seats import Place
 
 Arrays = dict[str, NDArray[np.generic]]
-"""Arrays by name. Weights use the names and layouts of `architectures.Network.parameters`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where one rank stands among the others, as its launcher told it."""
-
-    rank: int
-    world_size: int
-    local_rank: int
-    node: str
-    threads: int
-    """How many threads the rank may compute with."""
-    addresses: tuple[str, ...]
-    """`host:port` of every rank, free when that rank looked: for rendezvous."""
-    accelerator: str = "cpu"
-    """`cuda`: the rank sees one GPU, its own, as the first."""
+"""Arrays by name. Weights use the names and layouts of `networks.layers.Network.parameters`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +34,9 @@ class Sgd:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Make one CheckpointError, which names file and remedy, of whatever a library raises over a checkpoint's file.
+    """Turn every exception of a library that reads `path` into a CheckpointError that names the file and the remedy.
 
-    The framework may then hold a part of the file, and must not be trained on.
+    After such an error the framework may hold a part of the file's content, so it must not train on.
     """
     try:
         yield
@@ -69,12 +54,13 @@ F = TypeVar("F", bound="Framework")
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[F]):
-    """A framework's own way to lay model and optimizer in files.
+    """A file format in which a framework stores model and optimizer.
 
-    `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`
-    (one file, or several whose names begin with it), and does not sync them to storage: the store does.
-    `read(framework, path)` puts them back, bit for bit, into a framework that was built alike. It executes
-    nothing that it finds in the files, no pickle above all, and raises where one lacks a part of the state.
+    `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`: one plain
+    file, or several in the same folder whose names begin with that of `path`; no folders. It runs on one rank alone, so
+    it must not communicate. It does not sync the files to storage, because the store does.
+    `read(framework, path)` restores them, bit for bit, in a framework that was built in the same way. It executes
+    nothing that it finds in the files; above all it loads no pickle. It raises where a part of the state is missing.
     """
 
     filename: str
@@ -82,7 +68,7 @@ class Format(Generic[F]):
     read: Callable[[F, Path], None]
 
     def load(self, framework: F, path: Path) -> None:
-        """`read`, where whatever the format's own library raises is a CheckpointError; see `reading`."""
+        """Call `read`. Raises CheckpointError for every exception of the format's library; see `reading`."""
         with reading(path):
             self.read(framework, path)
 
@@ -90,26 +76,35 @@ class Format(Generic[F]):
 class Framework(ABC):
     """One rank's network, optimizer and communication in one framework.
 
-    The life of one: `join` (seeds, threads, deterministic mode, meets the other ranks), `build`, then any
-    order of `step`, `evaluate`, formats' `save` and `load`, `barrier`; `close` at the end.
+    Calls come in this order: `join` (seeds, threads, deterministic mode, meeting the other ranks), `build`, then
+    `step`, `predict`, `barrier` and the formats' `save` and `load` in any order, `close` at the end.
     """
 
     formats: ClassVar[Mapping[str, Format]]  # type: ignore[type-arg]
-    """What it writes; the names are those of its registry entry, the first one its default."""
+    """The formats that it writes, by the names of its registry entry. The first one is its default."""
+
+    biased_variance: ClassVar[bool] = False
+    """Whether running variances follow the variance of the batch itself, rather than n / (n - 1) times it."""
+
+    before_update: Callable[[], None] | None = None
+    """Called by every step when its gradients are known and before parameters and optimizer slots change. None: no
+    call. It is set before `build` and not changed after it."""
 
     @classmethod
     @abstractmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        """Configure threads, device and seeds, and meet the other ranks; returns when all have come.
+        """Configure threads, device and seeds, and meet the other ranks. Returns when all ranks are there.
 
-        `seed` is the same on every rank; random draws that differ by rank (dropout) use `seed + rank`.
+        `seed` is the same on every rank. Random draws that differ by rank, such as dropout, use `seed + rank`.
         """
 
     @abstractmethod
     def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
         """Make network and optimizer, with these initial weights, ready for steps of `batch_size` samples.
 
-        Float32 throughout. All optimizer slots exist afterwards, so that a load needs no step before it.
+        All numbers are float32. Running means begin at 0, running variances at 1. All optimizer slots exist
+        afterwards, so that a checkpoint can be loaded before the first step. Each framework decides whether its running
+        variances follow the biased or the unbiased variance of a batch; its class says which.
         """
 
     @abstractmethod
@@ -117,14 +112,14 @@ class Framework(ABC):
         """One data-parallel step: forward, backward, gradients averaged over all ranks, update.
 
         `images` has shape (batch_size, height, width, channels), `labels` (batch_size,). Returns this rank's
-        mean softmax cross-entropy before the update. The device has finished when this returns.
+        mean softmax cross-entropy before the update. Returns when the device has finished.
         """
 
     @abstractmethod
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits, shape (n, classes), in evaluation mode (running statistics, no dropout); no communication.
+        """The logits, shape (n, classes), in evaluation mode: with running statistics and without dropout.
 
-        `images` has shape (n, height, width, channels) with any n from 1.
+        `images` has shape (n, height, width, channels) with any n from 1. Communicates with no other rank.
         """
 
     @abstractmethod
@@ -133,41 +128,50 @@ class Framework(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Tear the other ranks out of any collective they wait in; called once, after an exception."""
+        """Make the collectives fail in which other ranks wait. Called once, after an exception.
+
+        It may end this process, tear down connections, or do nothing if it is enough that the launcher ends all ranks
+        when one has died. It returns or ends the process within seconds. If the library would wait for other ranks when
+        Python ends, flush the output and call `os._exit`.
+        """
 
     @abstractmethod
     def tensors(self) -> Arrays:
         """A copy of every tensor that a checkpoint's format holds, as host arrays.
 
         Keys: `model/<name>` for each of `Network.parameters()` and `Network.buffers()`, in their layouts, and
-        `optimizer/<name>` for the momentum of each parameter, in the same layout and scaled as in `Sgd`;
-        frameworks add what else their state holds under `optimizer/` (a step counter).
+        `optimizer/<name>` for the momentum of each parameter, in the same layout and scaled as in `Sgd`. Other state
+        of the optimizer, such as a step counter, is under `optimizer/` too.
         """
 
     def held(self) -> Arrays:
-        """`tensors` as the framework itself holds them, unscaled: what is compared bit for bit, as scaling rounds."""
+        """`tensors` without scaling, as the framework holds them. They are compared bit for bit, and scaling rounds."""
         return self.tensors()
 
     @abstractmethod
     def rank_state(self) -> Arrays:
-        """What is this rank's own and in no format's file: running statistics and random generators' states."""
+        """The state that only this rank has and no format stores: running statistics, states of random generators.
+
+        The keys say which part of the state an array is: `buffer/<name>` running statistics, `random/<name>` states of
+        random generators, `seed/<name>` seeds of dropout layers. With any other key the run fails at its start.
+        """
 
     @abstractmethod
     def load_rank_state(self, state: Arrays) -> None:
-        """Put back what `rank_state` gave, after a format's `load`."""
+        """Restore what `rank_state` returned. Called after a format's `load`."""
 
     @abstractmethod
     def forget(self, part: str) -> None:
-        """Put a part of the loaded state back to what a new process has: a negative control of the resume proof.
+        """Reset a part of the loaded state to that of a new process. Negative controls of the resume proof need it.
 
-        `momentum` of every framework; `first_update` of those that drop the gradients of their first update after
-        a load unless they are kept from it. Raises ValueError for any other part.
+        Every framework has the part `momentum`. Frameworks that would by default drop the gradients of the first update
+        after a load also have `first_update`. Raises ValueError for any other part.
         """
 
     @abstractmethod
     def device(self) -> str:
-        """The name of the device it computes on: `cpu`, or the model of the GPU."""
+        """The name of the device on which it computes: `cpu`, or the model of the GPU."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the other ranks in good order."""
+        """Part from the other ranks in an orderly way. Called once, when training has ended well."""

@@ -1,4 +1,4 @@
-"""Deterministic mode of the libraries below the frameworks, which they take from the environment.
+"""Deterministic mode of the libraries below the frameworks. They read it from environment variables.
 
 `docs/determinism.md` says what each setting does, where it matters and which documentation asks for it.
 """
@@ -16,9 +16,10 @@ LIBRARIES = {
 
 
 def settle_libraries() -> None:
-    """Ask cuBLAS, NCCL and MKL for the same bits in every run; what the environment says already stays.
+    """Ask cuBLAS, NCCL and MKL for the same bits in every run. Variables that are already set keep their values.
 
-    Each reads it when it is first used: call this before the first product of matrices and the first GPU.
+    Each library reads its variables when it is first used. Call this before the first matrix product and before the
+    first use of a GPU.
     """
     for name, value in LIBRARIES.items():
         os.environ.setdefault(name, value)

@@ -15,14 +15,15 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from ckptbench import architectures as arch
-from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.networks import layers as arch
+from ckptbench.world.seats import Place
 
 StateDict = dict[str, torch.Tensor]
 
-# The parts of the networks' names that PyTorch calls otherwise, by the type of the layer.
+# For each type of layer: PyTorch's name of a tensor, and the last part of its name in the network.
 _NAMES: dict[type[nn.Module], dict[str, str]] = {
     nn.Conv2d: {"weight": "kernel", "bias": "bias"},
     nn.Linear: {"weight": "kernel", "bias": "bias"},
@@ -36,12 +37,15 @@ _NAMES: dict[type[nn.Module], dict[str, str]] = {
 
 
 class PyTorch(Framework):
-    """One rank; with one rank there is neither a process group nor a DistributedDataParallel."""
+    """One rank. A run with a single rank has neither a process group nor DistributedDataParallel.
 
-    formats: ClassVar[dict[str, Format[PyTorch]]]  # filled below, where the functions are
+    The running variance follows n / (n - 1) of the batch's variance.
+    """
+
+    formats: ClassVar[dict[str, Format[PyTorch]]]  # filled at the end of the file
     module: nn.Module
     optimizer: torch.optim.SGD
-    _forward: nn.Module  # the module, wrapped where there are several ranks
+    _forward: nn.Module  # the module, wrapped if there are several ranks
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -76,7 +80,7 @@ class PyTorch(Framework):
             for name, parameter in self._parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
         self.optimizer = self._sgd(optimizer)
-        # A zero momentum slot makes the first update what no slot would, and a load needs it.
+        # Zero momentum gives the same first update as none, and a load needs the slots to exist.
         for parameter in self.module.parameters():
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self._loss = nn.CrossEntropyLoss()
@@ -91,11 +95,12 @@ class PyTorch(Framework):
         )
 
     def _wrapped(self) -> nn.Module:
-        """In deterministic mode its buckets stay as they are.
+        """The module in DistributedDataParallel, which in deterministic mode must not rebuild its buckets.
 
-        Otherwise, after the first step, they are made anew in the order in which the gradients came. Among three
-        ranks and more that is another order of sums, and a restarted run's first step is none of the run that
-        went on. While it looks for unused parameters, it leaves them alone (`Reducer::should_rebuild_buckets`).
+        By default DistributedDataParallel rebuilds the buckets of gradients after the first step, in the order in which
+        the gradients came. With three ranks or more, other buckets mean another order of sums, so the first step after
+        a restart would differ from the same step of the uninterrupted run. It does not rebuild buckets while it
+        searches for unused parameters (`Reducer::should_rebuild_buckets`).
         """
         return nn.parallel.DistributedDataParallel(
             self.module, find_unused_parameters=torch.are_deterministic_algorithms_enabled()
@@ -106,6 +111,8 @@ class PyTorch(Framework):
         self.optimizer.zero_grad()
         loss = self._loss(self._forward(self._images(images)), self._labels(labels))
         loss.backward()
+        if self.before_update is not None:
+            self.before_update()
         self.optimizer.step()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
@@ -128,7 +135,7 @@ class PyTorch(Framework):
             dist.barrier()
 
     def abort(self) -> None:
-        """Nothing to do: gloo and NCCL see the dead peer, and the launcher ends what still waits."""
+        """Nothing to do: gloo and NCCL notice the dead peer, and the launcher ends ranks that still wait."""
 
     def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
         return self._named(nn.Module.named_parameters)
@@ -137,7 +144,7 @@ class PyTorch(Framework):
         return self._named(nn.Module.named_buffers)
 
     def _named(self, members) -> Iterator[tuple[str, torch.Tensor]]:  # type: ignore[no-untyped-def]
-        """Parameters or buffers by the network's names, without what is PyTorch's own (a batch counter)."""
+        """Parameters or buffers by the network's names. PyTorch's counter of batches is left out."""
         for module in self.module.modules():
             for own, tensor in members(module, recurse=False):
                 if own in (names := _NAMES.get(type(module), {})):
@@ -154,7 +161,7 @@ class PyTorch(Framework):
         return {**model, **buffers, **momenta}
 
     def rank_state(self) -> Arrays:
-        """DistributedDataParallel sends rank 0's statistics before a forward pass: until then they differ."""
+        """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
         state |= {f"buffer/{name}": _array(buffer) for name, buffer in self.module.named_buffers()}
         state["random/torch"] = torch.get_rng_state().numpy()
@@ -185,7 +192,7 @@ class PyTorch(Framework):
             dist.destroy_process_group()
 
     def flat_state(self) -> StateDict:
-        """Model and optimizer as one flat dictionary, for formats that know tensors alone."""
+        """Model and optimizer as one flat dictionary, for formats that store tensors only."""
         names = {parameter: name for name, parameter in self.module.named_parameters()}
         model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
         slots = {
@@ -209,7 +216,7 @@ def _be_deterministic() -> None:
 
 
 class _Network(nn.Sequential):
-    """The description as modules; each that holds tensors knows the network's name for itself."""
+    """The layers as PyTorch modules. A module with tensors has the layer's name as `network_name`."""
 
     def __init__(self, layers: tuple[arch.Layer, ...]) -> None:
         super().__init__(*(_module(layer) for layer in layers))
@@ -226,9 +233,10 @@ class _Residual(nn.Module):
 
 
 class _AveragePool(nn.AdaptiveAvgPool2d):
-    """In deterministic mode by products with the matrix of means: PyTorch's own has no such backward pass on GPUs.
+    """Adaptive average pooling that has a deterministic backward pass on GPUs.
 
-    To size 1 it takes the mean, which has.
+    PyTorch's own layer has none for sizes above 1, so deterministic mode multiplies by the matrix of means instead. For
+    size 1 PyTorch takes the mean, which is deterministic.
     """
 
     def __init__(self, layer: arch.AveragePoolTo) -> None:
@@ -288,7 +296,7 @@ def _save_torch(framework: PyTorch, path: Path) -> None:
 def _load_torch(framework: PyTorch, path: Path) -> None:
     state = torch.load(path, map_location="cpu", weights_only=True)
     framework.module.load_state_dict(state["model"])
-    framework.optimizer.load_state_dict(state["optimizer"])  # takes what it gets
+    framework.optimizer.load_state_dict(state["optimizer"])  # does not check shapes
     for name, parameter in framework.module.named_parameters():
         momentum = framework.optimizer.state[parameter]["momentum_buffer"]
         _check_shape(f"the momentum of {name}", momentum, parameter)

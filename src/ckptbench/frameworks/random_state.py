@@ -1,6 +1,6 @@
-"""The random generators that every framework shares, as arrays: Python's and NumPy's global ones.
+"""The states of the random generators that all frameworks share, as arrays: Python's and NumPy's global generators.
 
-Names begin with `random/`, as those of a framework's own generators do in `Framework.rank_state`.
+The arrays' names begin with `random/`. Those of a framework's own generators in `Framework.rank_state` do so too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 
-from ckptbench.frameworks.base import Arrays
+from ckptbench.frameworks.contract import Arrays
 
 
 def seed_all(seed: int) -> None:
@@ -18,7 +18,7 @@ def seed_all(seed: int) -> None:
 
 
 def random_state() -> Arrays:
-    """Both states, without pickle: a state of each is 624 or 625 words and a cached normal draw."""
+    """Both states, without pickle. Each is 624 or 625 words and a cached draw from the normal distribution."""
     version, words, cached = random.getstate()
     _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     return {

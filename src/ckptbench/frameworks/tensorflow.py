@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-# Read when TensorFlow and Keras are imported. 2: errors still reach the log, start-up advice does not.
+# TensorFlow and Keras read these when they are imported. Level 2 logs errors, and leaves out advice at the start.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
@@ -20,27 +20,29 @@ import tensorflow as tf
 from keras import layers
 from numpy.typing import NDArray
 
-from ckptbench import architectures as arch
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
+from ckptbench.networks import layers as arch
+from ckptbench.world.seats import Place
 
-# What Keras calls the tensors of a layer, by the networks' names.
+# For the last part of a tensor's name in the network: Keras' attribute of the layer.
 _PARAMETERS = {"kernel": "kernel", "bias": "bias", "scale": "gamma", "shift": "beta"}
 _BUFFERS = {"mean": "moving_mean", "variance": "moving_variance"}
 
 
 class TensorFlow(Framework):
-    """One rank; a single rank trains under OneDeviceStrategy through the same code.
+    """One rank. A run with a single rank trains under OneDeviceStrategy through the same code.
 
-    Keras gives running statistics and seeds no aggregation: under MultiWorkerMirroredStrategy every rank
-    keeps its own, and reading them needs no other rank. A checkpoint's file holds rank 0's statistics and
-    no seeds, so both are in `rank_state`. The running variance follows the batch's own variance, where
-    PyTorch and Chainer follow n / (n - 1) of it; the weights do not depend on that.
+    Keras does not aggregate running statistics and seeds. Under MultiWorkerMirroredStrategy every rank keeps its own,
+    and can read them without the other ranks. The formats store rank 0's statistics and no seeds, so `rank_state` has
+    both. Keras' running variance follows the variance of the batch; that of PyTorch and Chainer follows n / (n - 1) of
+    it. The weights do not depend on this.
     """
 
     formats: ClassVar[dict[str, Format[TensorFlow]]]
+    biased_variance = True
     model: keras.Model
     optimizer: keras.optimizers.SGD
     checkpoint: tf.train.Checkpoint
@@ -68,14 +70,14 @@ class TensorFlow(Framework):
     def build(
         self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
     ) -> None:
-        """The step itself is traced when it first runs: only then is the size of the images known."""
+        """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
         with self._strategy.scope():
             self.model = _model(network)
             self.optimizer = keras.optimizers.SGD(
                 float(optimizer.learning_rate), momentum=float(optimizer.momentum)
             )
             self.optimizer.build(self.model.trainable_variables)
-            # Compiled, so that Keras' own formats hold the optimizer too.
+            # Compiled, so that Keras' own formats store the optimizer too.
             self.model.compile(optimizer=self.optimizer, jit_compile=False)
         self._parameters = _variables(self.model, network.parameters(), _PARAMETERS)
         self._buffers = _variables(self.model, network.buffers(), _BUFFERS)
@@ -89,7 +91,7 @@ class TensorFlow(Framework):
         )
 
     def _seed_dropouts(self) -> None:
-        """Each rank its own: the strategy gives every new variable the value that rank 0 drew."""
+        """Give each rank its own seeds. The strategy would give every rank the seeds that rank 0 drew."""
         self._seeds = [
             layer.seed_generator.state
             for layer in self.model.layers
@@ -112,6 +114,7 @@ class TensorFlow(Framework):
                     gradient + weight_decay * variable
                     for gradient, variable in zip(gradients, variables, strict=True)
                 ]
+            gradients = self._after_hook(gradients)
             self.optimizer.apply(self._mean_over_ranks(gradients), variables)
             return loss
 
@@ -120,15 +123,24 @@ class TensorFlow(Framework):
 
         return tf.function(step, jit_compile=False)
 
+    def _after_hook(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients, after `before_update` has returned. Without that hook nothing is added to the traced step."""
+        if self.before_update is None:
+            return gradients
+        with tf.control_dependencies(gradients):
+            called = tf.py_function(self.before_update, [], [])
+        with tf.control_dependencies([called]):
+            return [tf.identity(gradient) for gradient in gradients]
+
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Keras sums gradients over the ranks of its strategy: each adds its share of their mean."""
+        """This rank's share of the mean. Keras sums gradients over the ranks of its strategy."""
         share = 1 / self._place.world_size
         return [share * gradient for gradient in gradients]
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         loss = float(self._train(tf.constant(images), tf.constant(labels)))
         if self._place.accelerator == "cuda":
-            tf.test.experimental.sync_devices()  # the loss is there before the update is
+            tf.test.experimental.sync_devices()  # the loss is known before the update has ended
         return loss
 
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -138,11 +150,11 @@ class TensorFlow(Framework):
         self._sum().numpy()
 
     def abort(self) -> None:
-        """Nothing to do: when this process ends, what the others wait in fails with UnavailableError."""
+        """Nothing to do: when this process ends, collectives of the others fail with UnavailableError."""
 
     def tensors(self) -> Arrays:
-        """Beside the momenta, `optimizer/iteration` and `optimizer/learning_rate`."""
-        # Keras' slots hold -learning_rate times the momentum that `Sgd` defines.
+        """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
+        # Keras' slots hold the momentum that `Sgd` defines, times -learning_rate.
         scale = -self.optimizer.learning_rate.numpy()
         momenta = {f"optimizer/{name}" for name in self._momenta()}
         return {
@@ -159,7 +171,7 @@ class TensorFlow(Framework):
         }
 
     def _momenta(self) -> dict[str, keras.Variable]:
-        """By parameter; Keras makes none where the momentum is zero."""
+        """Momentum slots by the name of their parameter. Keras makes none if the momentum is zero."""
         names = {variable.path: name for name, variable in self._parameters.items()}
         slots = zip(self.model.trainable_variables, self.optimizer.momentums, strict=False)
         return {names[variable.path]: slot for variable, slot in slots}
@@ -190,12 +202,12 @@ class TensorFlow(Framework):
         return str(tf.config.experimental.get_device_details(gpu)["device_name"])
 
     def close(self) -> None:
-        """Together: a rank that stayed on for long would find the coordination service gone."""
+        """Wait for all ranks: one that stayed on longer would find the coordination service gone."""
         self.barrier()
 
 
 def _configure_devices(place: Place) -> None:
-    """Threads and devices, which the runtime takes only before it starts."""
+    """Set threads and devices. TensorFlow's runtime accepts them only before it starts."""
     tf.config.threading.set_intra_op_parallelism_threads(place.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     if place.accelerator == "cpu":
@@ -236,7 +248,10 @@ def _sum_over_ranks() -> tf.Tensor:
 
 
 def _model(network: arch.Network) -> keras.Model:
-    """Stock Keras layers alone, so that a `.keras` file opens anywhere. Any image size, channels last."""
+    """A model for images of any size, channels last.
+
+    It has Keras' own layers only, so that a `.keras` file can be opened anywhere.
+    """
     first = next(layer for layer in network.flat() if isinstance(layer, arch.Conv))
     inputs = keras.Input((None, None, first.inputs))
     return keras.Model(inputs, _stacked(network.layers, inputs))
@@ -275,7 +290,7 @@ def _applied(layer: arch.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def _convolved(layer: arch.Conv, x: keras.KerasTensor) -> keras.KerasTensor:
-    """TensorFlow's "same" pads as the description does for a stride of one only."""
+    """A convolution with the network's padding. TensorFlow's "same" is equal to it only if the stride is 1."""
     same = layer.stride == 1 and layer.kernel == 2 * layer.pad + 1
     if layer.pad and not same:
         x = layers.ZeroPadding2D(layer.pad)(x)
@@ -292,7 +307,7 @@ def _convolved(layer: arch.Conv, x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def _padded(x: keras.KerasTensor, pad: int) -> keras.KerasTensor:
-    """With the lowest float32 around it, which no maximum takes and which JSON can hold."""
+    """Pad with the lowest float32: it never is a maximum and, unlike -inf, can be written as JSON."""
     if pad == 0:
         return x
     sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
@@ -300,7 +315,7 @@ def _padded(x: keras.KerasTensor, pad: int) -> keras.KerasTensor:
 
 
 def _average_pooled(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
-    """By products with matrices of window weights: Keras' own adaptive layer refuses images of one pixel."""
+    """Average pooling by products with matrices of weights. Keras' own adaptive layer refuses images of one pixel."""
     if size == 1:
         return layers.GlobalAveragePooling2D(keepdims=True)(x)
     x = keras.ops.einsum("ih,nhwc->niwc", _window_weights(x[0, :, 0, 0], size), x)
@@ -308,7 +323,7 @@ def _average_pooled(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
 
 
 def _window_weights(line: keras.KerasTensor, size: int) -> keras.KerasTensor:
-    """Shape (size, length of line): what each output takes of each input, whatever the inputs' values."""
+    """Weight of each input in each output, shape (size, length of `line`). The values in `line` do not matter."""
     ends = keras.ops.cumsum(keras.ops.ones_like(line))
     length = keras.ops.max(ends)
     output = np.arange(size, dtype=np.float32)[:, np.newaxis]
@@ -328,12 +343,12 @@ def _variables(
 
 
 def _keras_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Convolutions (out, in, height, width) to (height, width, in, out), dense kernels transposed."""
+    """Convolutions change from (out, in, height, width) to (height, width, in, out). Dense kernels are transposed."""
     return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
 
 
 def _array(variable: keras.Variable) -> NDArray[np.generic]:
-    """A copy in the description's layout."""
+    """A copy in the layout of the network's description."""
     array = variable.numpy()
     return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
 
@@ -347,9 +362,9 @@ def _save_model(framework: TensorFlow, path: Path) -> None:
 
 
 def _load_weights(framework: TensorFlow, path: Path) -> None:
-    """Model and optimizer from `.weights.h5` or `.keras`; of a `.keras` file nothing but arrays is read."""
+    """Load model and optimizer from `.weights.h5` or `.keras`. Of a `.keras` file only arrays are read."""
     with warnings.catch_warnings():
-        # Keras leaves out an optimizer's state that does not fit.
+        # Keras only warns when it skips an optimizer's state that does not fit.
         warnings.filterwarnings("error", message="Skipping variable loading")
         framework.model.load_weights(path)
 

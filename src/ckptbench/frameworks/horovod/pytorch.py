@@ -6,16 +6,16 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 
-from ckptbench.frameworks.base import Sgd
-from ckptbench.frameworks.horovod_ranks import Meeting, OverHorovod
+from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod
 from ckptbench.frameworks.pytorch import PyTorch
 
 
 class HorovodPyTorch(OverHorovod, PyTorch):
-    """One rank. Unlike under DistributedDataParallel every rank keeps batch-norm statistics of its own.
+    """One rank. Every rank keeps its own batch-norm statistics, unlike under DistributedDataParallel.
 
-    Every rank loads the whole state, and into the optimizer as Horovod has wrapped it. Both matter: the wrapper takes
-    over no momentum that was there before it, and sending rank 0's state to the others forgets their statistics.
+    Every rank loads the whole state, because sending rank 0's state to the others would lose their statistics. It loads
+    into the optimizer that Horovod has wrapped, because wrapping drops the momentum that was there before.
     """
 
     def _meet(self) -> None:

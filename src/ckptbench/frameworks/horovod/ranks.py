@@ -1,7 +1,7 @@
-"""Horovod among ranks that the launcher has started: what `horovodrun` would put in their environment, and where they meet.
+"""Horovod without `horovodrun`: the environment variables that it would set, and the store through which ranks meet.
 
-Horovod's gloo contexts find each other through a small key-value store over HTTP, which `horovodrun` serves elsewhere
-and rank 0 serves here.
+The ranks were started by the launcher. Horovod's gloo contexts find each other through a small key-value store over
+HTTP. `horovodrun` would serve this store; here rank 0 does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.base import Framework, Place
+from ckptbench.frameworks.contract import Framework
+from ckptbench.world.seats import Place
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousHTTPServer
@@ -23,10 +24,10 @@ MEETING_SECONDS = 600
 
 
 def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
-    """The variables from which Horovod's `init` learns who is who and how to communicate.
+    """The variables from which Horovod's `init` learns the place of each rank and how to communicate.
 
-    Two ranks are on one host where their addresses are. A rank's cross rank is its number among the ranks of all
-    hosts with its local rank.
+    Two ranks are on the same host if their addresses name the same host. A rank's cross rank is its number among the
+    ranks that have the same local rank, over all hosts.
     """
     hosts = [address.rpartition(":")[0] for address in place.addresses]
     own = hosts[place.rank]
@@ -45,8 +46,8 @@ def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
         "HOROVOD_GLOO_TIMEOUT_SECONDS": MEETING_SECONDS,
     }
     if deterministic:
-        # Which gradients are fused into one buffer depends on when they are ready on all ranks, and where a number
-        # is in its buffer decides in which order it is summed: with three ranks or more, that shows.
+        # Gradients that are ready at the same time are fused into one buffer, so its content depends on timing. The
+        # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits.
         variables["HOROVOD_FUSION_THRESHOLD"] = 0
     if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # place.take_place has chosen it
         variables["HOROVOD_GLOO_IFACE"] = interface.partition(",")[0]
@@ -57,7 +58,10 @@ def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
 
 
 class Meeting:
-    """The ranks, met. `initialize` and `shut_down` are `init` and `shutdown` of Horovod's module for the framework."""
+    """The connection of this rank with the others, while it lasts.
+
+    `initialize` and `shut_down` are `init` and `shutdown` of Horovod's module for the framework.
+    """
 
     def __init__(self, shut_down: Callable[[], None], server: RendezvousHTTPServer | None) -> None:
         self._shut_down = shut_down
@@ -67,7 +71,7 @@ class Meeting:
     def begin(
         cls, place: Place, initialize: Callable[[], None], shut_down: Callable[[], None]
     ) -> Meeting:
-        """Returns when all ranks have come; the environment says already who is who."""
+        """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
         server = None
         if place.world_size > 1 and place.rank == 0:
             server = _serve(place.addresses[0])
@@ -77,7 +81,7 @@ class Meeting:
         return cls(shut_down, server)
 
     def end(self) -> None:
-        """Ranks that still wait in a collective are torn out of it; without any, the same is good order."""
+        """Shut Horovod down. Collectives fail in which other ranks still wait."""
         self._shut_down()
         if self._server is not None:
             self._server.shutdown()
@@ -85,7 +89,7 @@ class Meeting:
 
 
 class OverHorovod(Framework):
-    """What a rank has in common with others of Horovod, whatever it computes with; a base before the framework's."""
+    """The part of a rank that depends on Horovod alone. Subclasses name it as a base before that of the framework."""
 
     _meeting: Meeting
 
@@ -95,7 +99,7 @@ class OverHorovod(Framework):
         return super().join(place, seed=seed, deterministic=deterministic)
 
     def abort(self) -> None:
-        """What the other ranks wait in fails."""
+        """Collectives fail in which other ranks wait."""
         self._meeting.end()
 
     def close(self) -> None:
@@ -114,7 +118,7 @@ def _serve(address: str) -> RendezvousHTTPServer:
 
 
 def _await(address: str) -> None:
-    """Horovod gives up on a store that is not there after one second and a half."""
+    """Wait until rank 0 answers. Horovod itself waits for the store only 1.5 seconds."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + MEETING_SECONDS
     while True:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-# Before TensorFlow, whose settings it makes for their imports.
+# Imported before TensorFlow, because it makes settings that TensorFlow reads when it is imported.
 from ckptbench.frameworks.tensorflow import TensorFlow, one_device  # isort: skip
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ckptbench.frameworks.horovod_ranks import Meeting, OverHorovod
+from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod
 
 
 class HorovodTensorFlow(OverHorovod, TensorFlow):
-    """One rank: to TensorFlow it is alone, and Horovod's operations reach the others.
+    """One rank. TensorFlow takes it for the only one; Horovod's operations reach the others.
 
-    Every rank loads the whole state: what rank 0 could send to the others knows nothing of their statistics and seeds.
+    Every rank loads the whole state. Rank 0 could not send it, because it does not have the others' statistics and seeds.
     """
 
     def _meet(self) -> None:
@@ -22,7 +22,7 @@ class HorovodTensorFlow(OverHorovod, TensorFlow):
         self._meeting = Meeting.begin(self._place, hvd.init, hvd.shutdown)
 
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """As Horovod's DistributedGradientTape does it; the names say which of other ranks' belong together."""
+        """Average as Horovod's DistributedGradientTape does. Gradients with the same name on all ranks are averaged."""
         if self._place.world_size == 1:
             return gradients
         return [

@@ -1,0 +1,1 @@
+"""Horovod over PyTorch and over TensorFlow."""
