@@ -1,0 +1,1 @@
+"""Checkpoint versions on disk: their files, commit and checks, the same for every strategy."""

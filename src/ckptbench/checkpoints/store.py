@@ -1,8 +1,8 @@
-"""Checkpoint versions on disk: atomic commit, retention, the newest sound one.
+"""The store of a run's checkpoint versions: atomic commit, removal of old versions, search for the newest sound one.
 
-A version is written as `version-<step>.partial`, every file and the folder are synced to stable storage, and only
-then is it renamed to `version-<step>`: a kill at any moment leaves either the whole version or a partial one that
-no reader takes. One that was damaged since is set aside as `version-<step>.refused`.
+A version is written as `version-<step>.partial`. Only after all its files and the folder are on stable storage is it
+renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
+takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ckptbench.checkpoints.version import (
-    Entries,
-    Entry,
-    Position,
+    MANIFEST,
+    Checksums,
     Version,
     open_version,
     version_name,
     write_manifest,
 )
-from ckptbench.digest import file_sha256
 from ckptbench.errors import CheckpointError
-from ckptbench.manifest import MANIFEST
-from ckptbench.recorder import clock
+from ckptbench.machine.clock import clock
+from ckptbench.machine.files import file_sha256
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
 
 log = logging.getLogger(__name__)
 
@@ -37,77 +38,88 @@ REFUSED = ".refused"
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The files of a version on stable storage."""
+    """The files of a version, which are on stable storage."""
 
-    files: Entries
+    checksums: Checksums
     synced_ns: int
-    """When the last sync returned, ns of the recorder's clock; the checksums may have taken longer."""
+    """When the last sync returned, ns of `machine.clock`. The checksums may have taken longer."""
 
 
 class CheckpointStore:
-    """The versions of one run under one folder. One rank commits; every rank may write into `staging`."""
+    """The versions of one run in one folder. Every rank may write into `staging`, but only one rank commits."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self.folder = folder
         self._keep = keep
 
     def staging(self, step: int) -> Path:
-        """The folder into which the files of the version at `step` are to be written; any rank may be first."""
+        """The folder for the files of the version of `step`. The first rank that asks creates it."""
         folder = self.folder / (version_name(step) + PARTIAL)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def sync(self, staging: Path) -> Synced:
-        """Put every file of `staging` on stable storage, and take its checksum while the device works."""
+        """Put every file of `staging` on stable storage. A second thread computes the checksums at the same time."""
         names = sorted(path.name for path in staging.iterdir())
         with ThreadPoolExecutor(1) as pool:
             checksums = [pool.submit(file_sha256, staging / name) for name in names]
             for name in names:
                 fsync(staging / name)
             synced_ns = clock()
-        files = {
-            name: Entry((staging / name).stat().st_size, checksum.result())
-            for name, checksum in zip(names, checksums, strict=True)
-        }
-        return Synced(files, synced_ns)
+        found = zip(names, checksums, strict=True)
+        return Synced({name: checksum.result() for name, checksum in found}, synced_ns)
 
     def commit(
-        self, staging: Path, files: Entries, *, position: Position, world_size: int, format: str
+        self,
+        staging: Path,
+        files: Iterable[File],
+        checksums: Checksums,
+        *,
+        position: Position,
+        world_size: int,
+        format: str,
     ) -> Version:
-        """Make the synced files a version: manifest, folder sync, rename, sync of the parent."""
+        """Turn the synced files into a version: write the manifest, sync the folder, rename it, sync its parent.
+
+        Raises CheckpointError if the folder has a file that is not in `files`.
+        """
         final = self.folder / version_name(position.step)
         version = Version(
             folder=final,
             position=position,
             world_size=world_size,
             format=format,
-            files={name: entry.bytes for name, entry in files.items()},
+            files={file.name: file for file in files},
         )
-        write_manifest(staging, version, files)
+        if unknown := checksums.keys() - version.files.keys():
+            raise CheckpointError(
+                f"{staging / min(unknown)} belongs to no rank's share of the version: the strategy did not name it"
+            )
+        write_manifest(staging, version, checksums)
         fsync(staging / MANIFEST)
         fsync(staging)
-        if final.exists():  # the same step again, after a resume from an older version
+        if final.exists():  # the run wrote this step before it resumed from an older version
             _remove(final)
         staging.rename(final)
         fsync(self.folder)
         return version
 
     def retain(self) -> None:
-        """Remove all but the newest versions, and those that were refused: by now a newer one is whole."""
+        """Remove all versions except the newest `keep`, and all refused ones, which a newer version has replaced."""
         for folder in (*self._folders()[self._keep :], *self.folder.glob(f"version-*{REFUSED}")):
             _remove(folder)
 
     def discard_partial(self) -> None:
-        """Remove what killed attempts left half-written; call it while no rank runs."""
+        """Remove the half-written versions of killed attempts. Call it while no rank runs."""
         for folder in self.folder.glob(f"version-*{PARTIAL}"):
             log.info("%s was never committed: removed", folder)
             _remove(folder)
 
     def newest(self) -> Version | None:
-        """The newest version that is complete and unchanged, every byte of it read and checked.
+        """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
 
-        Newer ones are set aside, as otherwise they would count among those that `retain` keeps, in place of what
-        the run goes on to write. Call it while no rank runs. Raises CheckpointError where that is impossible.
+        Newer, damaged versions are set aside. Otherwise `retain` would count them and remove sound versions instead.
+        Call it while no rank runs. Raises CheckpointError if a damaged version cannot be set aside.
         """
         refused = 0
         for folder in self._folders():
@@ -125,7 +137,7 @@ class CheckpointStore:
         return None
 
     def _folders(self) -> list[Path]:
-        """Newest first."""
+        """Folders of the committed versions, newest first."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -149,7 +161,7 @@ def _set_aside(folder: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Whatever it is: what damaged a version may have put a file or a link in its place."""
+    """Remove a folder, a file or a link. The damage to a version may have put a file or a link in its place."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -157,7 +169,7 @@ def _remove(path: Path) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Put a file's bytes, or a folder's entries, on stable storage."""
+    """Put the bytes of a file, or the entries of a folder, on stable storage."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""A checkpoint version: a folder whose manifest names every file in it with size and checksum, and its own checksum.
+"""Checkpoint versions: folders with a manifest that names every file with its size and checksum, and their checks.
 
-What is read here is what was committed, or it is refused: a version is checked byte by byte before a framework
-sees any of it.
+Every byte of a version is checked before a framework reads any of it. A version that differs from what was committed is
+refused.
 """
 
 from __future__ import annotations
@@ -10,26 +10,19 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ckptbench.digest import file_sha256
 from ckptbench.errors import CheckpointError, RunFolderError
-from ckptbench.manifest import MANIFEST, read_json, write_json
+from ckptbench.machine.files import file_sha256, read_json, write_json
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
 
+MANIFEST = "manifest.json"
 CHECKSUM = "sha256"
-"""The manifest's checksum of all else that it says: of its JSON with sorted keys."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """How far training had come: `step` of the run, and `epoch` (from 0) with the steps done in it."""
-
-    step: int
-    epoch: int
-    step_in_epoch: int
+"""Manifest entry with the checksum of all other entries, computed from their JSON with sorted keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,28 +33,29 @@ class Version:
     position: Position
     world_size: int
     format: str
-    files: dict[str, int]
-    """Bytes by name, without the manifest."""
+    files: dict[str, File]
+    """All files except the manifest, by name."""
+
+    def read_by(self, rank: int) -> list[Path]:
+        """The files that this rank reads to load the version: all except the `own` files of other ranks."""
+        return [
+            self.folder / file.name
+            for file in self.files.values()
+            if file.kind != "own" or file.rank == rank
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the manifest says of one file."""
-
-    bytes: int
-    sha256: str
-
-
-Entries = Mapping[str, Entry]
+Checksums = Mapping[str, str]
+"""SHA-256 of each file, by its name."""
 
 
 def version_name(step: int) -> str:
-    """Of the folder."""
+    """Name of the folder of a version."""
     return f"version-{step:08d}"
 
 
-def write_manifest(folder: Path, version: Version, entries: Entries) -> None:
-    """Put the manifest of `version`, which will be elsewhere, into the folder that holds its files."""
+def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None:
+    """Write the manifest of `version` into `folder`, which still is the staging folder and not `version.folder`."""
     content = {
         "step": version.position.step,
         "epoch": version.position.epoch,
@@ -69,35 +63,40 @@ def write_manifest(folder: Path, version: Version, entries: Entries) -> None:
         "world_size": version.world_size,
         "format": version.format,
         "files": {
-            name: {"bytes": entry.bytes, "sha256": entry.sha256} for name, entry in entries.items()
+            name: {
+                "bytes": file.bytes,
+                "sha256": checksums[name],
+                "kind": file.kind,
+                "rank": file.rank,
+            }
+            for name, file in version.files.items()
         },
     }
     write_json(folder / MANIFEST, {**content, CHECKSUM: _checksum(content)})
 
 
 def open_version(folder: Path) -> Version:
-    """Read a version and check every byte of it. Raises CheckpointError naming what differs."""
-    version, entries = _read(folder)
-    _check_names(folder, entries)
-    for name, entry in entries.items():
-        _check_file(folder / name, entry)
+    """Read a version and check every byte of it. Raises CheckpointError that names the first difference."""
+    version, checksums = _read(folder)
+    _check_names(folder, version.files)
+    for name, file in version.files.items():
+        _check_file(folder / name, file.bytes, checksums[name])
     return version
 
 
 def read_version(folder: Path) -> Version:
-    """Read the manifest of a version that was checked before. Raises CheckpointError where it is damaged."""
+    """Read the manifest of a version that was checked before. Raises CheckpointError if the manifest is damaged."""
     return _read(folder)[0]
 
 
-def _read(folder: Path) -> tuple[Version, Entries]:
+def _read(folder: Path) -> tuple[Version, Checksums]:
     try:
         content = read_json(folder / MANIFEST)
     except RunFolderError as error:
         raise CheckpointError(f"checkpoint {folder} has no readable manifest: {error}") from error
     _check_manifest(folder, content)
-    entries = {
-        name: Entry(entry["bytes"], entry["sha256"]) for name, entry in content["files"].items()
-    }
+    entries = content["files"].items()
+    checksums = {name: entry["sha256"] for name, entry in entries}
     version = Version(
         folder=folder,
         position=Position(
@@ -105,13 +104,16 @@ def _read(folder: Path) -> tuple[Version, Entries]:
         ),
         world_size=content["world_size"],
         format=content["format"],
-        files={name: entry.bytes for name, entry in entries.items()},
+        files={
+            name: File(name=name, kind=entry["kind"], rank=entry["rank"], bytes=entry["bytes"])
+            for name, entry in entries
+        },
     )
-    return version, entries
+    return version, checksums
 
 
 def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """It is what `write_manifest` wrote into this folder: nothing it says needs another check."""
+    """Check that `write_manifest` wrote this manifest for this folder, so that its entries need no further check."""
     path = folder / MANIFEST
     said = {name: value for name, value in content.items() if name != CHECKSUM}
     if CHECKSUM not in content:
@@ -129,13 +131,13 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _check_names(folder: Path, entries: Entries) -> None:
-    """A format may read any file that lies there: one that was not committed makes another version of it."""
+def _check_names(folder: Path, names: Iterable[str]) -> None:
+    """Check that the folder holds exactly the committed files. A format might read any other file that lies there."""
     try:
         found = set(os.listdir(folder))
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder} cannot be listed: {error}") from error
-    committed = {MANIFEST, *entries}
+    committed = {MANIFEST, *names}
     if missing := committed - found:
         raise CheckpointError(f"checkpoint file {folder / min(missing)} is missing")
     if unknown := found - committed:
@@ -144,14 +146,14 @@ def _check_names(folder: Path, entries: Entries) -> None:
         )
 
 
-def _check_file(path: Path, entry: Entry) -> None:
+def _check_file(path: Path, size: int, sha256: str) -> None:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             wrong = "is no regular file"
-        elif status.st_size != entry.bytes:
-            wrong = f"has {status.st_size} bytes, was committed with {entry.bytes}"
-        elif file_sha256(path) != entry.sha256:
+        elif status.st_size != size:
+            wrong = f"has {status.st_size} bytes, was committed with {size}"
+        elif file_sha256(path) != sha256:
             wrong = "was changed after its commit"
         else:
             return

@@ -1,28 +1,19 @@
-"""Where the ranks of a run sit: what the scheduler gave this job, in the scheduler's own words."""
+"""The nodes that the scheduler gave to this job, and the seat of each rank on them."""
 
 from __future__ import annotations
 
 import os
 import socket
 import subprocess
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ckptbench.errors import LaunchError
+from ckptbench.world.seats import Seat, same_host, seats_of
 
 Scheduler = Literal["none", "slurm", "gridengine", "pbs"]
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """The place of one rank: its node, and its number among the ranks of that node."""
-
-    rank: int
-    node: str
-    local_rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +23,15 @@ class Allocation:
     scheduler: Scheduler
     job_id: str | None
     nodes: tuple[str, ...]
-    """Their names as the scheduler calls them."""
+    """Their names, as the scheduler spells them."""
     here: str | None
-    """The one on which this process runs; None where it is none of them (a login node)."""
+    """The node on which this process runs. None: it runs on another host, such as a login node."""
 
     def seats(self, ranks: int) -> tuple[Seat, ...]:
-        """Block-wise: the first ranks on the first node, and as even as can be."""
+        """The first ranks sit on the first node, the next on the second, as evenly as possible.
+
+        Raises LaunchError where there are fewer ranks than nodes.
+        """
         if ranks < len(self.nodes):
             raise LaunchError(
                 f"job {self.job_id} holds {len(self.nodes)} nodes for {ranks} ranks: ask for "
@@ -50,23 +44,8 @@ class Allocation:
         return seats_of(names)
 
 
-def seats_of(nodes: list[str]) -> tuple[Seat, ...]:
-    """The seats of ranks 0, 1, ... given the node of each."""
-    taken: Counter[str] = Counter()
-    seats = []
-    for rank, node in enumerate(nodes):
-        seats.append(Seat(rank, node, taken[node]))
-        taken[node] += 1
-    return tuple(seats)
-
-
-def ranks_a_node(seats: Sequence[Seat]) -> int:
-    """Of the fullest node."""
-    return 1 + max(seat.local_rank for seat in seats)
-
-
 def read_allocation(environment: Mapping[str, str]) -> Allocation:
-    """The allocation of the job that this process belongs to; without a scheduler, this machine."""
+    """The allocation of the job that this process belongs to. Without a scheduler it is this machine."""
     scheduler, job_id = _job(environment)
     match scheduler:
         case "slurm":
@@ -81,7 +60,7 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 def _job(environment: Mapping[str, str]) -> tuple[Scheduler, str | None]:
-    """Which scheduler runs this process, and the id that a requeue of its job keeps."""
+    """The scheduler that runs this process, and the id of the job. A requeued job keeps its id."""
     if "SLURM_JOB_ID" in environment and "SLURM_JOB_NODELIST" in environment:
         array, task = (environment.get(f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
         return "slurm", f"{array}_{task}" if array and task else environment["SLURM_JOB_ID"]
@@ -90,18 +69,18 @@ def _job(environment: Mapping[str, str]) -> tuple[Scheduler, str | None]:
         job_id = environment["JOB_ID"]
         return "gridengine", job_id if task == "undefined" else f"{job_id}.{task}"
     if "PBS_JOBID" in environment and "PBS_NODEFILE" in environment:
-        # submitit may have to follow a job up with another, which it takes for the same.
+        # submitit may continue a job in a second job. Both then have the id of the first.
         return "pbs", environment.get("SUBMITIT_PBS_JOB_ID", environment["PBS_JOBID"])
     return "none", None
 
 
 def scheduler_job(environment: Mapping[str, str]) -> str | None:
-    """The id of the scheduler's job, None outside of one; a requeued job keeps it."""
+    """The id of the scheduler's job. A requeued job keeps it. None outside of a job."""
     return _job(environment)[1]
 
 
 def was_requeued(environment: Mapping[str, str]) -> bool | None:
-    """Whether this job has run before, as its scheduler says; None where it does not say."""
+    """Whether the scheduler says that this job has run before. None: the scheduler (PBS) does not say."""
     match _job(environment)[0]:
         case "slurm":
             return environment.get("SLURM_RESTART_COUNT", "0") != "0"
@@ -114,7 +93,7 @@ def was_requeued(environment: Mapping[str, str]) -> bool | None:
 
 
 def granted_cores(environment: Mapping[str, str]) -> int:
-    """Cores of this host that the job may use: those of its affinity, or fewer where the scheduler granted fewer."""
+    """Number of cores of this host that the job may use: the smaller of its CPU affinity and the scheduler's grant."""
     usable = len(os.sched_getaffinity(0))
     granted = {
         "slurm": environment.get("SLURM_CPUS_ON_NODE"),
@@ -125,7 +104,7 @@ def granted_cores(environment: Mapping[str, str]) -> int:
 
 
 def _slots_here(environment: Mapping[str, str]) -> str | None:
-    """A parallel environment's slots on this host; whole nodes granted by a resource have none to count."""
+    """The slots of a Grid Engine parallel environment on this host. None where the site grants whole nodes."""
     if environment.get("SGE_JOB_HOSTLIST"):
         return None
     path = environment.get("PE_HOSTFILE")
@@ -156,7 +135,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
 
 
 def _grid_engine_hosts(environment: Mapping[str, str]) -> list[str]:
-    """A parallel environment's hosts; SGE_JOB_HOSTLIST is where a site grants whole nodes by a resource."""
+    """The hosts of a Grid Engine job. SGE_JOB_HOSTLIST lists them where a site grants whole nodes by a resource."""
     names = ("PE_HOSTFILE", "SGE_JOB_HOSTLIST")
     path = next((environment[name] for name in names if environment.get(name)), None)
     return _first_words(path) if path else []
@@ -171,15 +150,8 @@ def _first_words(path: str) -> list[str]:
 
 
 def _listed(scheduler: Scheduler, job_id: str | None, hosts: list[str]) -> Allocation:
-    """`hosts` may name one several times, once a slot; this process runs on one of them."""
+    """`hosts` may name a host several times: once for each slot. An empty list means this machine."""
     own = socket.gethostname()
     nodes = tuple(dict.fromkeys(hosts)) or (own,)
     here = next((node for node in nodes if same_host(node, own)), None)
     return Allocation(scheduler=scheduler, job_id=job_id, nodes=nodes, here=here)
-
-
-def same_host(one: str, other: str) -> bool:
-    """Whether two names are of one host, with or without its domain."""
-    if one.replace(".", "").isdigit():  # an address has no domain
-        return one == other
-    return one.partition(".")[0] == other.partition(".")[0]

@@ -1,30 +1,32 @@
-"""What a run needs of the machine, asked before it starts: memory, disk, folders that can be written."""
+"""Checks before a run starts: enough memory, enough disk space, writable folders, enough steps."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from ckptbench.architectures import ARCHITECTURES
-from ckptbench.data import Dataset, steps_per_epoch
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.order import steps_per_epoch
 from ckptbench.errors import LaunchError
-from ckptbench.plan import Plan
+from ckptbench.machine.memory import available_memory
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.plan import Plan
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
 """Resident size of a rank before its network, rounded up: 0.3 GiB (Chainer) to 0.9 GiB (TensorFlow)."""
 PARAMETER_COPIES = 6
-"""Weights, gradients, momentum, the averaging's buffer, the initial weights, and one in a format's hands."""
+"""Weights, gradients, momentum, the buffer that averages gradients, the initial weights, and one while a format writes."""
 PROOF_COPIES = 4
-"""Of a proof: weights and momentum once more, as they are taken to be digested, and as they are written."""
+"""More copies for a resume proof: weights and momentum are copied to be digested, and again to be written."""
 ACTIVATION_COPIES = 2
-"""Each output and its gradient."""
+"""Each layer's output and its gradient."""
 FORMAT_MARGIN = 1.1
-"""No format needs more than the state's own bytes and a little."""
+"""A checkpoint's size ÷ the bytes of the state, estimated from above for every format."""
 
 
 def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
-    """Bytes of memory that so many ranks of the run need together, estimated from above."""
+    """Bytes of memory that this number of ranks needs together, estimated from above."""
     network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
     activations = network.activation_count(dataset.image_shape) * plan.cell.batch_size
     copies = PARAMETER_COPIES + (PROOF_COPIES if plan.training.proof else 0)
@@ -33,7 +35,7 @@ def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
 
 
 def needed_disk(plan: Plan, dataset: Dataset) -> int:
-    """Bytes that the versions kept and the one being written take; nothing for a baseline."""
+    """Bytes of disk for the kept versions and the one that is being written. 0 for a baseline."""
     if plan.cell.is_baseline:
         return 0
     network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
@@ -42,9 +44,11 @@ def needed_disk(plan: Plan, dataset: Dataset) -> int:
 
 
 def check(plan: Plan, *, ranks_here: int) -> None:
-    """`ranks_here` of the run's ranks share this machine. Raises LaunchError with the two numbers and the remedy where the machine has less than the run needs.
+    """Check that this machine, which `ranks_here` ranks of the run share, has what the run needs.
 
-    DataError where the dataset has too few samples for a step, LaunchError where no step is left to time.
+    Raises LaunchError where memory or disk space is too small (it names both sizes and the remedy), where a folder
+    cannot be written, or where the warm-up leaves no step to time. Raises DataError where the dataset has too few
+    samples for one step.
     """
     dataset = Dataset.open(plan.dataset_folder)
     _check_steps(plan, dataset)
@@ -65,7 +69,7 @@ def check(plan: Plan, *, ranks_here: int) -> None:
 
 
 def _held(folder: Path) -> int:
-    """Bytes of the versions from which an attempt goes on, which are among those that it needs."""
+    """Bytes of the versions that an earlier attempt has left. `needed_disk` counts them too."""
     return sum(path.stat().st_size for path in folder.glob("version-*/*"))
 
 
@@ -98,23 +102,3 @@ def _check_writable(folder: Path) -> None:
         raise LaunchError(
             f"{folder} cannot be written ({error.strerror}): give it to this user, or name another folder"
         ) from error
-
-
-def available_memory() -> int | None:
-    """Bytes that can be had without swapping: the kernel's estimate, or less where a control group says so."""
-    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-    limits = [fields.get("MemAvailable"), _control_group_headroom()]
-    return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _control_group_headroom() -> int | None:
-    """Bytes left in this process's control group (version 2), None where there is no limit."""
-    group = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::")[2].strip()
-    folder = Path("/sys/fs/cgroup") / group.lstrip("/")
-    try:
-        limit = (folder / "memory.max").read_text(encoding="utf-8").strip()
-        used = int((folder / "memory.current").read_text(encoding="utf-8"))
-    except OSError:
-        return None
-    return None if limit == "max" else int(limit) - used

@@ -1,4 +1,4 @@
-"""Starts the ranks of one run on what was allocated, and sees that all come up where they should and end well."""
+"""Starts the ranks of one run on the allocated nodes, and checks that all start in their places and end well."""
 
 from __future__ import annotations
 
@@ -6,50 +6,63 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench import place
-from ckptbench.allocation import Allocation, Seat, granted_cores, ranks_a_node
-from ckptbench.control import ControlServer
 from ckptbench.errors import RunStopped
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.plan import Plan
-from ckptbench.recorder import boot_id, clock
-from ckptbench.starters import rank_processes
-from ckptbench.watch import Limits, run_processes
+from ckptbench.launch.allocation import Allocation, granted_cores
+from ckptbench.launch.starters import rank_processes
+from ckptbench.launch.watch import Limits, give_up, run_processes
+from ckptbench.machine.clock import boot_id, clock
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
+from ckptbench.runs.plan import Plan
+from ckptbench.world.control import ControlServer
+from ckptbench.world.seats import Seat, ranks_a_node
+from ckptbench.world.variables import rank_environment
 
 log = logging.getLogger(__name__)
 
-SOURCE = Path(__file__).resolve().parents[1]
+SOURCE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What every rank of a run executes."""
+    """The program that every rank of a run executes."""
 
     command: list[str]
     logs: Path
     """The folder of `rank-<rank>.log`."""
     mpiexec: Path | None = None
-    """What starts ranks that speak MPI; None: they do not."""
+    """The `mpiexec` that starts the ranks. None: they do not use MPI."""
     libraries: tuple[str, ...] = ()
-    """Folders for the loader's path."""
+    """Folders to put into LD_LIBRARY_PATH."""
 
 
-def launch(plan: Plan, allocation: Allocation, *, python: Path, logs: Path, limits: Limits) -> None:
-    """Run every rank of `plan` on `allocation` with the interpreter `python` until all have ended well.
+def launch(
+    plan: Plan,
+    allocation: Allocation,
+    recovery: Recovery,
+    *,
+    python: Path,
+    logs: Path,
+    limits: Limits,
+) -> Relaunch | None:
+    """Run every rank of `plan` on `allocation` with the interpreter `python` until all have ended.
 
-    Raises LaunchError with the last log lines of the rank that died first, after ending the others; also when
-    the run takes longer than `limits` or the workflow that started this process is gone. Raises RunStopped where the
-    ranks stopped as they were asked to.
+    Returns None if all have ended well, and a Relaunch if `recovery` wants them started again. Raises LaunchError if
+    `recovery` gives up: the other ranks are ended first, and the error quotes the last log lines of the rank that died
+    first. Raises LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this
+    process is gone. Raises RunStopped if the ranks stopped because they were asked to.
     """
-    # MPI comes with the framework's environment, so that its library and its launcher agree.
+    # mpiexec comes from the framework's environment, so that it belongs to the same MPI as the library there.
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec"
     program = Program(
-        command=[str(python), "-m", "ckptbench.rank", str(plan.write())],
+        command=recovery.command(
+            [str(python), "-m", "ckptbench.training.rank", str(plan.write())], plan
+        ),
         logs=logs,
         mpiexec=python.parent / "mpiexec" if speaks_mpi else None,
         libraries=_cuda_libraries(python) if plan.cell.accelerator == "cuda" else (),
@@ -57,8 +70,12 @@ def launch(plan: Plan, allocation: Allocation, *, python: Path, logs: Path, limi
     ranks_here = ranks_a_node(allocation.seats(plan.cell.ranks))
     cores = granted_cores(os.environ)
     if plan.cell.accelerator == "cpu" and ranks_here > cores:
-        log.warning("%d ranks share %d cores: their times say little", ranks_here, cores)
-    run_ranks(program, plan.cell.ranks, allocation, limits)
+        log.warning(
+            "%d ranks share %d cores: do not trust the times of this run", ranks_here, cores
+        )
+    return run_ranks(
+        program, plan.cell.ranks, allocation, limits, after=lambda loss: recovery.after(loss, plan)
+    )
 
 
 def run_ranks(
@@ -68,10 +85,12 @@ def run_ranks(
     limits: Limits,
     *,
     threads: int | None = None,
-) -> None:
-    """Start the program in so many ranks, and see that all come up where they should and end well.
+    after: Callable[[Loss], Verdict] = give_up,
+) -> Relaunch | None:
+    """Start the program in this number of ranks, and check that all start in their places and end well.
 
-    Each computes with `threads`; None: with its share of the cores of its node, taken to be like this one.
+    Each rank computes with `threads` threads. None: with its share of the node's cores; all nodes are assumed to have
+    as many cores as this one. `after` decides what to do when a rank has died. Returns and raises as `launch` does.
     """
     seats = allocation.seats(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
@@ -85,13 +104,16 @@ def run_ranks(
             variables=variables,
             logs=program.logs,
         )
-        run_processes(processes, {**os.environ, **variables}, limits, control)
+        verdict = run_processes(
+            processes, {**os.environ, **variables}, limits, control=control, after=after
+        )
         if control.stopped_at is not None:
             raise RunStopped(limits.stop.signal or "a request", control.stopped_at)
+        return verdict
 
 
 def _own_host(allocation: Allocation, seats: Sequence[Seat]) -> str:
-    """By what name the ranks reach this process."""
+    """The host name or address under which the ranks reach this process."""
     if given := os.environ.get("CKPTBENCH_LAUNCHER_HOST"):
         return given
     alone = all(seat.node == allocation.here for seat in seats)
@@ -101,7 +123,7 @@ def _own_host(allocation: Allocation, seats: Sequence[Seat]) -> str:
 def _variables(
     program: Program, seats: Sequence[Seat], control: ControlServer, threads: int | None
 ) -> dict[str, str]:
-    shared = place.rank_environment(
+    shared = rank_environment(
         seats,
         threads=threads or max(1, granted_cores(os.environ) // ranks_a_node(seats)),
         control=control.address,
@@ -115,6 +137,6 @@ def _variables(
 
 
 def _cuda_libraries(python: Path) -> tuple[str, ...]:
-    """Where NVIDIA's wheels lay their libraries: CuPy finds cuDNN on the loader's path alone."""
+    """Folders of the libraries in NVIDIA's wheels. CuPy finds cuDNN only where LD_LIBRARY_PATH names them."""
     wheels = python.parents[1].glob("lib/python3*/site-packages/nvidia/*/lib")
     return (*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")]))

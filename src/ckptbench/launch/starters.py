@@ -1,4 +1,4 @@
-"""The commands that start a run's ranks: here, or on the nodes of an allocation by its scheduler's own means."""
+"""The commands that start the ranks of a run: on this machine, or by the scheduler's tools on the allocated nodes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench import place
-from ckptbench.allocation import Allocation, Seat
 from ckptbench.errors import LaunchError
+from ckptbench.launch.allocation import Allocation
+from ckptbench.world.seats import Seat
+from ckptbench.world.variables import RANK
 
 STEP: Mapping[str, str | None] = {
-    # srun would bind a step of one task a node to one core: each rank takes its own cores (place.pin).
+    # srun would bind a step with one task a node to a single core. Each rank pins itself to its cores (place.pin).
     "SLURM_CPU_BIND": "none",
-    # It reads the job's own shape from the environment, where it would contradict the step's.
+    # srun would take the shape of the job from these variables, which contradicts the shape of the step.
     **dict.fromkeys(
         ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
     ),
@@ -23,15 +24,15 @@ STEP: Mapping[str, str | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A command to start, and the logs that it and the ranks it starts write."""
+    """A command to start, and the logs of the command and of the ranks that it starts."""
 
     command: list[str]
     variables: Mapping[str, str | None]
-    """Its own beside those of all processes; None takes one away."""
+    """Environment variables of this process, added to those of all processes. None removes a variable."""
     logs: list[Path]
-    """The first takes what the command itself prints."""
+    """The command's own output goes to the first."""
     is_rank: bool = False
-    """Whether it is a rank itself, rather than what starts ranks."""
+    """Whether the command is a rank. False: it starts ranks."""
 
 
 def rank_processes(
@@ -43,10 +44,11 @@ def rank_processes(
     variables: Mapping[str, str],
     logs: Path,
 ) -> list[Process]:
-    """What starts `command` once for each seat.
+    """The processes that start `command` once for each seat.
 
-    `mpiexec` starts ranks that speak MPI (None: they do not). `variables` are in the environment of every process
-    started; where a scheduler's starter does not hand the environment on, they are written into the command.
+    `mpiexec` starts the ranks if they use MPI (None: they do not). Every started process must have `variables` in its
+    environment. Where a scheduler's starter does not pass on the environment, they are written into the command.
+    Raises LaunchError where ranks belong on other hosts and no scheduler can start them there.
     """
     paths = [logs / "starter.log", *(rank_log(logs, seat.rank) for seat in seats)]
     if mpiexec and len(seats) > 1:
@@ -76,22 +78,22 @@ def rank_log(logs: Path, rank: int) -> Path:
 
 def _here(command: list[str], seat: Seat, logs: Path) -> Process:
     log = rank_log(logs, seat.rank)
-    return Process(command, {place.RANK: str(seat.rank)}, [log], is_rank=True)
+    return Process(command, {RANK: str(seat.rank)}, [log], is_rank=True)
 
 
 def _there(
     start: list[str], command: list[str], seat: Seat, variables: Mapping[str, str], logs: Path
 ) -> Process:
-    settings = {**variables, place.RANK: str(seat.rank)}
+    settings = {**variables, RANK: str(seat.rank)}
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
-    # The remote side hands the words to a shell.
+    # The remote side passes the words to a shell.
     quoted = [shlex.quote(word) for word in words]
     starter_log = logs / f"starter-{seat.rank}.log"
     return Process([*start, seat.node, *quoted], {}, [starter_log, rank_log(logs, seat.rank)])
 
 
 def _srun(seats: Sequence[Seat]) -> list[str]:
-    """One step over all nodes; each rank on the very node that it was given."""
+    """One Slurm step over all nodes, which puts each rank on the node of its seat."""
     nodes = dict.fromkeys(seat.node for seat in seats)
     return [
         "srun",
@@ -107,7 +109,7 @@ def _srun(seats: Sequence[Seat]) -> list[str]:
 
 
 def _hydra(allocation: Allocation, seats: Sequence[Seat]) -> list[str]:
-    """Options of MPICH's mpiexec. Said in full, for it would otherwise guess from the variables that it finds."""
+    """Options of MPICH's mpiexec. All are given, because it would guess missing ones from environment variables."""
     number = ["-n", str(len(seats))]
     nodes = dict.fromkeys(seat.node for seat in seats)
     if list(nodes) == [allocation.here]:

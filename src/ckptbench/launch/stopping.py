@@ -1,4 +1,4 @@
-"""Being told to stop: by a scheduler before a time limit or a pre-emption, or by hand."""
+"""Stop requests: signals that a scheduler sends before a time limit or a pre-emption, or that a user sends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 @dataclass(slots=True)
 class StopRequest:
-    """What this process has been told while it held the signals."""
+    """Whether this process has been asked to stop."""
 
     signal: str | None = None
-    """The name of the first stop signal; None until there is one."""
+    """The name of the first stop signal. None: no signal has come."""
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Take stop signals as requests rather than as an end, for as long as the context lasts."""
+    """Within this context a stop signal does not end the process: it is noted in the StopRequest."""
     request = StopRequest()
 
     def note(number: int, _: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Starts the processes of a run and watches them: as soon as one dies, the others are ended, and it is quoted."""
+"""Starts the processes of a run and watches them until all have ended, one has died or a limit is reached."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from ckptbench import place
-from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError, RunStopped
-from ckptbench.starters import Process
-from ckptbench.stopping import StopRequest
+from ckptbench.launch.starters import Process
+from ckptbench.launch.stopping import StopRequest
+from ckptbench.recovery.contract import GiveUp, GoOn, Loss, Relaunch, Verdict
+from ckptbench.world.control import ControlServer
+from ckptbench.world.processes import die_with_parent, ignore_stop_signals
+from ckptbench.world.variables import RANK
 
 log = logging.getLogger(__name__)
 
@@ -27,25 +30,25 @@ RELAY_SECONDS = 1.0
 COME_UP_SECONDS = 300.0
 STOP_SECONDS = 600.0
 PART_SECONDS = 60.0
-"""How long processes may take to end when every rank has said goodbye."""
+"""Time that processes may take to end after every rank has said goodbye."""
 TAIL_LINES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to end a run that does not end by itself: one object for all attempts at it."""
+    """When to end a run that does not end by itself. All attempts at a run share one object."""
 
     timeout_seconds: float | None = None
     stop: StopRequest = field(default_factory=StopRequest)
     started: float = field(default_factory=time.monotonic)
-    """When the run, and with it the count of its seconds, began."""
+    """Monotonic time at which the run began, in seconds."""
     parent: int = field(default_factory=os.getppid)
-    """The process that wants the run: without it, it ends."""
+    """Id of the process that started the launcher. When that process is gone, the run is ended."""
 
 
 @dataclass(slots=True)
 class LogFollower:
-    """Hands on the lines that a rank has added to its log since the last look."""
+    """Reads the lines that were added to a log since the last look."""
 
     path: Path
     tail: list[str] = field(default_factory=list)
@@ -54,7 +57,7 @@ class LogFollower:
 
     @classmethod
     def from_now(cls, path: Path) -> Self:
-        """Leaves out what an earlier attempt has written."""
+        """Starts at the end of the file, so that lines of an earlier attempt are left out."""
         return cls(path, _position=path.stat().st_size if path.exists() else 0)
 
     def new_lines(self) -> list[str]:
@@ -70,37 +73,48 @@ class LogFollower:
         return lines
 
 
+def give_up(loss: Loss) -> Verdict:
+    """The default answer to a loss: the run has failed."""
+    return GiveUp(loss.how)
+
+
 def run_processes(
     processes: list[Process],
     environment: dict[str, str],
     limits: Limits,
+    *,
     control: ControlServer | None = None,
-) -> None:
-    """Start them all and wait until all have ended well; as soon as one does not, end the others and raise."""
+    after: Callable[[Loss], Verdict] = give_up,
+) -> Relaunch | None:
+    """Start all processes and wait until all have ended. Returns None if all have ended well.
+
+    As soon as one ends badly, `after` decides: the others go on and are watched, or all are ended. Returns its
+    Relaunch if it wants the ranks started again. Raises LaunchError if it gives up.
+    """
     with ExitStack() as stack:
         watched = []
         for process in processes:
             followers = [LogFollower.from_now(path) for path in process.logs]
             running = _start(process, environment)
             stack.callback(_end, running)
-            rank = int(process.variables[place.RANK] or 0) if process.is_rank else None
+            rank = int(process.variables[RANK] or 0) if process.is_rank else None
             watched.append(_Watched(running, followers, rank))
         if control is not None:
-            # Before the processes are ended: ranks that hear it end by themselves.
+            # This runs before the processes are ended: ranks that see the line closed end by themselves.
             stack.callback(control.close)
             control.serve()
-        _Watch(watched, limits, control).until_all_have_ended()
+        return _Watch(watched, limits, control, after).until_all_have_ended()
 
 
 def _start(process: Process, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that all it starts can be ended with it."""
+    """Start the process in a session of its own, so that everything that it starts can be ended with it."""
     variables = {**environment, **process.variables}
     launcher = os.getpid()
 
     def prepare() -> None:
-        place.die_with_parent(launcher)
-        if process.is_rank:  # from its first moment: a scheduler may signal every process of a job
-            place.ignore_stop_signals()
+        die_with_parent(launcher)
+        if process.is_rank:  # from the beginning, as a scheduler may signal every process of a job
+            ignore_stop_signals()
 
     try:
         with process.logs[0].open("ab") as output:
@@ -125,7 +139,7 @@ class _Watched:
     running: subprocess.Popen[bytes]
     followers: list[LogFollower]
     rank: int | None
-    """None: it is what starts ranks."""
+    """None: the process starts ranks and is none itself."""
 
     def relay(self) -> None:
         for follower in self.followers:
@@ -138,20 +152,30 @@ class _Watched:
             "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
         )
 
-    def death(self) -> LaunchError:
-        """How it ended, which it has not done well."""
+    def death(self) -> Loss:
+        """The loss that this process is. Call it when the process has ended badly."""
         self.relay()
         who = " or ".join(follower.path.stem for follower in self.followers)
-        return LaunchError(f"{who} {_how(self.running.returncode)}; last lines:\n{self.tails()}")
+        return Loss(
+            ranks=() if self.rank is None else (self.rank,),
+            how=f"{who} {_how(self.running.returncode)}; last lines:\n{self.tails()}",
+        )
 
 
 class _Watch:
-    """Looks after the processes of one run, five times a second."""
+    """Checks the processes of one run, five times a second."""
 
     def __init__(
-        self, watched: list[_Watched], limits: Limits, control: ControlServer | None
+        self,
+        watched: list[_Watched],
+        limits: Limits,
+        control: ControlServer | None,
+        after: Callable[[Loss], Verdict],
     ) -> None:
         self._watched = watched
+        self._after = after
+        self._missed: set[int] = set()
+        """Lost ranks without which the survivors go on."""
         self._limits = limits
         self._control = control
         self._started = time.monotonic()
@@ -160,33 +184,52 @@ class _Watch:
         self._lost_since: float | None = None
         self._parted_since: float | None = None
 
-    def until_all_have_ended(self) -> None:
+    def until_all_have_ended(self) -> Relaunch | None:
         while True:
             ended = all(process.running.poll() is not None for process in self._watched)
             self._relay(ended)
-            self._raise_if_dead()
+            loss = self._death() or self._silence()
+            if loss is not None and (relaunch := self._ask(loss)) is not None:
+                return relaunch
             if ended or (self._control is not None and self._linger(self._control)):
-                return
+                return None
             if self._parted_since is None:
                 self._raise_if_too_late()
             if self._control is not None:
                 self._supervise(self._control)
             time.sleep(POLL_SECONDS)
 
-    def _raise_if_dead(self) -> None:
-        """Quotes the one that died first: others may only have missed it."""
+    def _ask(self, loss: Loss) -> Relaunch | None:
+        """Decide about a loss. Returns a Relaunch, or None if the survivors go on. Raises LaunchError if the run has failed."""
+        # A run that was told to stop is not started again.
+        verdict = give_up(loss) if self._limits.stop.signal else self._after(loss)
+        match verdict:
+            case Relaunch():
+                return verdict
+            case GiveUp(reason=reason):
+                raise LaunchError(reason)
+            case GoOn():
+                self._missed.update(loss.ranks)
+                self._watched = [each for each in self._watched if not each.running.poll()]
+                if not self._watched:
+                    raise LaunchError(f"no rank is left to go on: {loss.how}")
+        return None
+
+    def _death(self) -> Loss | None:
+        """The process that died first. Later ones may have died only because it was missing."""
         dead = [process for process in self._watched if process.running.poll()]
         if not dead:
-            return
+            return None
         if self._control is not None:
-            self._control.raise_if_misplaced()  # why it ended, rather than that it did
-        time.sleep(POLL_SECONDS)  # what it said last may still be on its way
-        # Whoever died before it could call the launcher is not among them: nothing was there to be missed.
+            self._control.raise_if_misplaced()  # a wrong place explains more than the exit status
+        time.sleep(POLL_SECONDS)  # its last log lines may not be visible yet
+        # A process that died before its rank called the launcher is not in `lost`. It comes first.
         lost = self._control.lost if self._control is not None else []
-        raise min(dead, key=lambda each: lost.index(each.rank) if each.rank in lost else -1).death()
+        first = min(dead, key=lambda each: lost.index(each.rank) if each.rank in lost else -1)
+        return first.death()
 
     def _relay(self, ended: bool) -> None:
-        """Not at every look: the logs lie on a file system that is being measured."""
+        """Copy new log lines, but rarely: the logs lie on a file system that is being measured."""
         if ended or time.monotonic() - self._relayed > RELAY_SECONDS:
             for process in self._watched:
                 process.relay()
@@ -203,7 +246,6 @@ class _Watch:
 
     def _supervise(self, control: ControlServer) -> None:
         control.raise_if_misplaced()
-        self._raise_if_lost(control.lost)
         missing = control.missing
         if self._limits.stop.signal and missing:
             raise RunStopped(self._limits.stop.signal, None)
@@ -222,25 +264,30 @@ class _Watch:
                 f"{self._tails()}"
             )
 
-    def _raise_if_lost(self, lost: list[int]) -> None:
-        """What started the ranks may wait for the others when one has died, as mpiexec does before MPI is up."""
+    def _silence(self) -> Loss | None:
+        """Ranks that hung up although the process that started them still runs. mpiexec does so before MPI is up."""
+        if self._control is None:
+            return None
+        lost = [rank for rank in self._control.lost if rank not in self._missed]
         if not lost:
-            return
+            self._lost_since = None
+            return None
         self._lost_since = self._lost_since or time.monotonic()
-        if time.monotonic() - self._lost_since > GRACE_SECONDS:  # else its exit status says more
-            self._relay(ended=True)
-            who = " and ".join(f"rank-{rank}" for rank in lost)
-            raise LaunchError(f"{who} died; last lines:\n{self._tails()}")
+        if time.monotonic() - self._lost_since <= GRACE_SECONDS:  # an exit status says more
+            return None
+        self._relay(ended=True)
+        who = " and ".join(f"rank-{rank}" for rank in lost)
+        return Loss(ranks=tuple(lost), how=f"{who} died; last lines:\n{self._tails()}")
 
     def _linger(self, control: ControlServer) -> bool:
-        """Whether processes do not end although their ranks are through, as was seen with srun.
+        """Whether processes still run long after all ranks have said goodbye. This was seen with srun.
 
-        The results are whole, and nobody else would notice until the job's time limit.
+        The results are complete. Without this check the run would hang until the job's time limit.
         """
         if not control.all_parted:
             return False
         self._parted_since = self._parted_since or time.monotonic()
-        # A scheduler that told the run to stop waits for its seal.
+        # After a stop signal there is less time: the scheduler will soon kill the job, and the seal must be written.
         patience = KILL_SECONDS if self._limits.stop.signal else PART_SECONDS
         if time.monotonic() - self._parted_since < patience:
             return False
@@ -260,11 +307,11 @@ def _how(code: int) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and all it started: asked first, then killed."""
+    """End the process and everything that it started: SIGTERM first, then SIGKILL."""
     for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-    if process.poll() is None:  # it hangs in the kernel, as on a file server that does not answer
+    if process.poll() is None:  # it hangs in the kernel, as on a dead file server
         log.warning("process %d does not end: it is left behind", process.pid)

@@ -1,4 +1,4 @@
-"""What a rank writes down so that its run can be held, bit for bit, against another one."""
+"""Digests and final arrays that a rank writes, so that its run can be compared bit for bit with another run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ckptbench.checkpoints.version import Position
-from ckptbench.digest import digests
-from ckptbench.frameworks.base import Arrays, Framework
-from ckptbench.manifest import KEPT_BYTES
-from ckptbench.recorder import Recorder
+from ckptbench.frameworks.contract import Arrays, Framework
+from ckptbench.proof.digest import digests
+from ckptbench.runs.events import Digest
+from ckptbench.runs.layout import KEPT_BYTES
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
 
 
 class Witness:
-    """Writes digests of one rank's whole state into its trace; with `proof` off, of its tensors at the end alone."""
+    """Writes digests of one rank's whole state into its trace.
+
+    With `proof` off it writes only one digest, at the end, of the tensors of model and optimizer.
+    """
 
     def __init__(self, framework: Framework, recorder: Recorder, *, proof: bool) -> None:
         self._framework = framework
@@ -22,13 +26,13 @@ class Witness:
         self._proof = proof
 
     def see(self, when: str, position: Position, data_position: tuple[int, int]) -> None:
-        """`data_position` is the epoch whose order is read next, and the step in it."""
+        """Write a digest if `proof` is on. `data_position` is the epoch of the next sample and the step in it."""
         if self._proof:
             place = {"position/data": np.asarray(data_position, np.int64)}
             self._write(when, position, {**self._framework.rank_state(), **place})
 
     def see_end(self, position: Position, path: Path) -> None:
-        """The last digest, and with proof the arrays themselves, where they are not too large to be kept."""
+        """Write the last digest. With `proof` on also write all arrays to `path`, if the tensors fit in KEPT_BYTES."""
         state = self._framework.rank_state() if self._proof else {}
         self._write("end", position, state)
         tensors = self._framework.held()
@@ -37,11 +41,12 @@ class Witness:
                 np.savez(file, **tensors, **state)  # type: ignore[arg-type]
 
     def _write(self, when: str, position: Position, state: Arrays) -> None:
-        self._recorder.event(
-            "digest",
-            when=when,
-            step=position.step,
-            epoch=position.epoch,
-            tensors=digests(self._framework.held()),
-            rank_state=digests(state),
+        self._recorder.write(
+            Digest(
+                when=when,
+                step=position.step,
+                epoch=position.epoch,
+                tensors=digests(self._framework.held()),
+                rank_state=digests(state),
+            )
         )

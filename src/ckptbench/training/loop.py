@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ckptbench import data, page_cache
-from ckptbench.architectures import ARCHITECTURES, Network
-from ckptbench.cells import NO_FORMAT
-from ckptbench.checkpoints.native import NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Position, Version, read_version
+from ckptbench.checkpoints.version import Version, read_version
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.order import Reader, evaluation_shard, steps_per_epoch
 from ckptbench.errors import CkptbenchError
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.frameworks.base import Framework, Place, Sgd
-from ckptbench.interruption import Interrupter, Kill, kills_of
-from ckptbench.link import Link
-from ckptbench.manifest import final_path
-from ckptbench.plan import Plan
-from ckptbench.proof import Witness
-from ckptbench.recorder import Recorder, clock
+from ckptbench.faults.injector import Interrupter
+from ckptbench.faults.schedule import Kill, kills_of
+from ckptbench.frameworks.contract import Framework, Sgd
+from ckptbench.machine import page_cache
+from ckptbench.machine.clock import clock
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.proof.controls import Control
+from ckptbench.proof.witness import Witness
+from ckptbench.recovery.contract import Regrouped
+from ckptbench.recovery.loading import load_rank_recovery
+from ckptbench.runs.events import Epoch, Evaluation, Phase, Stop
+from ckptbench.runs.layout import final_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.training.evaluation import EVALUATION_BATCH, cross_entropy_sum
+from ckptbench.training.state import checkpoint_format, state_of
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place
 
 log = logging.getLogger(__name__)
 
-EVALUATION_BATCH = 64
+BEGINNING = Position(step=0, epoch=0, step_in_epoch=0)
 
 
 class Stopped(Exception):  # noqa: N818 (nothing went wrong)
@@ -36,6 +44,14 @@ class Stopped(Exception):  # noqa: N818 (nothing went wrong)
     def __init__(self, steps_done: int) -> None:
         super().__init__(f"stopped after step {steps_done}")
         self.steps_done = steps_done
+
+
+class Joined(Exception):  # noqa: N818 (nothing went wrong)
+    """New ranks have joined between two steps."""
+
+    def __init__(self, regrouped: Regrouped) -> None:
+        super().__init__("newcomers have joined")
+        self.regrouped = regrouped
 
 
 class Trainer:
@@ -52,14 +68,14 @@ class Trainer:
         self._began = 0
         self._saved: int | None = None
         started_ns = clock()
-        self._dataset = data.Dataset.open(plan.dataset_folder)
-        self._steps_per_epoch = data.steps_per_epoch(
+        self._dataset = Dataset.open(plan.dataset_folder)
+        self._steps_per_epoch = steps_per_epoch(
             len(self._dataset.train_labels),
             place.world_size,
             plan.cell.batch_size,
             plan.training.steps_per_epoch,
         )
-        self._reader = data.Reader(
+        self._reader = Reader(
             self._dataset,
             seed=plan.seed,
             rank=place.rank,
@@ -67,19 +83,24 @@ class Trainer:
             batch_size=plan.cell.batch_size,
             steps_per_epoch=self._steps_per_epoch,
         )
-        recorder.phase("data", started_ns, clock())
+        recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._interrupter = Interrupter(self._next_kill(), place.rank, recorder)
         self._witness = Witness(framework, recorder, proof=plan.training.proof)
-        self._strategy = NativeStrategy(
-            framework,
-            place,
-            CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
-            checkpoint_format(plan),
-            at_stage=self._interrupter.at_stage,
+        self._strategy = Clocked.open(
+            plan.cell.strategy,
+            subject=framework,
+            place=place,
+            format=checkpoint_format(plan),
+            store=CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
+            recorder=recorder,
+            reach=self._interrupter.at_stage,
         )
+        framework.before_update = self._strategy.hook
+        self._recovery = load_rank_recovery(plan.cell.recovery.name)
+        self._reached = BEGINNING
 
     def _next_kill(self) -> Kill | None:
-        """What ends this attempt of a killed run; None where all its kills are behind it."""
+        """The kill that ends this attempt. None: no kill is planned, or all have happened."""
         cell = self._plan.cell
         kills = kills_of(
             cell,
@@ -105,13 +126,13 @@ class Trainer:
             ),
             self._plan.cell.batch_size,
         )
-        self._recorder.phase("build", started_ns, clock())
-        self._recorder.event("state", **state_bytes(network, self._framework))
+        self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
+        self._recorder.write(state_of(network, self._framework))
 
     def start(self) -> Position:
-        """Where training begins: the beginning, or the checkpoint to go on from, which is loaded."""
+        """The position at which training begins. Loads the checkpoint to go on from, if there is one."""
         if self._plan.resume_from is None:
-            return Position(step=0, epoch=0, step_in_epoch=0)
+            return BEGINNING
         version = read_version(self._plan.resume_from)
         if self._plan.cell.cache == "cold":
             self._evict(version)
@@ -132,28 +153,71 @@ class Trainer:
             page_cache.evict(files)
         self._framework.barrier()
         left = sum(page_cache.resident_bytes(path) for path in files)
-        self._recorder.phase("evict", started_ns, clock(), resident_bytes=left)
-
-    def _load(self, version: Version) -> None:
-        files = self._strategy.files_read(version, self._place.rank)
-        fetched = page_cache.read_bytes()
-        started_ns = clock()
-        self._strategy.load(version, self._plan.cell.omit)
-        ended_ns = clock()
-        now = page_cache.read_bytes()
-        self._recorder.phase(
-            "load",
-            started_ns,
-            ended_ns,
-            read_bytes=None if fetched is None or now is None else now - fetched,
-            bytes=sum(path.stat().st_size for path in files),
+        self._recorder.write(
+            Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
         )
 
+    def _load(self, version: Version) -> None:
+        """Load the version and record the time.
+
+        A cell may ask that its restarts omit a part of the state. That part is removed afterwards, outside the clocks.
+        """
+        control = Control(
+            self._plan.cell.omit,
+            self._framework,
+            rank=self._place.rank,
+            exchange=self._plan.run_folder,
+        )
+        fetched = page_cache.read_bytes()
+        started_ns = clock()
+        self._strategy.load(version)
+        ended_ns = clock()
+        now = page_cache.read_bytes()
+        self._recorder.write(
+            Phase(
+                name="load",
+                start_ns=started_ns,
+                end_ns=ended_ns,
+                read_bytes=None if fetched is None or now is None else now - fetched,
+                bytes=sum(path.stat().st_size for path in version.read_by(self._place.rank)),
+            )
+        )
+        control.apply()
+
     def train(self, position: Position) -> None:
-        """Train to the end. Raises Stopped, after a checkpoint, where the launcher asks to stop."""
+        """Train to the end. Raises Stopped, after a checkpoint, if the launcher asks to stop.
+
+        When a step fails or new ranks join, the run's recovery decides whether this rank goes on, and from where.
+        """
+        while True:
+            self._reached = position
+            try:
+                self._train_from(position)
+                return
+            except (Stopped, CkptbenchError):
+                raise
+            except Joined as joined:
+                regrouped = joined.regrouped
+            except Exception as error:  # noqa: BLE001 (regroup raises it again unless a peer's death has caused it)
+                regrouped = self._recovery.regroup(error, self._reached)
+            position = self._go_on(regrouped)
+
+    def close(self) -> None:
+        """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does."""
+        self._strategy.close()
+
+    def _go_on(self, regrouped: Regrouped) -> Position:
+        self._recorder.write_steps(self._reached.epoch)
+        if regrouped.version is not None:
+            self._strategy.load(regrouped.version)
+        log.info("regrouped: goes on after step %d", regrouped.position.step)
+        return regrouped.position
+
+    def _train_from(self, position: Position) -> None:
         for epoch in range(position.epoch, self._plan.cell.epochs):
             first = position.step_in_epoch if epoch == position.epoch else 0
-            if first < self._steps_per_epoch:  # else the checkpoint was this epoch's last act
+            # They are equal if the checkpoint was taken after the last step of this epoch.
+            if first < self._steps_per_epoch:
                 self._train_epoch(epoch, first)
             self._see("epoch", self._position(epoch, self._steps_per_epoch))
             self._evaluate(epoch)
@@ -168,7 +232,7 @@ class Trainer:
         self._witness.see(when, position, self._reader.position(position.step))
 
     def _train_epoch(self, epoch: int, first: int) -> None:
-        """The steps of an epoch from its step `first` on, and the checkpoints that are due after them."""
+        """Train an epoch from its step `first` on, and save the checkpoints that are due."""
         self._reader.prepare(epoch * self._steps_per_epoch + first)
         self._framework.barrier()
         epoch_start_ns = clock()
@@ -176,8 +240,10 @@ class Trainer:
             before = self._position(epoch, step_in_epoch)
             if not self._may_enter(before.step + 1):
                 self._stop(before)
+            if (regrouped := self._recovery.admit(before)) is not None:
+                raise Joined(regrouped)
             self._step(before.step)
-            after = self._position(epoch, step_in_epoch + 1)
+            after = self._reached = self._position(epoch, step_in_epoch + 1)
             if self._is_first_after_restart(before.step):
                 self._see("stepped", after)
             self._interrupter.after_step(after)
@@ -193,54 +259,40 @@ class Trainer:
         end_ns = clock()
         self._recorder.step(index, start_ns, end_ns, loss)
         if self._is_first_after_restart(index):
-            self._recorder.phase("first_step", start_ns, end_ns)
+            self._recorder.write(Phase(name="first_step", start_ns=start_ns, end_ns=end_ns))
 
     def _is_first_after_restart(self, step: int) -> bool:
         return step == self._began and self._plan.resume_from is not None
 
     def _record_epoch(self, epoch: int, start_ns: int, end_ns: int, steps: int) -> None:
         self._recorder.write_steps(epoch)
-        self._recorder.event(
-            "epoch",
-            epoch=epoch,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            samples=steps * self._plan.cell.batch_size,
-        )
+        samples = steps * self._plan.cell.batch_size
+        self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
         seconds = (end_ns - start_ns) / 1e9
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
 
     def _stop(self, position: Position) -> NoReturn:
-        """Leave a checkpoint of all that was done, unless an earlier one holds it already."""
+        """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
         self._recorder.write_steps(position.epoch)
         if position.step not in (self._began, self._saved):
             self._checkpoint(position)
-        self._recorder.event("stop", step=position.step)
+        self._strategy.close()
+        self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)
 
     def _checkpoint(self, position: Position) -> None:
         self._saved = position.step
-        start_ns = clock()
-        times = self._strategy.save(position)
-        end_ns = clock()
-        self._recorder.event(
-            "checkpoint",
-            step=position.step,
-            epoch=position.epoch,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            **(dataclasses.asdict(times) if times else {}),
-        )
+        self._strategy.save(position)
         if self._plan.cell.is_killed:
-            # What a kill later in this epoch would take with it; the run is no timing anyway.
+            # A kill later in this epoch would lose these steps. Writing here costs time, but a killed run is no timing.
             self._recorder.write_steps(position.epoch)
             self._see("saved", position)
 
     def _evaluate(self, epoch: int) -> None:
-        """This rank's shard of the test set; the analysis adds the shards up, so no rank waits for another."""
-        shard = data.test_shard(
+        """Evaluate this rank's shard of the test set. The analysis adds the shards up, so no rank waits for another."""
+        shard = evaluation_shard(
             len(self._dataset.test_labels),
             self._place.rank,
             self._place.world_size,
@@ -255,49 +307,13 @@ class Trainer:
             loss_sum += cross_entropy_sum(logits, labels)
             correct += int((logits.argmax(axis=1) == labels).sum())
         if len(shard):
-            self._recorder.event(
-                "evaluation",
-                epoch=epoch,
-                start_ns=start_ns,
-                end_ns=clock(),
-                samples=len(shard),
-                loss_sum=loss_sum,
-                correct=correct,
+            self._recorder.write(
+                Evaluation(
+                    epoch=epoch,
+                    start_ns=start_ns,
+                    end_ns=clock(),
+                    samples=len(shard),
+                    loss_sum=loss_sum,
+                    correct=correct,
+                )
             )
-
-
-def cross_entropy_sum(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Sum over samples of -log softmax(logits)[label]; logits (n, classes), labels (n,)."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_sums = np.log(np.exp(shifted).sum(axis=1))
-    return float((log_sums - shifted[np.arange(len(labels)), labels]).sum())
-
-
-def state_bytes(network: Network, framework: Framework) -> dict[str, int]:
-    """Bytes that a checkpoint must hold: `model`, `optimizer`, and `rest`, what is this rank's own.
-
-    Raises CkptbenchError where the framework built another network than the one described.
-    """
-    tensors = framework.tensors()
-    described = {
-        f"model/{name}": shape
-        for name, shape in {**network.parameters(), **network.buffers()}.items()
-    }
-    built = {name: array.shape for name, array in tensors.items() if name.startswith("model/")}
-    if built != described:
-        different = sorted(set(built.items()) ^ set(described.items()))
-        raise CkptbenchError(f"{type(framework).__name__} built another network: {different[:4]}")
-    model = sum(tensors[name].nbytes for name in built)
-    return {
-        "parameters": network.parameter_count,
-        "model": model,
-        "optimizer": sum(array.nbytes for array in tensors.values()) - model,
-        "rest": sum(array.nbytes for array in framework.rank_state().values()),
-    }
-
-
-def checkpoint_format(plan: Plan) -> str:
-    """What the run's checkpoints are written in; a baseline writes one when it is told to stop."""
-    if plan.cell.format == NO_FORMAT:
-        return FRAMEWORKS[plan.cell.framework].formats[0]
-    return plan.cell.format

@@ -1,4 +1,4 @@
-"""One rank, from its start to its end: `python -m ckptbench.rank PLAN`."""
+"""The program of one rank: `python -m ckptbench.training.rank PLAN`."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from importlib import metadata
 from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.frameworks.base import Framework, Place
-from ckptbench.link import Link
-from ckptbench.manifest import trace_path
-from ckptbench.place import (
-    LAUNCHED,
-    LOGS,
-    die_with_parent,
-    ignore_stop_signals,
-    read_seat,
-    take_place,
-)
-from ckptbench.plan import Plan
-from ckptbench.recorder import Recorder, boot_id, clock
-from ckptbench.train import Stopped, Trainer
+from ckptbench.frameworks.contract import Framework
+from ckptbench.frameworks.loading import load_framework
+from ckptbench.machine.clock import boot_id, clock
+from ckptbench.runs.events import End, Phase, Start
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.recorder import Recorder
+from ckptbench.training.loop import Stopped, Trainer
+from ckptbench.world.link import Link
+from ckptbench.world.place import take_place
+from ckptbench.world.processes import die_with_parent, ignore_stop_signals
+from ckptbench.world.seats import Place
+from ckptbench.world.variables import LAUNCHED, LOGS, read_seat
 
-log = logging.getLogger("ckptbench.rank")
+log = logging.getLogger("ckptbench.training.rank")
 
 
 def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
-    """Train this rank and write its trace. `started_ns` is when this process began to run Python."""
+    """Train this rank and write its trace. `started_ns` is the time at which `main` of this process began."""
     recorder = Recorder(trace_path(plan.run_folder, place.rank))
-    recorder.phase("launch", launched_ns(os.environ[LAUNCHED], started_ns), started_ns)
+    launched = launched_ns(os.environ[LAUNCHED], started_ns)
+    recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
     met_ns = clock()
-    recorder.phase("meet", started_ns, met_ns)
-    framework_class = FRAMEWORKS[plan.cell.framework].load()
+    recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
+    framework_class = load_framework(plan.cell.framework)
     imported_ns = clock()
-    recorder.phase("import", met_ns, imported_ns)
+    recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
     try:
         framework = framework_class.join(
             place, seed=plan.seed, deterministic=plan.cell.deterministic
@@ -46,12 +45,13 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
     except CkptbenchError as error:
         _tell(error)
         raise
-    recorder.phase("join", imported_ns, clock())
+    recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
     try:
         _record_start(recorder, plan, place, framework)
         trainer = Trainer(plan, place, link, recorder, framework)
         trainer.build()
         trainer.train(trainer.start())
+        trainer.close()
         framework.close()
     except Stopped as stopped:
         log.info("%s", stopped)
@@ -63,9 +63,9 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
         log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
         _tell(error)
         link.hang_up()
-        framework.abort()  # or the other ranks would wait for this one for ever
+        framework.abort()  # otherwise the other ranks would wait for this one for ever
         raise
-    recorder.event("end", monotonic_ns=clock())
+    recorder.write(End(monotonic_ns=clock()))
     recorder.close()
 
 
@@ -74,9 +74,10 @@ def _tell(error: BaseException) -> None:
 
 
 def launched_ns(told: str, started_ns: int) -> int:
-    """When the launcher started the ranks, on this host's monotonic clock.
+    """When the launcher started the ranks, in ns of this host's monotonic clock. `told` is what the launcher passed on.
 
-    Another host's is another clock: between hosts the wall clocks, which clusters keep in step, tell the distance.
+    Every host has its own monotonic clock. If the launcher runs on another host, the difference is taken from the wall
+    clocks, which clusters synchronize.
     """
     boot, monotonic_ns, unix_ns = told.split()
     if boot == boot_id():
@@ -85,22 +86,23 @@ def launched_ns(told: str, started_ns: int) -> int:
 
 
 def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Framework) -> None:
-    recorder.event(
-        "start",
-        attempt=plan.attempt,
-        rank=place.rank,
-        world_size=place.world_size,
-        host=place.node,
-        pid=os.getpid(),
-        device=framework.device(),
-        monotonic_ns=clock(),
-        unix_ns=time.time_ns(),
-        versions=_versions(),
+    recorder.write(
+        Start(
+            attempt=plan.attempt,
+            rank=place.rank,
+            world_size=place.world_size,
+            host=place.node,
+            pid=os.getpid(),
+            device=framework.device(),
+            monotonic_ns=clock(),
+            unix_ns=time.time_ns(),
+            versions=_versions(),
+        )
     )
 
 
 def _versions() -> dict[str, str]:
-    """Every distribution of this environment with its version: the lock as it was installed."""
+    """Every distribution that is installed in this environment, with its version."""
     return {
         distribution.metadata["Name"]: distribution.version
         for distribution in metadata.distributions()
@@ -117,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
     ignore_stop_signals()
     log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
     logging.basicConfig(format=f"%(asctime)s rank {seat.rank}: %(message)s", stream=sys.stderr)
-    # Not the root's level: frameworks have much to say on theirs, and Chainer's imports reset it.
+    # Not on the root logger: frameworks would fill the log, and importing Chainer resets the root's level.
     logging.getLogger("ckptbench").setLevel(logging.INFO)
     try:
         place, link = take_place(accelerator=plan.cell.accelerator)
@@ -126,14 +128,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     try:
         run_rank(plan, place, link, started_ns)
-    except CkptbenchError:
-        return 1  # the log has its one line
+    except Exception:  # noqa: BLE001 (run_rank has logged it; a second traceback would push it out of the launcher's tail)
+        return 1
     link.close()
     return 0
 
 
 def log_to(path: Path) -> None:
-    """Send all that this process prints, native libraries included, to its own log."""
+    """Send everything that this process prints to its own log, also what native libraries print."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, sys.stdout.fileno())
     os.dup2(descriptor, sys.stderr.fileno())

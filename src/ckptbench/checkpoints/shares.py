@@ -1,0 +1,73 @@
+"""Notes of ranks to the rank that commits, which say that their shares of a version are written.
+
+Notes are files in the staging folder, because a save in the background must not use the collectives of training. They
+are removed before the version is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ckptbench.errors import CheckpointError
+from ckptbench.runs.events import File
+
+VISIBLE_SECONDS = 60.0
+"""How long a file system may take to show a file that another node has written."""
+POLL_SECONDS = 0.01
+
+
+def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
+    """Write the note that this rank's files are on stable storage."""
+    content = [[file.name, file.kind, file.rank, file.bytes] for file in files]
+    note = _note(staging, rank)
+    partial = note.with_suffix(".writing")
+    partial.write_text(json.dumps(content), encoding="utf-8")
+    partial.replace(note)
+
+
+def gather_shares(staging: Path, ranks: Sequence[int]) -> list[File]:
+    """Wait for the notes of these ranks and for their files in full size, remove the notes, and return the files.
+
+    Raises CheckpointError if a note or a file is missing after VISIBLE_SECONDS: the ranks have written them, so the
+    folder is not on a file system that all nodes share.
+    """
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    files: list[File] = []
+    for rank in ranks:
+        note = _note(staging, rank)
+        _await(note, None, deadline, f"the share of rank {rank}")
+        share = [
+            File(name=name, kind=kind, rank=owner, bytes=size)
+            for name, kind, owner, size in json.loads(note.read_text(encoding="utf-8"))
+        ]
+        for file in share:
+            _await(staging / file.name, file.bytes, deadline, file.name)
+        note.unlink()
+        files += share
+    return files
+
+
+def _await(path: Path, size: int | None, deadline: float, what: str) -> None:
+    while not _is_there(path, size):
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"{path.parent} lacks {what}, which another rank has written: "
+                "checkpoints.folder must be on a file system that all nodes share"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _is_there(path: Path, size: int | None) -> bool:
+    try:
+        found = os.stat(path).st_size
+    except FileNotFoundError:
+        return False
+    return size is None or found == size
+
+
+def _note(staging: Path, rank: int) -> Path:
+    return staging / f"share-{rank}.note"

@@ -1,0 +1,1 @@
+"""Kills that disturb a run on purpose: their schedule and their execution."""

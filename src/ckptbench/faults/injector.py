@@ -1,0 +1,42 @@
+"""Kills a rank, from within, at the moment that the schedule of its run gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+from ckptbench.faults.schedule import Kill
+from ckptbench.machine.clock import clock
+from ckptbench.runs import events
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+
+
+class Interrupter:
+    """Kills this rank at the moment of `kill`, if `kill` names this rank. With None it never does."""
+
+    def __init__(self, kill: Kill | None, rank: int, recorder: Recorder) -> None:
+        self._kill = kill if kill and kill.rank == rank else None
+        self._recorder = recorder
+        self._reached: Position | None = None
+
+    def after_step(self, position: Position) -> None:
+        """Call it after every step, before a checkpoint that is due."""
+        if self._kill is not None and position.step == self._kill.step:
+            self._reached = position
+            if self._kill.inside is None:
+                self._strike(self._kill, position)
+
+    def at_stage(self, stage: str) -> None:
+        """Call it at each stage of a checkpoint."""
+        if self._kill is not None and self._reached is not None and stage == self._kill.inside:
+            self._strike(self._kill, self._reached)
+
+    def _strike(self, kill: Kill, at: Position) -> NoReturn:
+        self._recorder.write(
+            events.Kill(step=at.step, epoch=at.epoch, inside=kill.inside, monotonic_ns=clock())
+        )
+        self._recorder.sync()  # the launcher reads it, perhaps on another node
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("SIGKILL cannot be survived")

@@ -1,0 +1,126 @@
+"""The contents of `manifest.json`, which the launcher writes when a run begins and when it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ckptbench import __version__
+from ckptbench.errors import LaunchError, RunStopped
+from ckptbench.launch.allocation import granted_cores, scheduler_job
+from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.machine.host import host_facts, source_revision
+from ckptbench.matrix.catalogue import KILLED
+from ckptbench.runs.events import Digest, Start, State
+from ckptbench.runs.kills import recorded_kills
+from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.trace import last_events
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def status_of(error: BaseException) -> str:
+    """The `status` in `manifest.json` of a run that ended with this error."""
+    if isinstance(error, RunStopped):
+        return "stopped"
+    return "failed" if isinstance(error, Exception) else "interrupted"
+
+
+def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
+    """The fields that are known before the ranks start. `lock` is the lock file of the framework's environment."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cell_id": plan.cell.id,
+        "cell": plan.cell.to_json(),
+        "training": dataclasses.asdict(plan.training),
+        "seed": plan.seed,
+        "status": "running",
+        "attempts": plan.attempt,
+        "started": _now(),
+        "ended": None,
+        "error": None,
+        "measured_on": "gpu" if plan.cell.accelerator == "cuda" else "cpu",
+        "host": {
+            **host_facts(plan.checkpoint_folder),
+            "cores": granted_cores(os.environ),
+            "scheduler_job": scheduler_job(os.environ),
+        },
+        "ckptbench_version": __version__,
+        "source": source_revision(REPOSITORY),
+        "lock": lock.name,
+        "lock_sha256": file_sha256(lock),
+    }
+
+
+def measured(plan: Plan) -> dict[str, Any]:
+    """The fields that come from the ranks' traces: device, versions, size of the state, kills.
+
+    Raises LaunchError where the run was not killed as often as its history asks, or where its replicas differ.
+    """
+    kills = recorded_kills(plan.run_folder, plan.cell.ranks)
+    if len(kills) != (wanted := KILLED.get(plan.cell.history, 0)):
+        raise LaunchError(f"the run was killed {len(kills)} times, its history asks for {wanted}")
+    starts: list[Start] = []
+    states: list[State] = []
+    replicas = []
+    for rank in range(plan.cell.ranks):
+        start, state, digest = last_events(trace_path(plan.run_folder, rank), Start, State, Digest)
+        starts.append(cast(Start, start))
+        states.append(cast(State, state))
+        replicas.append(cast(Digest, digest).tensors)
+    check_replicas(replicas)
+    return {
+        "device": starts[0].device,
+        "versions": starts[0].versions,
+        "kills": [kill.to_json() for kill in kills],
+        "hosts": [start.host for start in starts],
+        "parameters": states[0].parameters,
+        "state_bytes": {
+            "model": states[0].model,
+            "optimizer": states[0].optimizer,
+            "rest": sum(state.rest for state in states),
+        },
+    }
+
+
+def check_replicas(digests: Sequence[Mapping[str, str]]) -> None:
+    """Raises LaunchError where the ranks ended with different parameters or momenta. `digests` has one entry a rank.
+
+    Running statistics may differ, because every rank keeps its own. Any other difference means that the gradients
+    were not averaged.
+    """
+    for rank, other in enumerate(digests[1:], start=1):
+        different = [
+            name
+            for name, bits in digests[0].items()
+            if other.get(name) != bits and not name.endswith((".mean", ".variance"))
+        ]
+        if different:
+            raise LaunchError(
+                f"rank {rank} ended with another {different[0]} than rank 0 ({len(different)} tensors "
+                "differ): gradients were not averaged, so this is no result"
+            )
+
+
+def close_manifest(plan: Plan, manifest: dict[str, Any], *, status: str, error: str | None) -> None:
+    """Add to the manifest how and when the run ended, and write it."""
+    ended = _now()
+    seconds = datetime.datetime.fromisoformat(ended) - datetime.datetime.fromisoformat(
+        manifest["started"]
+    )
+    manifest |= {
+        "status": status,
+        "error": error,
+        "ended": ended,
+        "duration_s": seconds.total_seconds(),
+    }
+    write_json(plan.run_folder / MANIFEST, manifest)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,1 @@
+"""The resume proof inside a run: digests of its tensors, and the negative controls."""

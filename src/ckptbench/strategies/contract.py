@@ -1,0 +1,108 @@
+"""The contract of a strategy, which decides who writes which part of a checkpoint, and when.
+
+A strategy reads no clock, writes no trace, and neither syncs nor commits. `clocked.Clocked` wraps it and does all this
+in the same way for each, so that all strategies are measured alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol, Self
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Arrays, Format
+from ckptbench.matrix.variant import Option
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.world.seats import Place
+
+SHARED = "shared"
+"""The level that every strategy has: the folder `checkpoints.folder` of the config."""
+
+
+class Subject(Protocol):
+    """The part of a framework that a strategy uses."""
+
+    @property
+    def formats(self) -> Mapping[str, Format]:  # type: ignore[type-arg]
+        """The framework's own formats for files of model and optimizer, by name."""
+
+    def rank_state(self) -> Arrays:
+        """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""
+
+    def load_rank_state(self, state: Arrays) -> None:
+        """Restore a state that `rank_state` returned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The arguments with which a strategy is opened."""
+
+    subject: Subject
+    place: Place
+    format: str
+    """One of `subject.formats`."""
+    options: Mapping[str, Option]
+    """Every option of the strategy's registry entry, with its value."""
+    staging: Callable[[str, int], Path]
+    """`staging(level, step)` returns the existing folder for the files of this step's version at this level."""
+    reach: Callable[[str], None]
+    """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One rank's part of one version. If a background thread or process fails, a future holds its first error."""
+
+    captured: Future[None]
+    """Done when training may change the state again."""
+    written: Mapping[str, Future[tuple[File, ...]]]
+    """By level. Done when this rank's files are in that level's staging folder; the result names them."""
+
+
+class Strategy(ABC):
+    """The strategy of one rank."""
+
+    blocking: ClassVar[bool]
+    """Whether every `save` returns with this rank's files written. All ranks must agree on how they meet, so this
+    cannot depend on how fast one of them was."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, opening: Opening) -> Self:
+        """Called once a run, before the framework is built."""
+
+    @abstractmethod
+    def save(self, position: Position) -> Share:
+        """Begin to save the state at `position`. A blocking strategy also ends the save here.
+
+        Called on every rank at the same step, and never while an earlier save is unfinished. May raise any error of its
+        libraries: Clocked turns it into a CheckpointError.
+        """
+
+    def before_update(self) -> None:  # noqa: B027 (most strategies need none)
+        """Return when all tensors that the optimizer's update changes are captured.
+
+        Called between the gradients and the update of every step that begins before a save is captured. A strategy
+        whose `save` always captures the state before it returns need not override it; its steps then have no such call.
+        """
+
+    @abstractmethod
+    def load(self, version: Version, folder: Path) -> None:
+        """Load the state of `version` into the subject, which was built with the same network and optimizer.
+
+        `folder` holds the files of the version, whose bytes were all checked before. Raises CheckpointError if the
+        version does not fit this run.
+        """
+
+    @abstractmethod
+    def held_bytes(self) -> int:
+        """Bytes of host and device memory that the strategy keeps for its saves."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish the last save. Leave no thread, process or shared memory behind."""

@@ -1,0 +1,15 @@
+"""Loads a strategy's class by its name. Only the ranks use it."""
+
+from __future__ import annotations
+
+import importlib
+
+from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.strategies.contract import Strategy
+
+
+def load_strategy(name: str) -> type[Strategy]:
+    """The class that the registry names. Raises ImportError if a library that it needs is not installed."""
+    module, _, class_name = STRATEGIES[name].location.partition(":")
+    strategy: type[Strategy] = getattr(importlib.import_module(module), class_name)
+    return strategy

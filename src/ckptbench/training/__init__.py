@@ -1,0 +1,1 @@
+"""The training loop of one rank, the same for every framework, strategy and recovery."""

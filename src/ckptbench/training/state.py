@@ -1,0 +1,54 @@
+"""The size of a rank's state, and checks of its names before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ckptbench.errors import CkptbenchError
+from ckptbench.frameworks.contract import Framework
+from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT
+from ckptbench.networks.layers import Network
+from ckptbench.networks.tensor_groups import group_of
+from ckptbench.runs.events import State
+from ckptbench.runs.plan import Plan
+
+
+def state_of(network: Network, framework: Framework) -> State:
+    """The number of bytes that a checkpoint must hold, as an event of the trace.
+
+    Raises CkptbenchError where the framework built another network than `network`. Raises it too where a tensor's name
+    does not say to which part of the state the tensor belongs: the resume proof groups tensors by their names.
+    """
+    tensors = framework.tensors()
+    described = {
+        f"model/{name}": shape
+        for name, shape in {**network.parameters(), **network.buffers()}.items()
+    }
+    built = {name: array.shape for name, array in tensors.items() if name.startswith("model/")}
+    if built != described:
+        different = sorted(set(built.items()) ^ set(described.items()))
+        raise CkptbenchError(f"{type(framework).__name__} built another network: {different[:4]}")
+    own = framework.rank_state()
+    _check_names(framework, [*tensors, *own])
+    model = sum(tensors[name].nbytes for name in built)
+    return State(
+        parameters=network.parameter_count,
+        model=model,
+        optimizer=sum(array.nbytes for array in tensors.values()) - model,
+        rest=sum(array.nbytes for array in own.values()),
+    )
+
+
+def _check_names(framework: Framework, names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            group_of(name)
+        except CkptbenchError as error:
+            raise CkptbenchError(f"{type(framework).__name__}: {error}") from None
+
+
+def checkpoint_format(plan: Plan) -> str:
+    """The format of the run's checkpoints. A baseline needs one too: it writes a checkpoint when it is told to stop."""
+    if plan.cell.format == NO_FORMAT:
+        return FRAMEWORKS[plan.cell.framework].formats[0]
+    return plan.cell.format
