@@ -8,9 +8,33 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.derived import PROVENANCE
-from ckptbench.analysis.grouping import groups
-from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.analysis.tables.schema import Column, Table
+
+PROVENANCE = Table(
+    "provenance",
+    "One row a machine, device, file system and source revision.",
+    ("measured_on", "host", "device", "first_date", "revision", "checkpoint_file_system", "cpu", "cores"),
+    (
+        Column("measured_on", "text", "", "cpu or gpu"),
+        Column("device", "text", "", "`cpu`, or the model of the GPU"),
+        Column("host", "text", "", "name of the machine"),
+        Column("cpu", "text", "", "model of the CPU"),
+        Column("cores", "integer", "1", "CPU cores that the run could use"),
+        Column("checkpoint_file_system", "text", "", "type of the file system that took the checkpoints"),
+        Column("revision", "text", "", "of the study's source, missing outside of git"),
+        Column("dirty", "flag", "", "whether any run had source changes that were not committed"),
+        Column("first_date", "text", "", "UTC day on which the first run began"),
+        Column("last_date", "text", "", "UTC day on which the last run ended"),
+        Column("runs", "integer", "1", "runs measured there"),
+        Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
+        Column("repeats_min", "integer", "1", "repeats of the setup with the fewest, valid timing or not"),
+        Column("repeats_max", "integer", "1", "repeats of the setup with the most"),
+        Column("versions", "text", "", "JSON object: versions by package, joined by `, ` where runs differ"),
+    ),
+)  # fmt: skip
+
 
 MACHINE = (
     "measured_on",
@@ -24,7 +48,7 @@ MACHINE = (
 
 
 def provenance(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the table `runs`; give it some of its rows for the provenance of these."""
+    """From the table `runs`. Of some rows of it, the provenance of these."""
     runs = tables["runs"]
     repeats = runs.groupby(list(SETUP))["repeat"].transform("nunique")
     known = runs.assign(repeats=repeats)

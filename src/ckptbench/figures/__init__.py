@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptbench.cells import WHOLE, Cell
+from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.cell import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ def _whole(cell: Cell) -> bool:
 
 
 def _compared(cell: Cell) -> bool:
-    """Whether the run is held against an uninterrupted one."""
+    """Whether the run is compared with an uninterrupted one."""
     return cell.history != WHOLE
 
 
@@ -44,11 +45,11 @@ class FigureEntry:
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
     title: str
     shows: Callable[[Cell], bool] = _every
-    """Whether this cell gives the figure something to show: no study asks for one that none of its cells does."""
+    """Whether this cell gives the figure something to show. A study draws a figure that any of its cells does this for."""
 
     def draw(self, tables: Mapping[str, pd.DataFrame]) -> Figure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
-        from ckptbench.figures.style import paper
+        from ckptbench.figures.kit.style import paper
 
         function: Callable[[Mapping[str, pd.DataFrame]], Figure]
         function = importlib.import_module(f"ckptbench.figures.{self.module}").draw

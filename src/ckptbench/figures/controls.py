@@ -8,13 +8,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ckptbench.analysis.grouping import groups
-from ckptbench.cells import NOTHING
-from ckptbench.figures import labels
-from ckptbench.figures.panels import LINE_IN
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.panels import LINE_IN
+from ckptbench.figures.kit.setups import in_words, ordered, varying, with_hardware
+from ckptbench.figures.kit.style import BAND, FAINT, INK
 from ckptbench.figures.proofs import SETTING
-from ckptbench.figures.setups import in_words, ordered, varying, with_hardware
-from ckptbench.figures.style import BAND, FAINT, INK
+from ckptbench.matrix.catalogue import NOTHING
 
 TITLE = "Left out on purpose: caught or missed, and the first epoch that differs"
 READING = (
@@ -30,7 +30,7 @@ NOT_TRIED = "\N{EN DASH}"
 
 
 def prepared(proof: pd.DataFrame) -> pd.DataFrame:
-    """The runs of which something was left out, in order, with `label`, the row of each."""
+    """The runs whose restarts left something out, in order. Their `label` names the row of each."""
     rows = with_hardware(proof[proof["omit"] != NOTHING])
     in_order = ordered(rows, (*SETTING, "framework", "ranks", "deterministic", "omit"))
     names = ["framework", *varying(in_order, (*SETTING, "ranks", "deterministic"))]
@@ -38,7 +38,7 @@ def prepared(proof: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentences(rows: pd.DataFrame) -> list[str]:
-    """For a caption: how many controls were caught, and which were not; nothing where there are none."""
+    """How many controls were caught and which were not, for a caption. Empty where there are no controls."""
     if rows.empty:
         return []
     missed = rows[~_caught(rows)]
@@ -51,7 +51,7 @@ def sentences(rows: pd.DataFrame) -> list[str]:
 
 
 def height_in(rows: pd.DataFrame) -> float:
-    """Of the table's lines; its title and head take EDGES_IN."""
+    """Height of the table's lines. Its title and head take EDGES_IN."""
     return float(ROW_IN * rows["label"].nunique())
 
 
@@ -87,7 +87,7 @@ def _draw_control(axes: Axes, x: int, y: int, runs: pd.DataFrame) -> None:
 
 
 def outcome(runs: pd.DataFrame) -> str:
-    """Of the runs of one control, in a few words."""
+    """The outcome of one control over all its runs, in a few words."""
     if runs.empty:
         return NOT_TRIED
     caught = _caught(runs)

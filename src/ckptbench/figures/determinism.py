@@ -10,12 +10,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.figures import proofs
-from ckptbench.figures.captions import caption
-from ckptbench.figures.curves import QUANTITIES, Kind, draw_curves, kind_handles
-from ckptbench.figures.labels import describe
-from ckptbench.figures.panels import LINE_IN, PANEL_EDGES_IN, legend, nothing_to_show, paper_figure
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.curves import QUANTITIES, Kind, draw_curves, kind_handles
+from ckptbench.figures.kit.labels import describe
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    legend,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, INK, PAGE_IN, SOLID
 from ckptbench.figures.proofs import AGAIN, RESUMED
-from ckptbench.figures.style import COLUMN_IN, DOTTED, INK, PAGE_IN, SOLID
 
 READING = (
     "Lines are means over repeats (of resumed runs over kinds of kills too), bands reach from the smallest"
@@ -34,7 +40,7 @@ KINDS = (
 )
 PANEL_IN = 0.85
 MARK = 0.12
-"""How far up a panel the mark of a restart reaches."""
+"""Height of the mark of a restart, as a part of its panel."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -58,7 +64,7 @@ def _curves(training: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grid(shown: pd.DataFrame, curves: pd.DataFrame, restore: pd.DataFrame, text: str) -> Figure:
-    """A strip of panels for each title, in it loss and accuracy of each mode."""
+    """One strip of panels for each title. A strip shows loss and accuracy of each mode."""
     modes, titles = proofs.modes(shown), list(shown["title"].unique())
     strip_in = PANEL_IN + PANEL_EDGES_IN + (1 + len(COMPARED)) * LINE_IN
     width_in = COLUMN_IN if len(modes) == 1 else PAGE_IN
@@ -107,7 +113,7 @@ def _draw_pair(pair: Sequence[Axes], curves: pd.DataFrame, restarts: Sequence[fl
 
 
 def _how_far(runs: pd.DataFrame) -> str:
-    """How far loss and accuracy part, nothing where they do not."""
+    """How far loss and accuracy part. Empty where they do not part."""
     if runs["bit_equal"].all():
         return ""
     amounts = {

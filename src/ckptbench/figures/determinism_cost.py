@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import Panel, forest, nothing_to_show
-from ckptbench.figures.setups import SYSTEM, faceted, in_words, ordered, with_hardware
-from ckptbench.figures.style import INK, look
-from ckptbench.figures.ticks import LINEAR_PERCENT, is_wide, percent
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.kit.setups import SYSTEM, faceted, in_words, ordered, with_hardware
+from ckptbench.figures.kit.style import INK, look
+from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
 READING = (
     "Training time without checkpoints in deterministic mode against default mode, paired by repeat:"
@@ -47,7 +47,7 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reading(rows: pd.DataFrame) -> str:
-    """With what the intervals say: where the cost is beyond doubt."""
+    """How to read the figure, and of how many systems the whole interval lies above zero."""
     known = rows[rows[list(ENDS)].notna().all(axis=1)]
     slower = int((known["cost_lo"] > 0).sum())
     parts = [

@@ -15,11 +15,18 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import TICKDOWN
 from matplotlib.patches import Patch
 
-from ckptbench.figures import controls, labels, proofs
-from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import LINE_IN, PANEL_EDGES_IN, legend, nothing_to_show, paper_figure
+from ckptbench.figures import controls, proofs
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    legend,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN
 from ckptbench.figures.proofs import NOUNS
-from ckptbench.figures.style import COLUMN_IN, GREYS, INK, PAGE_IN
 
 READING = (
     "Shades: share of the tensors of a group that differ after an epoch from those of the uninterrupted run"
@@ -33,13 +40,13 @@ UNITS = {"max_ulp": "{} ULP", "relative_l2": "L2 {}"}
 EQUAL, SOME, ALL = "#ffffff", "#d9d9d9", INK
 SHADES = LinearSegmentedColormap.from_list("share", [SOME, ALL]).with_extremes(under=EQUAL)
 LEAST = 1e-9
-"""A share below it is none."""
+"""Smallest share that is drawn. Smaller ones count as zero."""
 GROUP_IN = 0.115
 """Height of a group's row."""
 NARROW = 2
-"""So many panels side by side fit into one column of a page."""
+"""Number of panels that fit side by side into one column of a page."""
 RESTART_POINTS = 4
-"""Length of the mark of a restart, below which the epochs stand."""
+"""Length of the mark of a restart. The epochs stand below it."""
 EPOCHS_LABELLED = 6
 WORDS = 2
 """Lines of words above a panel."""
@@ -114,7 +121,7 @@ def _page(
 
 
 def _columns(strips: Sequence[_Strip]) -> list[tuple[bool, str]]:
-    """Deterministic mode and kind of the runs of each column."""
+    """The deterministic mode and the kind of the runs of each column."""
     present = {
         pair for s in strips for pair in zip(s.runs["deterministic"], s.runs["kind"], strict=True)
     }
@@ -182,7 +189,7 @@ def _mark_restarts(axes: Axes, epochs: Sequence[float]) -> None:
 
 
 def distance(runs: pd.DataFrame) -> str:
-    """How far weights and momentum of these runs lie from their references' at the end, in a few words."""
+    """How far the weights and momentum of these runs are from those of their references at the end, in a few words."""
     if runs["bit_equal"].all():
         return "bitwise equal"
     # A largest one is known where each run's is: not beside a NaN, nor of a model too large to keep its arrays.
@@ -195,7 +202,7 @@ def distance(runs: pd.DataFrame) -> str:
 
 
 def _distances_known(runs: pd.DataFrame) -> bool:
-    """Whether any of those that are not bitwise equal has one."""
+    """Whether the distance of any run that is not bitwise equal is known."""
     parted = runs[~runs["bit_equal"]]
     return bool(parted[list(UNITS)].notna().any(axis=None))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ckptbench.analysis.derived import DERIVED
-from ckptbench.analysis.store import read_tables
+from ckptbench.analysis.tables.store import read_tables
 from ckptbench.figures import FIGURES
-from ckptbench.figures.style import paper
+from ckptbench.figures.kit.style import paper
 
 log = logging.getLogger("ckptbench")
 
@@ -22,7 +21,7 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
     Raises RunFolderError where a table is missing or of another version.
     """
     entry = FIGURES[name]
-    tables = read_tables(tables_folder, [t for t in DERIVED if t.name in entry.tables])
+    tables = read_tables(tables_folder, entry.tables)
     figure = entry.draw(tables)
     output_stem.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix(): a stem may contain a dot.

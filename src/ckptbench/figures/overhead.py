@@ -12,17 +12,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.setups import CHECKPOINT, SYSTEM, prepared
-from ckptbench.figures.style import BAND, INK, look
-from ckptbench.figures.ticks import LINEAR_PERCENT, is_wide, percent
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.figures.kit.style import BAND, INK, look
+from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
 READING = "Points are estimates, bars their bootstrap 95 % intervals"
 SINGLE = "those of one repeat show the variation within the run only"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
-"""By its column, where in its row an estimate stands."""
+"""Vertical offset of each estimate within its row, by the column of the estimate."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -87,7 +87,7 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
 
 
 def _values_percent(rows: pd.DataFrame) -> list[float]:
-    """All that the axis must hold: estimates and both ends of their intervals."""
+    """The values that the axis must hold: the estimates and both ends of their intervals."""
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
     values = rows[columns].to_numpy().ravel()
     return list(100 * values[np.isfinite(values)])

@@ -10,15 +10,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ckptbench.analysis.grouping import groups
-from ckptbench.cells import NOTHING
-from ckptbench.figures.labels import describe
-from ckptbench.figures.setups import SYSTEM, in_words, ordered, separating, with_hardware
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.figures.kit.labels import describe
+from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, separating, with_hardware
+from ckptbench.matrix.catalogue import NOTHING
 
 AGAIN, RESUMED = "again", "resumed"
 NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
 SETTING = tuple(column for column in SYSTEM if column != "deterministic")
-"""What separates strips of panels: deterministic and default mode stand side by side in one."""
+"""Columns that separate strips of panels. Deterministic and default mode stand side by side in one strip."""
 SELECTED = (
     "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
     " follow are of all"
@@ -32,15 +32,18 @@ NOTHING_COMPARED = (
 
 
 def prepared(proof: pd.DataFrame) -> pd.DataFrame:
-    """The runs of which nothing was left out on purpose, in order, with their `kind`."""
+    """The runs whose restarts left nothing out on purpose, in order, with their `kind`."""
     honest = with_hardware(proof[proof["omit"] == NOTHING])
     kinds = np.where(honest["history"] == AGAIN, AGAIN, RESUMED).astype(object)
     return ordered(honest.assign(kind=kinds), (*SETTING, "framework", "ranks", "deterministic"))
 
 
 def selected(rows: pd.DataFrame) -> pd.DataFrame:
-    """What panels show, with `title`, the strip of each run: of the settings those that were compared in
-    the most modes and kinds, of each framework the most ranks."""
+    """The runs that panels show. Their `title` names the strip of each.
+
+    Of the settings, those are shown that were compared in the most modes and kinds; of each framework, the runs with
+    the most ranks.
+    """
     ways = rows["deterministic"].astype(str) + rows["kind"]
     compared = ways.groupby([rows[column] for column in SETTING]).transform("nunique")
     full = rows[compared == compared.max()]
@@ -88,7 +91,7 @@ def _count(runs: pd.DataFrame) -> str:
 
 
 def _parted(runs: pd.DataFrame) -> Iterator[str]:
-    """Each framework of which runs differ; its numbers of ranks too, where all runs of another are equal."""
+    """The frameworks whose runs differ, with the numbers of ranks where runs differ at some of them only."""
     names = ["framework", *separating(runs, SETTING)]
     for _, own in groups(runs, names):
         equal = own.groupby("ranks")["bit_equal"].all()
@@ -113,7 +116,7 @@ def restarts(restore: pd.DataFrame, runs: pd.DataFrame) -> list[float]:
 
 
 def lowest(grid: NDArray[np.object_]) -> Iterator[Axes]:
-    """Of each column of panels the one below which there is none; removed ones do not count."""
+    """The lowest panel of each column. Panels that were removed do not count."""
     for column in grid.T:
         yield next(axes for axes in reversed(column) if axes.figure is not None)
 

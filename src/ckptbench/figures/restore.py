@@ -10,13 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ckptbench.analysis.restore import COLD, WARM
-from ckptbench.cells import NOTHING
-from ckptbench.figures.captions import caption
-from ckptbench.figures.labels import counted
-from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.setups import CHECKPOINT, SYSTEM, faceted, labelled, ordered, with_hardware
-from ckptbench.figures.style import BAND, DOTTED, FAINT, GREYS, INK, look
+from ckptbench.analysis.proof.restore import COLD, WARM
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.labels import counted
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.setups import (
+    CHECKPOINT,
+    SYSTEM,
+    faceted,
+    labelled,
+    ordered,
+    with_hardware,
+)
+from ckptbench.figures.kit.style import BAND, DOTTED, FAINT, GREYS, INK, look
+from ckptbench.matrix.catalogue import NOTHING
 
 READING = (
     "Left: medians over {restarts}, of each the rank that took longest; the number is the load."
@@ -33,14 +40,14 @@ PARTS = {
     "load_s": ("load (coloured)", None),
     "first_step_s": ("first step", GREYS[5]),
 }
-"""Phases in their order. Without a grey: in the colour of the framework, for it is the checkpoint's part."""
+"""Phases in their order, each with its grey. The checkpoint's part has none: it is in the colour of the framework."""
 ROW = (*CHECKPOINT, "cache")
 GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
 COLD_PERCENT, WARM_PERCENT = 100 * COLD, 100 * WARM
 COUNTED = {"warm": "no warm load", "cold": "every cold load"}
 BAR = 0.6
 ROOM = 1.25
-"""How much longer than its longest bar an axis is, for the numbers."""
+"""The factor between the longest bar and the axis: the room for the numbers."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ckptbench.analysis.grouping import groups
-from ckptbench.figures import labels
-from ckptbench.figures.captions import caption, text_width_in
-from ckptbench.figures.panels import (
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.captions import caption, text_width_in
+from ckptbench.figures.kit.panels import (
     BOLD,
     FACETS_ACROSS,
     LINE_IN,
@@ -21,7 +21,7 @@ from ckptbench.figures.panels import (
     nothing_to_show,
     paper_figure,
 )
-from ckptbench.figures.setups import (
+from ckptbench.figures.kit.setups import (
     SYSTEM,
     faceted,
     labelled,
@@ -29,8 +29,16 @@ from ckptbench.figures.setups import (
     per_framework,
     with_hardware,
 )
-from ckptbench.figures.style import COLUMN_IN, DOTTED, FAINT, LINE_STYLES, PAGE_IN, LineStyle, look
-from ckptbench.figures.ticks import logarithmic, measured_ranks
+from ckptbench.figures.kit.style import (
+    COLUMN_IN,
+    DOTTED,
+    FAINT,
+    LINE_STYLES,
+    PAGE_IN,
+    LineStyle,
+    look,
+)
+from ckptbench.figures.kit.ticks import logarithmic, measured_ranks
 
 READING = (
     "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks"
@@ -41,9 +49,9 @@ NOTHING = "No framework was measured with two numbers of ranks: there is no scal
 SERIES = ("strategy", "format", "interval")
 RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal")
 TITLE_IN = 2.3
-"""What a title may take, inches: the width of a panel that stands beside another, or in one column."""
+"""Width in inches that a title may take: that of a panel beside another, or in one column."""
 COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
-"""All that an axis must hold."""
+"""Columns whose values the axis of the costs must hold."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -70,7 +78,7 @@ class _Row:
     draw: Callable[[Axes, pd.DataFrame], None]
     legend: list[Line2D]
     extent: list[float]
-    """The values that the y axis spans, those of the same quantity in other rows included."""
+    """The values that the y axis spans. Those of the same quantity in other rows are included."""
 
 
 def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

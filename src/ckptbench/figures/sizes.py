@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ckptbench.analysis.derived import SIZES_KEY
-from ckptbench.analysis.grouping import groups
-from ckptbench.figures.captions import caption
-from ckptbench.figures.labels import counted
-from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.setups import SYSTEM, faceted, in_words, labelled, ordered
-from ckptbench.figures.style import GREYS, INK, look
+from ckptbench.analysis.cost.sizes import SIZES_KEY
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.labels import counted
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.setups import SYSTEM, faceted, in_words, labelled, ordered
+from ckptbench.figures.kit.style import GREYS, INK, look
 
 READING = "Coloured bars are measured, grey ones the bytes that the state must have; the number is their ratio"
 MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
@@ -26,7 +26,7 @@ PARTS = {
     "state_rest_bytes": ("state of the ranks", GREYS[4]),
 }
 SAME = 0.01
-"""Sizes closer than this, relatively, are one row."""
+"""Sizes whose relative difference is smaller than this share a row."""
 ROW = ("strategy", "format", "counts")
 BAR = 0.36
 UNITS = {1e9: "GB", 1e6: "MB", 1e3: "kB"}
@@ -54,7 +54,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, sizes that hardly depend on the number of ranks as one row."""
+    """The rows in order. Sizes that hardly depend on the number of ranks share a row."""
     known = shown.assign(must_have=shown[list(PARTS)].sum(axis=1))
     but_ranks = [column for column in SIZES_KEY if column != "ranks"]
     merged = pd.concat([_merged(group) for _, group in groups(known, but_ranks)])

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.analysis.grouping import groups
-from ckptbench.figures.captions import caption
-from ckptbench.figures.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.setups import CHECKPOINT, SYSTEM, prepared
-from ckptbench.figures.style import GREYS, INK, look
-from ckptbench.figures.ticks import logarithmic
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.figures.kit.style import GREYS, INK, look
+from ckptbench.figures.kit.ticks import logarithmic
 
 READING = (
     "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"

@@ -10,12 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ckptbench.cells import NEVER, WHOLE
-from ckptbench.figures import labels
-from ckptbench.figures.captions import caption
-from ckptbench.figures.curves import QUANTITIES, Kind, Quantity, draw_curves, kind_handles
-from ckptbench.figures.panels import LINE_IN, PANEL_EDGES_IN, legend, nothing_to_show, paper_figure
-from ckptbench.figures.setups import (
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.curves import QUANTITIES, Kind, Quantity, draw_curves, kind_handles
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    legend,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.kit.setups import (
     SYSTEM,
     faceted,
     ordered,
@@ -23,11 +28,13 @@ from ckptbench.figures.setups import (
     varying,
     with_hardware,
 )
-from ckptbench.figures.style import COLUMN_IN, DOTTED, PAGE_IN, SOLID, look
+from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, PAGE_IN, SOLID, look
+from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.interval import NEVER
 
 READING = "Lines are means over {pooled}, bands reach from the smallest to the largest of them"
 FACET = (*SYSTEM, "ranks")
-"""Ranks change the training, as the batch of all ranks together does."""
+"""Columns that separate panels. The ranks are one of them: they change the batch of a step, and so the training."""
 POOLED = ("repeat", "format", "interval", "strategy")
 PANEL_IN = 1.1
 KINDS = (

@@ -1,17 +1,22 @@
-"""The tables that hold what runs recorded for the resume proof."""
+"""The tables `digests`, `kills` and `values`: what runs recorded for the resume proof."""
 
 from __future__ import annotations
 
-from ckptbench.analysis.schema import EPOCH, RANK, RUN, Column, Table
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-ATTEMPT = Column("attempt", "integer", "1", "from 1")
-TENSOR = Column("tensor", "text", "", "its name, as `Framework.tensors` and `rank_state` give it")
-GROUP = Column(
-    "group",
-    "text",
-    "",
-    "weights, statistics, momentum, counters, random, dropout, position",
-)
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.collect.values import Comparison, compare
+from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, TENSOR
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.networks.tensor_groups import group_of
+from ckptbench.runs.events import Digest
 
 DIGESTS = Table(
     "digests",
@@ -62,4 +67,73 @@ VALUES = Table(
     ),
 )  # fmt: skip
 
-PROOF_RAW = (DIGESTS, KILLS, VALUES)
+Row = dict[str, Any]
+
+
+def digests(runs: Sequence[Run]) -> pd.DataFrame:
+    """Built from columns, in the order of the table: a proof has millions of digests."""
+    columns: dict[str, list[Any]] = {name: [] for name in DIGESTS.names}
+    for run in runs:
+        for rank, part in enumerate(run.ranks if run.proof else ()):
+            for attempt, event in sorted(part.trace.digests, key=_moment):
+                _add(columns, event, {"run": run.cell.id, "rank": rank, "attempt": attempt})
+    return DIGESTS.sorted_frame(pd.DataFrame(columns))
+
+
+def _moment(digest: tuple[int, Digest]) -> tuple[int, int, str]:
+    attempt, event = digest
+    return attempt, event.step, event.when
+
+
+def _add(columns: dict[str, list[Any]], event: Digest, place: Mapping[str, Any]) -> None:
+    found = {**event.tensors, **event.rank_state}
+    tensors = sorted(found)
+    moment = {"when": event.when, "epoch": event.epoch, "step": event.step}
+    for name, value in {**place, **moment}.items():
+        columns[name] += [value] * len(tensors)
+    columns["tensor"] += tensors
+    columns["group"] += map(group_of, tensors)
+    columns["digest"] += [found[tensor] for tensor in tensors]
+
+
+def kills(runs: Sequence[Run]) -> pd.DataFrame:
+    return KILLS.rows(
+        {"run": run.cell.id, **kill, "inside": kill["inside"] or ""}
+        for run in runs
+        for kill in run.manifest["kills"]
+    )
+
+
+def values(runs: Sequence[Run]) -> pd.DataFrame:
+    """Of the runs whose reference is among `runs`."""
+    by_id = {run.cell.id: run for run in runs}
+    return VALUES.rows(row for run in runs for row in _values(run, by_id))
+
+
+def _values(run: Run, by_id: Mapping[str, Run]) -> Iterator[Row]:
+    reference = by_id.get(run.cell.reference.id)
+    if run.cell.history == WHOLE or reference is None or not (run.proof and reference.proof):
+        return
+    both = zip(run.final_arrays, reference.final_arrays, strict=True)
+    for rank, (own, other) in enumerate(both):
+        for tensor, comparison in compare_files(own, other):
+            yield {
+                "run": run.cell.id,
+                "reference": reference.cell.id,
+                "rank": rank,
+                "tensor": tensor,
+                "group": group_of(tensor),
+                **dataclasses.asdict(comparison),
+            }
+
+
+def compare_files(path: Path, reference: Path) -> Iterator[tuple[str, Comparison]]:
+    """Every tensor of either file, one in memory at a time; what one file lacks differs in every element."""
+    nothing = np.zeros(0)
+    with (
+        np.load(path, allow_pickle=False) as own,
+        np.load(reference, allow_pickle=False) as other,
+    ):
+        for name in sorted({*own.files, *other.files}):
+            one, another = (file[name] if name in file.files else nothing for file in (own, other))
+            yield name, compare(one, another)

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.analysis.trace import Event, Steps, Trace, read_trace
-from ckptbench.cells import KILLED, KILLED_INSIDE, Cell
 from ckptbench.errors import ConfigError, RunFolderError
-from ckptbench.manifest import (
-    KEPT_BYTES,
-    MANIFEST,
-    SCHEMA_VERSION,
-    final_path,
-    read_json,
-    trace_path,
-    verify_seal,
-)
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.catalogue import KILLED, KILLED_INSIDE
+from ckptbench.matrix.cell import Cell
+from ckptbench.runs.kills import RecordedKill
+from ckptbench.runs.layout import KEPT_BYTES, MANIFEST, SCHEMA_VERSION, final_path, trace_path
+from ckptbench.runs.seal import verify_seal
+from ckptbench.runs.trace import Steps, Trace, read_trace
 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
@@ -26,7 +22,6 @@ MANIFEST_FIELDS = frozenset({
     "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
 })
 TRAINING_FIELDS = frozenset({"warmup_steps", "proof"})
-KILL_FIELDS = ("attempt", "rank", "step", "epoch", "inside")
 # fmt: on
 
 
@@ -143,62 +138,76 @@ def _check(run: Run) -> None:
         trace = part.trace
         if not trace.ended:
             raise _refused(trace.path, 'does not close with an "end" event')
-        if [start["rank"] for start in trace.starts[-1:]] != [rank]:
+        if [start.rank for start in trace.starts[-1:]] != [rank]:
             raise _refused(trace.path, f'has no "start" event of rank {rank}')
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
         if not run.resumed:  # what a killed attempt had not written yet is in no trace
             _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
-            _check_all(trace.path, "checkpoint", due, trace.checkpoints)
+            saved = [step for step, each in trace.checkpoints.items() if each.save is not None]
+            _check_all(trace.path, "checkpoint", due, saved, event="save")
     for step in run.ranks[0].trace.checkpoints:
-        if not any("durable_ns" in part.trace.checkpoints.get(step, ()) for part in run.ranks):
+        if not any(_committed(part.trace, step) for part in run.ranks):
             raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
+
+
+def _committed(trace: Trace, step: int) -> bool:
+    checkpoint = trace.checkpoints.get(step)
+    return checkpoint is not None and bool(checkpoint.durable)
 
 
 def _check_kills(run: Run) -> None:
     """The run was killed as its history asks, and its ranks and its launcher agree on when."""
-    kills, attempts = run.manifest["kills"], run.manifest["attempts"]
+    kills = [_kill(run, kill) for kill in run.manifest["kills"]]
+    attempts = run.manifest["attempts"]
     if len(kills) != (wanted := KILLED.get(run.cell.history, 0)) or attempts <= wanted:
         raise _refused(
             run.folder / MANIFEST,
             f"was killed {len(kills)} times in {attempts} attempts, its history asks for {wanted}",
         )
-    inside = sum(kill["inside"] is not None for kill in kills)
+    inside = sum(kill.inside is not None for kill in kills)
     if inside != (asked := KILLED_INSIDE.get(run.cell.history, 0)):
         raise _refused(
             run.folder / MANIFEST,
             f"{inside} of {len(kills)} kills came inside a checkpoint, its history asks for {asked}",
         )
     recorded = [
-        {**kill, "rank": rank} for rank, part in enumerate(run.ranks) for kill in part.trace.kills
+        RecordedKill.of(attempt, rank, kill)
+        for rank, part in enumerate(run.ranks)
+        for attempt, kill in part.trace.kills
     ]
-    if _moments(kills) != _moments(recorded):
+    if set(kills) != set(recorded):
         raise _refused(
             run.folder / MANIFEST,
-            f"kills are {_moments(kills)}, the traces say {_moments(recorded)}",
+            f"kills are {sorted(map(str, kills))}, the traces say {sorted(map(str, recorded))}",
         )
 
 
-def _moments(kills: Iterable[Event]) -> list[str]:
-    return sorted(str([kill[name] for name in KILL_FIELDS]) for kill in kills)
+def _kill(run: Run, content: dict[str, Any]) -> RecordedKill:
+    try:
+        return RecordedKill.from_json(content)
+    except TypeError as error:
+        raise _refused(run.folder / MANIFEST, f"kills hold {content!r}: {error}") from error
 
 
 def _check_digests(run: Run) -> None:
     """Every rank of a proof left a digest after every epoch and at the end."""
     for part in run.ranks if run.proof else ():
-        digests = part.trace.digests
-        of_epochs = {event["epoch"] for event in digests if event["when"] == "epoch"}
+        digests = [digest for _, digest in part.trace.digests]
+        of_epochs = {digest.epoch for digest in digests if digest.when == "epoch"}
         _check_all(part.trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
-        if not any(event["when"] == "end" for event in digests):
+        if not any(digest.when == "end" for digest in digests):
             raise _refused(part.trace.path, 'has no "digest" event for the end')
 
 
-def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[int]) -> None:
+def _check_all(
+    path: Path, what: str, expected: Iterable[int], found: Iterable[int], event: str | None = None
+) -> None:
     expected, found = list(expected), list(found)
     if expected == found:
         return
     expected_set, found_set = set(expected), set(found)
     if missing := sorted(expected_set - found_set):
-        raise _refused(path, f'has no "{what}" event for {what} {missing[0]}')
+        raise _refused(path, f'has no "{event or what}" event for {what} {missing[0]}')
     if extra := sorted(found_set - expected_set):
         raise _refused(path, f"holds {what} {extra[0]}, which is none of this cell")
 

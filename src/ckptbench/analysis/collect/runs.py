@@ -1,9 +1,20 @@
-"""The tables that hold what the run folders say, one event a row."""
+"""Run folders to the collected tables, and the first of these: the table `runs`."""
 
 from __future__ import annotations
 
-from ckptbench.analysis.raw_proof import ATTEMPT, PROOF_RAW
-from ckptbench.analysis.schema import EPOCH, RANK, REPEAT, RUN, SETUP_COLUMNS, Column, Table
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
+from ckptbench.analysis.tables.registry import COLLECTED
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.errors import RunFolderError
 
 RUNS = Table(
     "runs",
@@ -66,97 +77,44 @@ RUNS = Table(
     ),
 )
 
-STEPS = Table(
-    "steps",
-    "One row a run, rank and step; where two attempts hold the same step, the later. Steps of an epoch that a kill cut short are missing in a resumed run.",
-    ("run", "rank", "step"),
-    (
-        RUN,
-        RANK,
-        EPOCH,
-        Column("step", "integer", "1", "index in the whole run, from 0"),
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
-        Column("wait_s", "number", "s", "from the previous step, checkpoint or start of the epoch to the start; NaN in a resumed run"),
-        Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
-        Column("warmup", "flag", "", "whether it is one of the first steps that rates leave out"),
-    ),
-)  # fmt: skip
 
-EPOCHS = Table(
-    "epochs",
-    "One row a run, rank and epoch.",
-    ("run", "rank", "epoch"),
-    (
-        RUN,
-        RANK,
-        EPOCH,
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("duration_s", "number", "s", "steps and checkpoints, no evaluation"),
-        Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
-        Column("samples", "integer", "samples", "that the rank trained on"),
-    ),
-)
+def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
+    """The collected tables by name. Raises RunFolderError at the first folder that is not a result."""
+    found = sorted((Run.read(folder) for folder in folders), key=lambda run: run.cell.id)
+    for one, other in itertools.pairwise(found):
+        if one.cell == other.cell:
+            raise RunFolderError(f"{one.folder} and {other.folder} hold the same cell: give one")
+    return {name: entry.fill(found) for name, entry in COLLECTED.items()}
 
-CHECKPOINTS = Table(
-    "checkpoints",
-    "One row a run, rank and checkpoint. The parts are known on the ranks that write and missing on others.",
-    ("run", "rank", "step"),
-    (
-        RUN,
-        RANK,
-        EPOCH,
-        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("stall_s", "number", "s", "the training loop of the rank was blocked"),
-        Column("writes", "flag", "", "whether the rank wrote and committed"),
-        Column("write_s", "number", "s", "until the framework's own write returned"),
-        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
-        Column(
-            "checksum_s", "number", "s", "from then until their checksums, begun before, were known"
-        ),
-        Column(
-            "commit_s", "number", "s", "from then until the commit record was on stable storage"
-        ),
-        Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
-        Column("retention_s", "number", "s", "removal of old versions, after the commit"),
-        Column("bytes", "count", "bytes", "of all files of this version"),
-        Column("files", "count", "1", "number of files of this version"),
-        Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
-        Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),
-    ),
-)
 
-EVALUATIONS = Table(
-    "evaluations",
-    "One row a run, rank and evaluation: the rank's shard of the test set.",
-    ("run", "rank", "epoch"),
-    (
-        RUN,
-        RANK,
-        EPOCH,
-        Column("duration_s", "number", "s", "outside of every training time"),
-        Column("samples", "integer", "samples", "of the shard"),
-        Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
-        Column("correct", "integer", "samples", "that were classified correctly"),
-    ),
-)
+def runs(found: Sequence[Run]) -> pd.DataFrame:
+    """From the manifests."""
+    return RUNS.rows(_row(run) for run in found)
 
-PHASES = Table(
-    "phases",
-    "One row a run, rank, attempt and phase of its start.",
-    ("run", "rank", "attempt", "start_ns"),
-    (
-        RUN,
-        RANK,
-        Column("node", "text", "", "name of the rank's host"),
-        ATTEMPT,
-        Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("duration_s", "number", "s", ""),
-        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts; missing where it does not say"),
-        Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
-    ),
-)  # fmt: skip
 
-RAW = (RUNS, STEPS, EPOCHS, CHECKPOINTS, EVALUATIONS, PHASES, *PROOF_RAW)
+def _row(run: Run) -> dict[str, Any]:
+    manifest, host = run.manifest, run.manifest["host"]
+    return {
+        "run": run.cell.id,
+        **run.cell.to_json(),
+        "strategy": str(run.cell.strategy),
+        "reference": run.cell.reference.id,
+        **{
+            name: manifest[name]
+            for name in ("seed", "measured_on", "attempts", "requeues", "device")
+        },
+        "timing_valid": not run.resumed,
+        "started": pd.Timestamp(manifest["started"]),
+        "ended": pd.Timestamp(manifest["ended"]),
+        "duration_s": manifest["duration_s"],
+        "steps": run.steps,
+        "steps_per_epoch": run.steps_per_epoch,
+        "warmup_steps": run.warmup_steps,
+        **{f"state_{name}_bytes": size for name, size in manifest["state_bytes"].items()},
+        **{name: value for name, value in host.items() if name != "gpus"},
+        "gpus": ", ".join(host["gpus"]),
+        "nodes": len(set(manifest["hosts"])),
+        "lock_sha256": manifest["lock_sha256"],
+        **manifest["source"],
+        "versions": json.dumps(manifest["versions"], sort_keys=True),
+    }

@@ -8,13 +8,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.derived_proof import DETERMINED, DETERMINISM_COST
-from ckptbench.analysis.estimates import paired
-from ckptbench.analysis.grouping import groups, records
-from ckptbench.analysis.overhead import on_same_machine
-from ckptbench.analysis.statistics import FEW_REPEATS, generator
-from ckptbench.analysis.times import RunTimes, run_times, timed
-from ckptbench.cells import NEVER
+from ckptbench.analysis.cost.estimates import paired
+from ckptbench.analysis.cost.overhead import on_same_machine
+from ckptbench.analysis.cost.statistics import FEW_REPEATS, generator
+from ckptbench.analysis.cost.times import RunTimes, run_times, timed
+from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.interval import NEVER
+
+DETERMINED = tuple(column for column in SYSTEM_COLUMNS if column.name != "deterministic")
+
+
+DETERMINISM_COST = Table(
+    "determinism_cost",
+    "One row a system whose baseline ran in deterministic and in default mode. Times as in `overhead`.",
+    tuple(column.name for column in DETERMINED),
+    (
+        *DETERMINED,
+        Column("repeats", "integer", "1", "that ran in both modes with valid timing"),
+        Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
+        Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
+        Column("cost", "number", "1", "(time - default) / default, paired by repeat: 0.05 is 5 %"),
+        Column("cost_lo", "number", "1", "lower end of its bootstrap 95 % interval"),
+        Column("cost_hi", "number", "1", "upper end of its bootstrap 95 % interval"),
+        Column("note", "text", "", "what to know before quoting the row; empty where nothing"),
+    ),
+)
+
 
 KEY = [column.name for column in DETERMINED]
 
@@ -25,8 +46,9 @@ Pairs = list[tuple[Row, Row]]
 
 def determinism_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
-    times, runs = run_times(tables), timed(tables["runs"])
-    systems = groups(runs[runs["interval"] == str(NEVER)], KEY)
+    runs = timed(tables["runs"])
+    baselines = runs[runs["interval"] == str(NEVER)]
+    times, systems = run_times(tables, baselines), groups(baselines, KEY)
     return DETERMINISM_COST.rows(
         _row(key, pairs, times) for key, group in systems if (pairs := _pairs(group))
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ckptbench.analysis.statistics import (
+from ckptbench.analysis.cost.statistics import (
     UNKNOWN,
     Floats,
     Interval,
@@ -17,8 +17,8 @@ from ckptbench.analysis.statistics import (
     percentile_interval,
     varies,
 )
-from ckptbench.analysis.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
-from ckptbench.cells import Interval as CheckpointInterval
+from ckptbench.analysis.cost.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
+from ckptbench.matrix.interval import Interval as CheckpointInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _in_run_ratio(checkpoints: Floats, outside: Floats, steps: Floats) -> Floats
 
 
 def sync_share(runs: Sequence[RunTimes]) -> float:
-    """What of the in-run estimate is the part of the stalls after the framework's own write returned."""
+    """The part of the in-run estimate that comes from stalls after the framework's own write returned."""
     sync_s = sum((run.checkpoints[:, STALL] - run.checkpoints[:, WRITE]).sum() for run in runs)
     return float(sync_s / sum(run.period_s * run.steps for run in runs))
 

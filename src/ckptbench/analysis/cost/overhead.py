@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.derived import OVERHEAD
-from ckptbench.analysis.estimates import (
+from ckptbench.analysis.cost.estimates import (
     Estimate,
     epochs_per_block,
     in_run,
@@ -18,11 +17,40 @@ from ckptbench.analysis.estimates import (
     slowdown_s,
     sync_share,
 )
-from ckptbench.analysis.grouping import groups, records
-from ckptbench.analysis.schema import SETUP, SYSTEM
-from ckptbench.analysis.statistics import FEW_REPEATS, generator
-from ckptbench.analysis.times import STALL, RunTimes, run_times, timed
-from ckptbench.cells import NEVER, Interval
+from ckptbench.analysis.cost.statistics import FEW_REPEATS, generator
+from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.interval import NEVER, Interval
+
+OVERHEAD = Table(
+    "overhead",
+    "One row a setup with checkpoints. Times are of the slowest rank of each epoch, without warm-up steps"
+    " and evaluation; intervals are bootstrap 95 % intervals, missing where one observation is all there is.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("steps_per_epoch", "integer", "1", "an interval of one epoch is so many steps"),
+        Column("repeats", "integer", "1", "runs with valid timing"),
+        Column("paired_repeats", "integer", "1", "of these, repeats whose baseline ran too"),
+        Column("checkpoints", "integer", "1", "after the warm-up, over all repeats"),
+        Column("time_s", "number", "s", "training time, mean over the paired repeats (over all where none is paired)"),
+        Column("baseline_s", "number", "s", "training time of the baseline, mean over the paired repeats"),
+        Column("paired", "number", "1", "(time - baseline) / baseline over paired repeats: 0.05 is 5 %"),
+        Column("paired_lo", "number", "1", "lower end of its interval"),
+        Column("paired_hi", "number", "1", "upper end of its interval"),
+        Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
+        Column("in_run_lo", "number", "1", "lower end of its interval"),
+        Column("in_run_hi", "number", "1", "upper end of its interval"),
+        Column("stall_s", "number", "s", "sum of the stalls of a run (slowest rank), mean over repeats"),
+        Column("slowdown_s", "number", "s", "extra time of steps during background saves of a run, mean over repeats"),
+        Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
+        Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
+        Column("note", "text", "", "what to know before quoting the row; empty where nothing"),
+    ),
+)  # fmt: skip
+
 
 MACHINE = ("host", "device", "cores", "checkpoint_file_system")
 
@@ -45,8 +73,8 @@ class _Setup:
 
 
 def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
-    times = run_times(tables)
     valid = timed(tables["runs"])
+    times = run_times(tables, valid)
     is_baseline = valid["interval"] == str(NEVER)
     baselines = {
         tuple(row[name] for name in (*SYSTEM, "repeat")): row for row in records(valid[is_baseline])
@@ -68,7 +96,7 @@ def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
 
 
 def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> bool:
-    """Of pairs of rows of the table `runs`, whether the two of each ran in the same place."""
+    """Whether both runs of each pair ran in the same place. The pairs are rows of the table `runs`."""
     return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
 
 

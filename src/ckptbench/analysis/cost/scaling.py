@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.derived import CHECKPOINT_COST, SCALING
-from ckptbench.analysis.grouping import by_run, groups
-from ckptbench.analysis.schema import SETUP, SYSTEM
-from ckptbench.analysis.statistics import (
+from ckptbench.analysis.cost.statistics import (
     UNKNOWN,
     Floats,
     Interval,
@@ -23,8 +20,52 @@ from ckptbench.analysis.statistics import (
     percentile_interval,
     varies,
 )
-from ckptbench.analysis.times import run_times, timed
-from ckptbench.cells import NEVER
+from ckptbench.analysis.cost.times import run_times, timed
+from ckptbench.analysis.tables.columns import MEASURED, SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.grouping import by_run, groups
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.interval import NEVER
+
+SCALING = Table(
+    "scaling",
+    "One row a baseline: its throughput after the warm-up, against the smallest number of ranks measured."
+    " The batch size per rank is fixed (weak scaling).",
+    SYSTEM,
+    (
+        *SYSTEM_COLUMNS,
+        Column("repeats", "integer", "1", "runs with valid timing"),
+        Column("steps", "integer", "1", "timed steps over all repeats"),
+        Column("images_per_s", "number", "images/s", "of all ranks together"),
+        Column("images_per_s_lo", "number", "images/s", "lower end of the bootstrap 95 % interval"),
+        Column("images_per_s_hi", "number", "images/s", "upper end of the bootstrap 95 % interval"),
+        Column("reference_ranks", "integer", "1", "smallest number of ranks measured: what the next columns compare with"),
+        Column("speedup", "number", "1", "images_per_s / that of the reference"),
+        Column("efficiency", "number", "1", "speedup / (ranks / reference_ranks)"),
+        Column("efficiency_lo", "number", "1", "lower end of the bootstrap 95 % interval"),
+        Column("efficiency_hi", "number", "1", "upper end of the bootstrap 95 % interval"),
+        MEASURED,
+    ),
+)  # fmt: skip
+
+
+CHECKPOINT_COST = Table(
+    "checkpoint_cost",
+    "One row a setup with checkpoints: the cost of one checkpoint, to be drawn against ranks.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("repeats", "integer", "1", "runs with valid timing"),
+        Column("checkpoints", "integer", "1", "over all repeats"),
+        Column("stall_s", "number", "s", "median stall of the slowest rank"),
+        Column("stall_s_lo", "number", "s", "lower end of the bootstrap 95 % interval"),
+        Column("stall_s_hi", "number", "s", "upper end of the bootstrap 95 % interval"),
+        Column("durable_s", "number", "s", "median time until everything was on stable storage"),
+        Column("paired", "number", "1", "as in `overhead`"),
+        Column("in_run", "number", "1", "as in `overhead`"),
+        MEASURED,
+    ),
+)
+
 
 BUT_RANKS = tuple(name for name in SYSTEM if name != "ranks")
 
@@ -42,9 +83,9 @@ class _Throughput:
 
 def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
-    times = run_times(tables)
     runs = timed(tables["runs"])
     baselines = runs[runs["interval"] == str(NEVER)]
+    times = run_times(tables, baselines)
     rows: list[dict[str, Any]] = []
     for _, group in groups(baselines, BUT_RANKS):
         reference: tuple[int, _Throughput] | None = None
@@ -93,11 +134,12 @@ def _against(
     }
 
 
-def checkpoint_cost(overhead: pd.DataFrame, stall: pd.DataFrame) -> pd.DataFrame:
+def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `overhead` and `stall`; checkpoints of the warm-up are left out."""
+    stall = tables["stall"]
     estimates = {
         tuple(setup.values()): row.iloc[0][["paired", "in_run"]]
-        for setup, row in groups(overhead, SETUP)
+        for setup, row in groups(tables["overhead"], SETUP)
     }
     rows = []
     for setup, group in groups(stall[~stall["warmup"]], SETUP):

@@ -7,9 +7,36 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.derived import SIZES, SIZES_KEY
-from ckptbench.analysis.grouping import groups
-from ckptbench.cells import WHOLE
+from ckptbench.analysis.tables.columns import SETUP_COLUMNS
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import WHOLE
+
+SIZES_KEY = ("framework", "model", "dataset", "ranks", "strategy", "format")
+
+
+SIZES = Table(
+    "sizes",
+    "One row a framework, model, dataset, ranks, strategy and format, over all versions of all its runs.",
+    SIZES_KEY,
+    (
+        *(column for column in SETUP_COLUMNS if column.name in SIZES_KEY),
+        Column("versions", "integer", "1", "checkpoints that were weighed"),
+        Column("files", "number", "1", "files of a version, median"),
+        Column("bytes", "number", "bytes", "of a version on storage, median"),
+        Column("bytes_min", "integer", "bytes", "of the smallest version"),
+        Column("bytes_max", "integer", "bytes", "of the largest version"),
+        Column("constant", "flag", "", "whether all versions have the same size"),
+        Column("main_bytes", "number", "bytes", "of the files in the framework's format, median"),
+        Column("rank_bytes", "number", "bytes", "of the files that hold each rank's own state, median"),
+        Column("state_model_bytes", "integer", "bytes", "parameters and buffers: what the state must have"),
+        Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
+        Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
+        Column("ratio", "number", "1", "bytes / all that the state must have"),
+        Column("main_ratio", "number", "1", "main_bytes / (model and optimizer that the state must have)"),
+    ),
+)  # fmt: skip
+
 
 WEIGHTS = ["files", "bytes", "main_bytes", "rank_bytes"]
 STATE = ["state_model_bytes", "state_optimizer_bytes", "state_rest_bytes"]

@@ -6,9 +6,34 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.derived import STALL
-from ckptbench.analysis.schema import SETUP
-from ckptbench.analysis.times import timed
+from ckptbench.analysis.cost.times import timed
+from ckptbench.analysis.tables.columns import EPOCH, REPEAT, RUN, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.schema import Column, Table
+
+STALL = Table(
+    "stall",
+    "One row a checkpoint of a run with valid timing: its slowest rank, and the parts as the writing rank saw"
+    " them (of several, the slowest).",
+    ("run", "step"),
+    (
+        RUN,
+        *SETUP_COLUMNS,
+        REPEAT,
+        EPOCH,
+        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
+        Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
+        Column("write_s", "number", "s", "until the framework's own write returned"),
+        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
+        Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
+        Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
+        Column("retention_s", "number", "s", "removal of old versions, after the commit"),
+        Column("wait_s", "number", "s", "the rest of the stall: ranks waiting for one another; 0 where a save goes on after it"),
+        Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
+        Column("bytes", "count", "bytes", "of all files of this version"),
+    ),
+)  # fmt: skip
+
 
 PARTS = ["write_s", "sync_s", "checksum_s", "commit_s", "retention_s"]
 

@@ -29,11 +29,11 @@ RESAMPLES = 2000
 LEVEL = 0.95
 MAX_BLOCKS = 50
 FEW_REPEATS = 5
-"""With fewer, what the intervals say is to be taken with caution."""
+"""With fewer repeats than this, intervals are too narrow, and tables say so."""
 CHUNK = 4_000_000
-"""Observations drawn at once, at most: bounds the memory."""
+"""Most observations that are drawn at once: bounds the memory."""
 ROUNDING = 1e-9
-"""Ends of intervals that are nearer than this are the same."""
+"""Ends of intervals that are nearer to one another than this count as equal."""
 
 
 class Interval(NamedTuple):
@@ -78,11 +78,19 @@ def cluster_totals(
     """
     drawn = random.integers(len(clusters), size=(resamples, len(clusters)))
     totals = [np.zeros((*drawn.shape, stratum.shape[1])) for stratum in clusters[0]]
-    for index, strata in enumerate(clusters):
-        here = drawn == index
+    for strata, places in zip(clusters, _places(drawn, len(clusters)), strict=True):
         for total, stratum in zip(totals, strata, strict=True):
-            total[here] = _resampled_totals(stratum, int(here.sum()), random)
+            flat = total.reshape(-1, total.shape[-1])
+            flat[places] = _resampled_totals(stratum, len(places), random)
     return totals
+
+
+def _places(drawn: NDArray[np.int64], number: int) -> list[NDArray[np.int64]]:
+    """By each of the `number` clusters, where in the flat array it was drawn; sorted once, not searched for each."""
+    flat = drawn.ravel()
+    return np.split(
+        np.argsort(flat, kind="stable"), np.cumsum(np.bincount(flat, minlength=number))[:-1]
+    )
 
 
 def _resampled_totals(stratum: Stratum, times: int, random: np.random.Generator) -> Floats:

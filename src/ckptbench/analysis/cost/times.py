@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.grouping import by_run
-from ckptbench.analysis.statistics import Floats
-from ckptbench.cells import WHOLE
+from ckptbench.analysis.cost.statistics import Floats
+from ckptbench.matrix.catalogue import WHOLE
 
 STALL, WRITE, INSIDE_S, INSIDE_STEPS = range(4)
 """Columns of `RunTimes.checkpoints`."""
+READ = {
+    "epochs": ("epoch", "duration_s", "warmup_s"),
+    "steps": ("rank", "start_ns", "duration_s", "wait_s", "warmup"),
+    "checkpoints": (
+        "rank",
+        "step",
+        "start_ns",
+        "stall_s",
+        "writes",
+        "write_s",
+        "update_hold_s",
+        "durable_s",
+    ),
+}
+"""Which columns of which tables the times come from."""
+
+Arrays = dict[str, NDArray[Any]]
+"""Columns of one run by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +50,8 @@ class RunTimes:
     """
     checkpoints: Floats
     """Shape (checkpoints, 4): STALL of the slowest rank, the framework's own WRITE as far as it stalled,
-    and INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save went on behind them.
+    and INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save went on behind them. What
+    of a period was a wait for the capture counts as stall.
     """
 
     @property
@@ -54,52 +73,71 @@ def timed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["timing_valid"] & (runs["history"] == WHOLE)]
 
 
-def run_times(tables: Mapping[str, pd.DataFrame]) -> dict[str, RunTimes]:
-    """By run, of the runs that are timed."""
-    valid = timed(tables["runs"])
+def run_times(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> dict[str, RunTimes]:
+    """By run, of these rows of the table `runs`, all of them `timed`."""
     epochs, steps, checkpoints = (
-        by_run(tables[name]) for name in ("epochs", "steps", "checkpoints")
+        _arrays_by_run(tables[name], columns) for name, columns in READ.items()
     )
-    none = tables["checkpoints"].iloc[:0]
+    none = {column: tables["checkpoints"][column].to_numpy()[:0] for column in READ["checkpoints"]}
     return {
         run: _of_run(epochs[run], steps[run], checkpoints.get(run, none), warmup_steps)
-        for run, warmup_steps in zip(valid["run"], valid["warmup_steps"], strict=True)
+        for run, warmup_steps in zip(runs["run"], runs["warmup_steps"], strict=True)
     }
 
 
-def _of_run(
-    epochs: pd.DataFrame, steps: pd.DataFrame, checkpoints: pd.DataFrame, warmup_steps: int
-) -> RunTimes:
-    timed_s = epochs["duration_s"] - epochs["warmup_s"]
-    checkpoints = checkpoints[checkpoints["step"] >= warmup_steps]
-    written = checkpoints[checkpoints["writes"]]
-    writer = int(written["rank"].min()) if len(written) else 0
-    written = written[written["rank"] == writer]
-    own_steps = steps[(steps["rank"] == writer) & ~steps["warmup"]]
+def _arrays_by_run(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, Arrays]:
+    """Arrays rather than frames: pandas takes longer to open a small frame than its numbers take."""
+    run, names = pd.factorize(frame["run"])
+    order = np.argsort(run, kind="stable")
+    starts = np.cumsum(np.bincount(run))[:-1]
+    parts = [np.split(frame[column].to_numpy()[order], starts) for column in columns]
+    values = zip(*parts, strict=True)
+    rows = (dict(zip(columns, of_run, strict=True)) for of_run in values)
+    return dict(zip(names, rows, strict=False))  # of no rows, split makes one part
+
+
+def _of_run(epochs: Arrays, steps: Arrays, checkpoints: Arrays, warmup_steps: int) -> RunTimes:
+    checkpoints = _where(checkpoints["step"] >= warmup_steps, checkpoints)
+    written = _where(checkpoints["writes"], checkpoints)
+    writer = int(written["rank"].min()) if len(written["rank"]) else 0
+    written = _where(written["rank"] == writer, written)
+    own_steps = _where((steps["rank"] == writer) & ~steps["warmup"], steps)
     save = _save_of_step(own_steps, written)
-    period_s = (own_steps["wait_s"] + own_steps["duration_s"]).to_numpy()
-    stall_s = checkpoints.groupby("step")["stall_s"].max().to_numpy()
-    inside, saves = save >= 0, len(written)
+    period_s = own_steps["wait_s"] + own_steps["duration_s"]
+    stall_s = _largest(checkpoints["stall_s"], checkpoints["step"])
+    inside, saves = save >= 0, len(written["step"])
     return RunTimes(
-        epoch_s=timed_s.groupby(epochs["epoch"]).max().to_numpy(),
+        epoch_s=_largest(epochs["duration_s"] - epochs["warmup_s"], epochs["epoch"]),
         outside_s=period_s[~inside],
         checkpoints=np.column_stack(
             [
                 stall_s,
-                np.minimum(stall_s, written["write_s"].to_numpy()),
-                np.bincount(save[inside], period_s[inside], saves),
+                np.minimum(stall_s, written["write_s"]),
+                np.bincount(save[inside], period_s[inside], saves) - written["update_hold_s"],
                 np.bincount(save[inside], minlength=saves),
             ]
         ),
     )
 
 
-def _save_of_step(steps: pd.DataFrame, written: pd.DataFrame) -> NDArray[np.int64]:
+def _where(chosen: NDArray[np.bool_], arrays: Arrays) -> Arrays:
+    return {name: array[chosen] for name, array in arrays.items()}
+
+
+def _largest(values: Floats, keys: NDArray[np.int64]) -> Floats:
+    """The largest value of each key, in the order of the keys."""
+    different, where = np.unique(keys, return_inverse=True)
+    largest = np.full(len(different), -np.inf)
+    np.maximum.at(largest, where, values)
+    return largest
+
+
+def _save_of_step(steps: Arrays, written: Arrays) -> NDArray[np.int64]:
     """For each step the index of the save that was not yet durable when the step began; -1 for none."""
-    if written.empty:
-        return np.full(len(steps), -1)
-    began_ns = written["start_ns"].to_numpy()
-    durable_ns = began_ns + np.rint(written["durable_s"].to_numpy() * 1e9).astype(np.int64)
-    latest = np.searchsorted(began_ns, steps["start_ns"].to_numpy(), side="right") - 1
+    start_ns, began_ns = steps["start_ns"], written["start_ns"]
+    if not len(began_ns):
+        return np.full(len(start_ns), -1)
+    durable_ns = began_ns + np.rint(written["durable_s"] * 1e9).astype(np.int64)
+    latest = np.searchsorted(began_ns, start_ns, side="right") - 1
     busy_until_ns = np.maximum.accumulate(durable_ns)
-    return np.where(steps["start_ns"].to_numpy() < busy_until_ns[latest], latest, -1)
+    return np.where(start_ns < busy_until_ns[latest], latest, -1)

@@ -6,8 +6,24 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.derived import TRAINING
-from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.tables.columns import EPOCH, REPEAT, RUN, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.schema import Column, Table
+
+TRAINING = Table(
+    "training",
+    "One row a run and epoch, resumed runs included.",
+    ("run", "epoch"),
+    (
+        RUN,
+        *SETUP_COLUMNS,
+        REPEAT,
+        Column("attempts", "integer", "1", "1: never interrupted"),
+        EPOCH,
+        Column("training_loss", "number", "1", "cross-entropy before each update, mean over steps and ranks"),
+        Column("test_loss", "number", "1", "cross-entropy after the epoch, mean over the test set; NaN without evaluation"),
+        Column("test_accuracy", "number", "1", "share of the test set classified correctly; NaN without evaluation"),
+    ),
+)  # fmt: skip
 
 
 def training(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.cells import KILLED, WHOLE
+from ckptbench.matrix.catalogue import KILLED, WHOLE
 
 MOMENT = ["run", "rank", "when", "epoch", "tensor"]
 COMPARED = ("epoch", "end")

@@ -6,9 +6,25 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.against import compared_digests
-from ckptbench.analysis.derived_proof import DIVERGENCE
-from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.proof.against import compared_digests
+from ckptbench.analysis.tables.columns import EPOCH, GROUP, REPEAT, RUN, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.schema import Column, Table
+
+DIVERGENCE = Table(
+    "divergence",
+    "One row a run of `resume_proof`, group of tensors and epoch: how many digests differ from the reference's.",
+    ("run", "group", "epoch"),
+    (
+        RUN,
+        *SETUP_COLUMNS,
+        REPEAT,
+        GROUP,
+        EPOCH,
+        Column("tensors", "integer", "1", "digests compared after the epoch, over all ranks"),
+        Column("different", "integer", "1", "of these, those that differ"),
+        Column("share", "number", "1", "different / tensors"),
+    ),
+)
 
 
 def divergence(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -6,11 +6,40 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.derived_proof import RESTORE
-from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.schema import Column, Table
+
+RESTORE = Table(
+    "restore",
+    "One row a restart that went on from a checkpoint and reached its first step. The times are of the rank whose total is the longest.",
+    ("run", "attempt"),
+    (
+        RUN,
+        *SETUP_COLUMNS,
+        REPEAT,
+        Column("attempt", "integer", "1", "that the restart began, from 2"),
+        Column("step", "count", "1", "completed steps that its checkpoint holds; missing of runs without a proof"),
+        Column("epoch", "number", "1", "the same in epochs done: 1.5 is the middle of the second"),
+        Column("after", "text", "", "when the kill came: between checkpoints, or the stage of one; empty where nothing was killed"),
+        Column("launch_s", "number", "s", "the launcher starts the process"),
+        Column("meet_s", "number", "s", "the ranks and the launcher find one another"),
+        Column("import_s", "number", "s", "of the framework"),
+        Column("join_s", "number", "s", "the framework's own communication is set up"),
+        Column("data_s", "number", "s", "the data set is opened"),
+        Column("build_s", "number", "s", "network and optimizer are made"),
+        Column("evict_s", "number", "s", "the page cache is emptied of the checkpoint; 0 where warm; not in the total"),
+        Column("load_s", "number", "s", "the checkpoint is read"),
+        Column("first_step_s", "number", "s", "the first step after the restart"),
+        Column("total_s", "number", "s", "sum of the phases from launch to first step, without evict"),
+        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks, as the kernel counts; missing where it does not say"),
+        Column("bytes", "count", "bytes", "of the files that a rank reads, the rank with the most"),
+        Column("cold_shown", "verdict", "", "whether the kernel's counters say so: cold: on every node at least 0.9 of `bytes` came from storage; warm: on every node less than 0.1, which is also what a file system shows whose reads it does not count; missing where `read_bytes` is"),
+    ),
+)  # fmt: skip
+
 
 PHASES = ("launch", "meet", "import", "join", "data", "build", "load", "first_step")
-"""What the total is the sum of, in order. Digests, taken in between for a proof, are no part of a restart."""
+"""Phases whose sum is the total, in order. Digests, which a proof takes in between, are no part of a restart."""
 COLD, WARM = 0.9, 0.1
 """Shares of a checkpoint's bytes: on every node at least so many come from storage where cold, fewer than so many
 where warm."""
@@ -72,13 +101,13 @@ def _read(phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def _began_at(digests: pd.DataFrame) -> pd.DataFrame:
-    """By restart, the step of the checkpoint that it loaded."""
+    """The step of the checkpoint that each restart loaded."""
     loaded = digests[digests["when"] == "loaded"].drop_duplicates(RESTART)
     return loaded[RESTART].assign(step=loaded["step"].astype("Int64"))
 
 
 def _killed(kills: pd.DataFrame) -> pd.DataFrame:
-    """By restart, the moment within a checkpoint of the kill before it."""
+    """The moment within a checkpoint of the kill before each restart."""
     return kills.assign(
         attempt=kills["attempt"] + 1, inside=kills["inside"].replace("", "between")
     )[[*RESTART, "inside"]]

@@ -9,12 +9,43 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.against import compared_digests, proven
-from ckptbench.analysis.derived_proof import RESUME_PROOF
-from ckptbench.analysis.grouping import by_run, records
-from ckptbench.analysis.missing import missing_parts
-from ckptbench.analysis.tensor_groups import GROUPS
-from ckptbench.cells import NOTHING
+from ckptbench.analysis.proof.against import compared_digests, proven
+from ckptbench.analysis.proof.missing import missing_parts
+from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
+from ckptbench.analysis.tables.grouping import by_run, records
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.networks.tensor_groups import GROUPS
+
+RESUME_PROOF = Table(
+    "resume_proof",
+    "One row a run that was killed and restarted, or that is a second one of the same seed, and whose reference"
+    " (the uninterrupted run) recorded a proof too.",
+    ("run",),
+    (
+        RUN,
+        *SETUP_COLUMNS,
+        REPEAT,
+        Column("reference", "text", "", "the uninterrupted run that it is held against"),
+        Column("attempts", "integer", "1", "1: never restarted"),
+        Column("kills", "integer", "1", "times that SIGKILL ended an attempt"),
+        Column("digests", "integer", "1", "compared: of every tensor and rank, after each epoch and at the end"),
+        Column("different_digests", "integer", "1", "of these, those that differ"),
+        Column("bit_equal", "flag", "", "whether no digest differs, and no element of any tensor at the end"),
+        Column("first_epoch", "count", "1", "first epoch at whose end a digest differs; missing where none does"),
+        Column("first_tensors", "text", "", "up to three tensors that differ there, joined by `, `; empty where none"),
+        Column("groups", "text", "", "groups of tensors that differ at the end, joined by `, `; empty where none"),
+        Column("tensors", "integer", "1", "names compared at the end"),
+        Column("different_tensors", "integer", "1", "of these, those that differ on any rank"),
+        Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end; missing where a NaN stands against a number, or the arrays were not kept"),
+        Column("relative_l2", "number", "1", "largest of any weights or momentum tensor at the end; NaN where the arrays were not kept"),
+        Column("loss_difference", "number", "1", "largest over epochs, of the training loss over the steps that both recorded"),
+        Column("accuracy_difference", "number", "1", "of the test accuracy after the last epoch; NaN without evaluation"),
+        Column("missing", "text", "", "parts of the state that a restart did not give back, by the digests alone, joined by `, `; empty where all came back; missing where nothing was loaded"),
+        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and weights differ at the end (without `statistics`, which no training step reads: statistics do); missing for other runs"),
+    ),
+)  # fmt: skip
+
 
 NAMED = 3
 """How many tensors are named of those that part first."""
@@ -26,14 +57,14 @@ statistics of batch norm. The digests of what was left out may differ without an
 Row = dict[str, Any]
 
 
-def resume_proof(tables: Mapping[str, pd.DataFrame], training: pd.DataFrame) -> pd.DataFrame:
-    """From the raw tables, and the derived table `training`."""
+def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """From the tables `runs`, `digests`, `values`, `steps`, `kills` and `training`."""
     runs = proven(tables)
     names = {*runs["run"], *runs["reference"]}
     compared = by_run(compared_digests(tables))
     digests, values, steps, kills, curves = (
-        by_run(frame[frame["run"].isin(names)])
-        for frame in (*(tables[n] for n in ("digests", "values", "steps", "kills")), training)
+        by_run(tables[table][tables[table]["run"].isin(names)])
+        for table in ("digests", "values", "steps", "kills", "training")
     )
 
     def row(run: Row) -> Row:

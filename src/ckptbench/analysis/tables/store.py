@@ -9,7 +9,8 @@ import pandas as pd
 from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 from pyarrow import csv
 
-from ckptbench.analysis.schema import Table
+from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.analysis.tables.schema import Table
 from ckptbench.errors import RunFolderError
 
 
@@ -22,9 +23,10 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
         csv.write_csv(ArrowTable.from_pandas(frame, preserve_index=False), folder / f"{name}.csv")
 
 
-def read_tables(folder: Path, tables: Iterable[Table]) -> dict[str, pd.DataFrame]:
-    """The tables by name, with the types of their schema."""
-    return {table.name: _read(folder / f"{table.name}.parquet", table) for table in tables}
+def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """The tables of these names, with the types of their columns. Raises RunFolderError where one is missing or of
+    another version."""
+    return {name: _read(folder / f"{name}.parquet", TABLES[name].table) for name in names}
 
 
 def _read(path: Path, table: Table) -> pd.DataFrame:

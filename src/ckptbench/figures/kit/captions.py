@@ -1,4 +1,4 @@
-"""The line below every figure: what it shows, of what, measured where, when and how often."""
+"""The caption below every figure: what the figure shows, and where, when and how often it was measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.textpath import TextToPath
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.errors import RunFolderError
-from ckptbench.figures.setups import SYSTEM, constants, dependent
+from ckptbench.figures.kit.setups import SYSTEM, constants, dependent
 
 POINTS_PER_INCH = 72
 
@@ -19,7 +19,7 @@ POINTS_PER_INCH = 72
 def caption(
     shown: pd.DataFrame, provenance: pd.DataFrame, reading: str, shared: Sequence[str] = SYSTEM
 ) -> str:
-    """`reading` says how to read the figure; `shared` names columns to mention where they do not vary.
+    """`reading` says how to read the figure. `shared` names the columns that the caption mentions if they do not vary.
 
     Raises RunFolderError where rows are shown of whose machine `provenance` knows nothing.
     """

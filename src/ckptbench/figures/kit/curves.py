@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ckptbench.figures.setups import per_framework
-from ckptbench.figures.style import INK, LineStyle, look
+from ckptbench.figures.kit.setups import per_framework
+from ckptbench.figures.kit.style import INK, LineStyle, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Quantity:
 
 
 MARKERS = 6
-"""About how many a line gets."""
+"""About how many markers a line gets."""
 QUANTITIES = (
     Quantity("training_loss", "Training loss", 1),
     Quantity("test_accuracy", "Test accuracy (%)", 100),
@@ -78,7 +78,7 @@ def _curves(rows: pd.DataFrame, kinds: Sequence[Kind]) -> Iterator[tuple[str, Ki
 
 
 def kind_handles(rows: pd.DataFrame, kinds: Sequence[Kind]) -> list[Line2D]:
-    """The legend of those kinds that the rows have."""
+    """The lines of the legend, for those kinds that the rows have."""
     present = set(rows["kind"])
     return [
         Line2D(

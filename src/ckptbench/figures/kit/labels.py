@@ -5,34 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ckptbench.cells import HISTORIES, OMISSIONS, Interval
-from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS, HISTORIES, OMISSIONS
+from ckptbench.matrix.interval import Interval
 
+FRAMEWORK_NAMES = {name: entry.label for name, entry in FRAMEWORKS.items() if entry.label}
 SUBJECTS = {
-    "chainer": "Chainer",
-    "pytorch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "horovod_pytorch": "Horovod (PyTorch)",
-    "horovod_tensorflow": "Horovod (TensorFlow)",
     "resnet50": "ResNet-50",
     "vgg16": "VGG-16",
     "small_cnn": "small CNN",
     "plain_cnn": "plain CNN",
     "cifar10": "CIFAR-10",
 }
-FORMATS = {
-    "npz": "npz",
-    "npz_compressed": "npz, deflate",
-    "torch_save": "torch.save",
-    "safetensors": "safetensors",
-    "hdf5": "HDF5",
-    "hdf5_compressed": "HDF5, gzip",
-    "keras": ".keras",
-    "tf_checkpoint": "TF Checkpoint",
-}
-"""In the order that figures show them: no framework's default comes after its other formats."""
-NAMES = {**FORMATS, **SUBJECTS}
-"""A name that is missing is shown as it is."""
+NAMES = {**FRAMEWORK_NAMES, **FORMAT_LABELS, **SUBJECTS}
+"""Labels by name. A name without a label is shown as it is, with spaces for underscores."""
 HISTORY_NAMES = {
     "whole": "uninterrupted",
     "again": "same seed again",
@@ -56,7 +41,7 @@ GROUP_NAMES = {
     "counters": "counters",
     "position": "data position",
 }
-"""Of tensors that a proof compares, in the order that figures show them."""
+"""Groups of tensors that a proof compares, in the order that figures show them."""
 CACHES = ("warm", "cold")
 
 
@@ -94,17 +79,17 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
 }
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "framework": tuple(FRAMEWORKS),
-    "format": tuple(FORMATS),
+    "format": tuple(FORMAT_LABELS),
     "history": HISTORIES,
     "omit": OMISSIONS,
     "group": tuple(GROUP_NAMES),
     "cache": CACHES,
 }
-"""By their column, the names that have an order of their own."""
+"""Names that have an order of their own, by their column."""
 
 
 def describe(column: str, value: Any) -> str:
-    """One value in words that can stand alone in a title, a label or a caption."""
+    """The value in words that can stand alone in a title, a label or a caption."""
     return DESCRIPTIONS.get(column, name)(value)
 
 

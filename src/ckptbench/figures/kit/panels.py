@@ -13,10 +13,10 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from ckptbench.figures import labels
-from ckptbench.figures.captions import text_width_in, wrapped
-from ckptbench.figures.setups import CHECKPOINT, ordered, per_framework
-from ckptbench.figures.style import COLUMN_IN, INK, PAGE_IN
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.captions import text_width_in, wrapped
+from ckptbench.figures.kit.setups import CHECKPOINT, ordered, per_framework
+from ckptbench.figures.kit.style import COLUMN_IN, INK, PAGE_IN
 
 FACETS_ACROSS = 2
 LINE_IN = 0.13
@@ -26,7 +26,7 @@ PANEL_EDGES_IN = 0.34
 """Height of a panel's title and tick labels."""
 NARROWEST_AXES_IN = 0.6
 BOLD = 1.15
-"""How much wider bold letters are."""
+"""The factor between the widths of bold and of ordinary letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Panel:
     rows: pd.DataFrame
     axes: tuple[Axes, ...]
     is_lowest: bool
-    """Whether no panel is below: the one that names the axis."""
+    """Whether no panel is below this one. The lowest panel names the axis."""
 
 
 def paper_figure(width_in: float, height_in: float, caption: str) -> Figure:
@@ -155,7 +155,7 @@ def _title(framework: str, facet: str) -> str:
 def _panels(
     figure: Figure, grid: GridSpec, strip: _Strip, below: list[_Strip], *, place: int, width: int
 ) -> Iterator[Panel]:
-    """Those of one strip; a facet that the framework has no rows in stays empty."""
+    """The panels of one strip. A facet in which the framework has no rows stays empty."""
     named = False
     for column, facet in enumerate(strip.facets):
         rows = strip.rows[strip.rows["facet"] == facet]

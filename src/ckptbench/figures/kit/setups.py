@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.figures import labels
+from ckptbench.figures.kit import labels
 
 SYSTEM = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
-"""What separates panels: two rows that differ here are never in one panel, CPU and GPU least of all."""
+"""Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
 CHECKPOINT = ("strategy", "format", "ranks", "interval")
-"""What separates the rows of a panel."""
+"""Columns that separate the rows of a panel."""
 
 DEPENDENT = ("dataset", "batch_size", "epochs")
-"""What no title repeats where the rest of it says it already: the caption does, once."""
+"""Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
 FACET = "facet"
 LABEL = "label"
@@ -58,7 +58,7 @@ def separating(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def dependent(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """In words, what `separating` leaves out: `small CNN: batch 8 per rank, 4 epochs`, for each value."""
+    """The columns that `separating` leaves out, in words, for each value: `small CNN: batch 8 per rank, 4 epochs`."""
     kept = separating(frame, columns)
     left_out = [column for column in varying(frame, columns) if column not in kept]
     decisive = _decisive(frame, kept, left_out)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from ckptbench.matrix.catalogue import FRAMEWORKS
+
 STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
 
 COLUMN_IN = 3.5
@@ -20,19 +22,16 @@ PAGE_IN = 7.16
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A colour of Okabe and Ito's palette (Color Universal Design, 2008), safe for colour-blind readers,
-    and a marker that tells the same without colour."""
+    """A colour, and a marker that tells the same without colour."""
 
     color: str
     marker: str
 
 
 LOOKS = {
-    "chainer": Look("#D55E00", "o"),
-    "pytorch": Look("#0072B2", "s"),
-    "tensorflow": Look("#009E73", "^"),
-    "horovod_pytorch": Look("#56B4E9", "D"),
-    "horovod_tensorflow": Look("#CC79A7", "v"),
+    name: Look(entry.color, entry.marker)
+    for name, entry in FRAMEWORKS.items()
+    if entry.color is not None and entry.marker is not None
 }
 # Yellow, the palette's eighth, cannot be seen on white.
 SPARE_LOOKS = tuple(Look(color, marker) for marker in "PX*" for color in ("#E69F00", "#000000"))
@@ -51,7 +50,7 @@ LINE_STYLES = (SOLID, DASHED, DOTTED, (0, (5, 1.2, 1, 1.2)), (0, (7, 3)))
 
 
 def look(framework: str) -> Look:
-    """A framework that is not in LOOKS gets one that depends on its name alone."""
+    """The look of a framework. One that is not in LOOKS gets a spare look, which depends on its name alone."""
     spare = SPARE_LOOKS[zlib.crc32(framework.encode()) % len(SPARE_LOOKS)]
     return LOOKS.get(framework, spare)
 

@@ -1,0 +1,1 @@
+"""Run folders, read and checked, to the collected tables: one event a row."""

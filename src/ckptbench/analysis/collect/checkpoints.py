@@ -1,0 +1,91 @@
+"""The table `checkpoints`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
+from ckptbench.analysis.collect.run_folder import RankRun, Run
+from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.runs.events import Save
+from ckptbench.runs.trace import Checkpoint
+
+CHECKPOINTS = Table(
+    "checkpoints",
+    "One row a run, rank and checkpoint. The parts are known on the ranks that write and missing on others.",
+    ("run", "rank", "step"),
+    (
+        RUN,
+        RANK,
+        EPOCH,
+        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column("stall_s", "number", "s", "the training loop of the rank was blocked: by the save, and by later waits for it"),
+        Column("update_hold_s", "number", "s", "the part of the stall in which updates waited for what they change to be captured"),
+        Column("writes", "flag", "", "whether the rank wrote and committed"),
+        Column("write_s", "number", "s", "until the framework's own write returned"),
+        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
+        Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
+        Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
+        Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
+        Column("retention_s", "number", "s", "removal of old versions, after the commit"),
+        Column("bytes", "count", "bytes", "of all files of this version"),
+        Column("files", "count", "1", "number of files of this version"),
+        Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
+        Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),
+    ),
+)  # fmt: skip
+
+LEVEL = "shared"
+"""The level of which the table tells: every strategy has it."""
+PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s")
+WEIGHTS = ("bytes", "files", "main_bytes", "rank_bytes")
+UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
+
+
+def checkpoints(runs: Sequence[Run]) -> pd.DataFrame:
+    return CHECKPOINTS.rows(rank_rows(runs, _checkpoints))
+
+
+def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
+    for checkpoint in part.trace.checkpoints.values():
+        if (save := checkpoint.save) is None:
+            continue  # of an attempt that was killed in it
+        held_s = {"update": 0.0, "save": 0.0, "end": 0.0}
+        for hold in checkpoint.holds:
+            held_s[hold.why] += duration_s(hold)
+        written = _written(save, checkpoint)
+        yield {
+            "step": save.step,
+            "epoch": save.epoch,
+            "start_ns": save.start_ns,
+            "stall_s": duration_s(save) + held_s["update"] + held_s["save"],
+            "update_hold_s": held_s["update"],
+            "writes": written is not UNKNOWN,
+            **written,
+        }
+
+
+def _written(save: Save, checkpoint: Checkpoint) -> Row:
+    """What the rank that commits knows of one checkpoint."""
+    durable, written = checkpoint.durable.get(LEVEL), checkpoint.written.get(LEVEL)
+    if durable is None or written is None:
+        return UNKNOWN
+    size = sum(file.bytes for file in durable.files)
+    rank_bytes = sum(file.bytes for file in durable.files if file.kind == "own")
+    return {
+        "write_s": (written.at_ns - save.start_ns) / 1e9,
+        "sync_s": (durable.synced_ns - written.at_ns) / 1e9,
+        "checksum_s": (durable.checked_ns - durable.synced_ns) / 1e9,
+        "commit_s": (durable.committed_ns - durable.checked_ns) / 1e9,
+        "durable_s": (durable.committed_ns - save.start_ns) / 1e9,
+        "retention_s": (durable.retained_ns - durable.committed_ns) / 1e9,
+        "bytes": size,
+        "files": len(durable.files),
+        "main_bytes": size - rank_bytes,
+        "rank_bytes": rank_bytes,
+    }

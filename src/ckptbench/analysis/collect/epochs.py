@@ -1,0 +1,71 @@
+"""The tables `epochs` and `evaluations`: how long each epoch took, and how good the network was after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
+from ckptbench.analysis.collect.run_folder import RankRun, Run
+from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
+from ckptbench.analysis.tables.schema import Column, Table
+
+EPOCHS = Table(
+    "epochs",
+    "One row a run, rank and epoch.",
+    ("run", "rank", "epoch"),
+    (
+        RUN,
+        RANK,
+        EPOCH,
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column("duration_s", "number", "s", "steps and checkpoints, no evaluation"),
+        Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
+        Column("samples", "integer", "samples", "that the rank trained on"),
+    ),
+)
+
+
+EVALUATIONS = Table(
+    "evaluations",
+    "One row a run, rank and evaluation: the rank's shard of the test set.",
+    ("run", "rank", "epoch"),
+    (
+        RUN,
+        RANK,
+        EPOCH,
+        Column("duration_s", "number", "s", "outside of every training time"),
+        Column("samples", "integer", "samples", "of the shard"),
+        Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
+        Column("correct", "integer", "samples", "that were classified correctly"),
+    ),
+)
+
+
+def epochs(runs: Sequence[Run]) -> pd.DataFrame:
+    return EPOCHS.rows(rank_rows(runs, _epochs))
+
+
+def _epochs(run: Run, part: RankRun) -> Iterator[Row]:
+    steps = part.steps
+    warmup_end_ns = steps.end_ns[: run.warmup_steps]
+    for epoch, event in part.trace.epochs.items():
+        own = warmup_end_ns[steps.epoch[: run.warmup_steps] == epoch]
+        yield {
+            "epoch": epoch,
+            "start_ns": event.start_ns,
+            "samples": event.samples,
+            "duration_s": duration_s(event),
+            "warmup_s": (int(own[-1]) - event.start_ns) / 1e9 if own.size else 0.0,
+        }
+
+
+def evaluations(runs: Sequence[Run]) -> pd.DataFrame:
+    return EVALUATIONS.rows(rank_rows(runs, _evaluations))
+
+
+def _evaluations(run: Run, part: RankRun) -> Iterator[Row]:
+    for event in part.trace.evaluations.values():
+        yield {**dataclasses.asdict(event), "duration_s": duration_s(event)}

@@ -1,0 +1,1 @@
+"""What checkpoints and determinism cost: derived tables."""

@@ -1,0 +1,1 @@
+"""Whether a restart gives the same training back: derived tables."""

@@ -1,0 +1,1 @@
+"""What a table is, and where it lies on disk."""
