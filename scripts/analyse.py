@@ -1,4 +1,4 @@
-"""Derive from the collected tables those that answer the study's questions."""
+"""Compute the derived tables, which answer the study's questions, from the collected tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.derive import derive
-from ckptbench.analysis.raw import RAW
-from ckptbench.analysis.store import read_tables, write_tables
+from ckptbench.analysis.tables.registry import COLLECTED
+from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.scripting import run_script
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     options = _parse()
 
     def work() -> None:
-        write_tables(options.tables, derive(read_tables(options.tables, RAW)))
+        write_tables(options.tables, derive(read_tables(options.tables, COLLECTED)))
 
     return run_script(work, options.log)
 
@@ -24,7 +24,7 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--tables", type=Path, required=True, help="folder of the collected tables; gets the others"
+        "--tables", type=Path, required=True, help="folder of all tables: read and written"
     )
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()

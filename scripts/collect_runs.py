@@ -1,7 +1,7 @@
-"""Read run folders and write what they say as tables, one event a row.
+"""Read run folders and write their contents as tables.
 
-Give the folders themselves, or a study and the folder of its runs: a study can have more runs than a command
-line holds.
+Give either the folders of the runs, or a study and the folder of its runs. A study can have more runs than fit on a
+command line.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from ckptbench.analysis.collect import collect
-from ckptbench.analysis.store import write_tables
-from ckptbench.manifest import read_json
+from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.tables.store import write_tables
 from ckptbench.scripting import run_script
+from ckptbench.study.record import StudyRecord
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
 def _folders(options: argparse.Namespace) -> list[Path]:
     if options.study is None:
         return list(options.run)
-    return [options.runs / cell_id for cell_id in read_json(options.study)["cells"]]
+    return [options.runs / cell.id for cell in StudyRecord.read(options.study).cells]
 
 
 def _parse() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Make one framework's environment from its lock."""
+"""Make the environment of one framework from its lock file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ckptbench.environments import create_environment
+from ckptbench.environments.create import create_environment
 from ckptbench.scripting import run_script
 
 

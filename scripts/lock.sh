@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lock environments: envs/NAME.in, what is asked for, to envs/NAME.txt, the versions that answer it.
+# Lock environments: write the versions that satisfy the requirements in envs/NAME.in to envs/NAME.txt.
 #
-#     scripts/lock.sh [OPTION...] [NAME...]     without a name: all of them
+#     scripts/lock.sh [OPTION...] [NAME...]     without a name: lock all environments
 #
-# A lock keeps the versions that it has. `--upgrade`, like every option, is handed to `uv pip compile`.
-# Locks are for Linux x86-64 with glibc 2.28 or newer, wherever this runs. They hold versions, never sources.
+# A lock keeps the versions that it has, unless `--upgrade` is given. Every option is passed on to `uv pip compile`.
+# Locks are for Linux x86-64 with glibc 2.28 or newer, on whatever machine this runs. They hold versions, never sources.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,8 +12,8 @@ uv="${UV:-.venv/bin/uv}"
 draft="$(mktemp)"
 trap 'rm -f "$draft"' EXIT
 
-# Where PyTorch comes from decides what it needs: PyPI has the CUDA build, with gigabytes of libraries.
-# In a subshell, so that each lock finds the variables as they were.
+# PyPI has the CUDA build of PyTorch, which needs gigabytes of libraries, so CPU locks take it from another source.
+# The function runs in a subshell, so that its changes of variables do not reach the next lock.
 choose_source_and_lock() (
     local name="$1"
     shift
@@ -30,7 +30,7 @@ choose_source_and_lock() (
 lock() {
     local name="$1"
     shift
-    # torch is written without the label of its build, and uv would keep exactly that: PyPI's CUDA build.
+    # The lock has torch without the label of its build. uv would keep exactly that version, which is the CUDA build.
     : > "$draft"
     if [[ -e "envs/$name.txt" ]]; then
         sed '/^torch==/d' "envs/$name.txt" > "$draft"

@@ -1,6 +1,6 @@
 """Prepare one dataset in a folder that training reads.
 
-`digits` needs scikit-learn: run it in the environment that envs/data.txt locks.
+`digits` needs scikit-learn: run this script in the environment of the lock envs/data.txt.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ckptbench.datasets import DATASETS, prepare
+from ckptbench.data.sources import DATASETS, prepare
 from ckptbench.scripting import run_script
 
 log = logging.getLogger("ckptbench")
@@ -38,11 +38,14 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=DATASETS, help="which dataset")
-    parser.add_argument("folder", type=Path, help="where to; made where it is missing")
+    parser.add_argument("folder", type=Path, help="folder to write to; made if it is missing")
     parser.add_argument(
-        "--settings", type=_json_object, default={}, help="its section of the config, as JSON"
+        "--settings",
+        type=_json_object,
+        default={},
+        help="the dataset's section of the config, as JSON",
     )
-    parser.add_argument("--log", type=Path, help="a file that gets the messages as well")
+    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
 
 

@@ -8,15 +8,17 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from ckptbench import progress
-from ckptbench.allocation import scheduler_job, was_requeued
-from ckptbench.cells import Cell
-from ckptbench.manifest import read_json
-from ckptbench.plan import Plan, Training
-from ckptbench.run import Execution, run_cell
+from ckptbench.launch.allocation import scheduler_job, was_requeued
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.matrix.cell import Cell
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.training import Training
 from ckptbench.scripting import run_script
+from ckptbench.study import progress
+from ckptbench.study.record import StudyRecord
 
 log = logging.getLogger("ckptbench")
 
@@ -24,7 +26,6 @@ log = logging.getLogger("ckptbench")
 def main() -> int:
     options = _parse()
     cell = Cell.from_json(options.cell)
-    study = read_json(options.study) if options.study else {}
     plan = Plan(
         cell=cell,
         training=Training(**options.training),
@@ -34,28 +35,31 @@ def main() -> int:
             (options.checkpoints or options.runs) / cell.id / "checkpoints"
         ).resolve(),
     )
-    execution = Execution(
-        python=(options.environment / "bin" / "python").absolute(),
-        lock=options.lock,
-        logs=(options.log.with_suffix("") if options.log else plan.run_folder / "logs").absolute(),
-        resume=options.resume or study.get("resume", False),
-        keep_after_run=study.get("keep_after_run", 0),
-        timeout_seconds=60 * study["run_minutes"] if study.get("run_minutes") else None,
-    )
 
     def work() -> None:
-        if "cells" in study:
-            log.info("%s", _progress(options.runs, study["cells"], cell.id))
+        study = StudyRecord.read(options.study) if options.study else StudyRecord()
+        execution = Execution(
+            python=(options.environment / "bin" / "python").absolute(),
+            lock=options.lock,
+            logs=(
+                options.log.with_suffix("") if options.log else plan.run_folder / "logs"
+            ).absolute(),
+            resume=options.resume or study.resume,
+            keep_after_run=study.keep_after_run,
+            timeout_seconds=study.timeout_seconds,
+        )
+        if study.cells:
+            log.info("%s", _progress(options.runs, study.cells, cell))
         run_cell(plan, execution)
 
     return run_script(work, options.log, append=was_requeued(os.environ) is True)
 
 
-def _progress(runs: Path, cells: list[str], running: str) -> str:
+def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
     measured = progress.measure(runs, cells, running)
     if scheduler_job(os.environ) is None:
-        return measured.line(running, datetime.datetime.now())
-    return measured.line_among_others(running)
+        return measured.line(running.id, datetime.datetime.now())
+    return measured.line_among_others(running.id)
 
 
 def _parse() -> argparse.Namespace:
@@ -69,7 +73,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--lock", type=Path, required=True, help="the lock it was made from")
     parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
     parser.add_argument(
-        "--checkpoints", type=Path, help="write checkpoints below this folder instead"
+        "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on from the newest complete version"

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ckptbench.config import schema
+from ckptbench.study.config import schema
 
 
 def main() -> None:

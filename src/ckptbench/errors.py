@@ -1,4 +1,4 @@
-"""The one family of exceptions: each message names what was wrong, where, and what to do."""
+"""The exceptions of the study. Every message names the problem, its place and the remedy."""
 
 
 class CkptbenchError(Exception):
@@ -10,11 +10,11 @@ class ConfigError(CkptbenchError):
 
 
 class DataError(CkptbenchError):
-    """A dataset is missing, incomplete or not what it claims to be."""
+    """A dataset is missing, incomplete or differs from its description."""
 
 
 class CheckpointError(CkptbenchError):
-    """A checkpoint cannot be written, or none can be read."""
+    """A checkpoint cannot be written or read."""
 
 
 class LaunchError(CkptbenchError):
@@ -22,7 +22,7 @@ class LaunchError(CkptbenchError):
 
 
 class RunFolderError(CkptbenchError):
-    """A run folder is half-written, corrupt, or not a result."""
+    """A run folder is half-written or corrupt, or its run has not ended."""
 
 
 class EnvironmentSetupError(CkptbenchError):
@@ -30,7 +30,7 @@ class EnvironmentSetupError(CkptbenchError):
 
 
 class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
-    """A run was told to stop, and did: nothing is wrong with it."""
+    """A run stopped because it was asked to. This is not a failure."""
 
     def __init__(self, signal: str, steps_done: int | None) -> None:
         self.steps_done = steps_done

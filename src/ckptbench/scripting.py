@@ -1,4 +1,4 @@
-"""What every script does around its one call: a log, and one clear line for an error a user can mend."""
+"""The frame of every script: it sets up the log and turns an error for the user into one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("ckptbench")
 
 
 def run_script(work: Callable[[], object], log_path: Path | None, *, append: bool = False) -> int:
-    """Do the work, logging to the terminal and to `log_path`; returns the exit status, 1 after a CkptbenchError."""
+    """Call `work` and log to the terminal and to `log_path`. Returns the exit status, 1 after a CkptbenchError."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if log_path is not None:
         log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def run_script(work: Callable[[], object], log_path: Path | None, *, append: boo
             logging.FileHandler(log_path, mode="a" if append else "w", encoding="utf-8")
         )
     logging.basicConfig(format="%(message)s", handlers=handlers)
-    logging.getLogger("ckptbench").setLevel(logging.INFO)  # the libraries speak up when they warn
+    logging.getLogger("ckptbench").setLevel(logging.INFO)  # other libraries log warnings only
     try:
         work()
     except CkptbenchError as error:

@@ -1,4 +1,4 @@
-# The config, checked, the cells it expands into, and what the rules ask of them.
+# Reads and checks the config, expands it into cells, and defines the functions that the rules call.
 import dataclasses
 import json
 import os
@@ -8,18 +8,20 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from ckptbench import expansion
-from ckptbench.config import load_config
+from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
-from ckptbench.manifest import write_json
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.study import expansion
+from ckptbench.study.config import load_config
+from ckptbench.study.record import StudyRecord
 
-# `python` in a rule is the interpreter that runs Snakemake, whether its environment is active or not.
+# `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 
 def get_config_files():
-    """Those of --configfile override the Snakefile's, which Snakemake appends to them."""
+    """The config files in the order of their weight: later ones override. Snakemake lists the Snakefile's file last."""
     *given, default = [os.path.relpath(path) for path in workflow.configfiles]
     return [Path(default), *map(Path, given)]
 
@@ -32,45 +34,20 @@ except CkptbenchError as error:
 try:
     CELLS = {cell.id: cell for cell in expansion.expand(CONFIG)}
 except CkptbenchError as error:
-    # Values that do not go together: the files are to blame together.
+    # Values do not go together. They may come from different files, so the message names all.
     files = " and ".join(map(str, get_config_files()))
     raise WorkflowError(f"{files}: {error}") from None
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
-# The cells are in the order to run them, each baseline beside what is compared with it.
+# The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
 STUDY = "results/study.json"
-# The tests hold these names against those of the schema in ckptbench.analysis, whose import is slow.
-COLLECTED = [
-    "runs",
-    "steps",
-    "epochs",
-    "checkpoints",
-    "evaluations",
-    "phases",
-    "digests",
-    "kills",
-    "values",
-]
-DERIVED = [
-    "overhead",
-    "sizes",
-    "scaling",
-    "checkpoint_cost",
-    "stall",
-    "training",
-    "resume_proof",
-    "divergence",
-    "determinism_cost",
-    "restore",
-    "provenance",
-]
 
 
 wildcard_constraints:
     cell=r"[A-Za-z0-9_-]+",
-    environment=r"[a-z_-]+",
+    environment=r"[a-z0-9_-]+",
     dataset=r"[a-z0-9]+",
 
 
@@ -84,11 +61,11 @@ def get_all_seals():
 
 
 def get_all_tables():
-    return expand("results/tables/{table}.parquet", table=[*COLLECTED, *DERIVED])
+    return expand("results/tables/{table}.parquet", table=TABLES)
 
 
 def get_all_figures():
-    """Those that some cell of the study gives something to show."""
+    """The figures for which some cell of the study has data."""
     shown = [
         name
         for name, entry in FIGURES.items()
@@ -100,10 +77,10 @@ def get_all_figures():
 
 
 def get_recipe(wildcards):
-    """What of an environment is compiled by a recipe of ours."""
-    if wildcards.environment.startswith("horovod"):
-        return ["src/ckptbench/horovod_build.py"]
-    return []
+    """The recipe by which a package of the environment is compiled, from the registry. Most environments have none."""
+    framework = wildcards.environment.removesuffix("-cuda")
+    entry = FRAMEWORKS.get(framework)
+    return [entry.recipe] if entry is not None and entry.recipe is not None else []
 
 
 def get_dataset_settings(wildcards):
@@ -136,7 +113,7 @@ def get_priority(wildcards):
 
 
 def get_ranks(wildcards):
-    """On a cluster: the tasks of the run's job."""
+    """The ranks of a run. On a cluster they are the tasks of its job."""
     return CELLS[wildcards.cell].ranks
 
 
@@ -146,27 +123,23 @@ def get_gpus(wildcards):
 
 
 def get_threads(wildcards):
-    """This machine's cores; on a cluster a profile's cpus_per_task says what a rank gets."""
+    """All cores of this machine. On a cluster it is 1: a profile's cpus_per_task sets the cores of a rank."""
     return workflow.cores if workflow.local_exec else 1
 
 
 def get_sources(package, *endings):
-    """The library files whose edit makes anew what they compute."""
+    """The source files of a package and its subpackages. Editing one reruns the rule that has them as input."""
     folder = Path("src/ckptbench") / package
     return sorted(
-        str(path) for ending in endings for path in folder.glob(f"*.{ending}")
+        str(path) for ending in endings for path in folder.rglob(f"*.{ending}")
     )
 
 
 def write_study():
-    """What runs look up when they start: no change of it is a reason to run anything again."""
-    Path(STUDY).parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        Path(STUDY),
-        {
-            "cells": list(CELLS),
-            "resume": CONFIG.resume,
-            "keep_after_run": CONFIG.checkpoints.keep_after_run,
-            "run_minutes": CONFIG.limits.run_minutes,
-        },
-    )
+    """Write the record that runs read when they start. A change of it makes no rule run again."""
+    StudyRecord(
+        cells=tuple(CELLS.values()),
+        resume=CONFIG.resume,
+        keep_after_run=CONFIG.checkpoints.keep_after_run,
+        run_minutes=CONFIG.limits.run_minutes,
+    ).write(Path(STUDY))

@@ -1,9 +1,9 @@
-# Datasets as memory-mapped arrays.
+# Prepares datasets as memory-mapped arrays.
 rule prepare_dataset:
     input:
         environment=".environments/data/ready.json",
         script="scripts/prepare_dataset.py",
-        library=get_sources("datasets", "py"),
+        library=get_sources("data/sources", "py"),
     output:
         "results/datasets/{dataset}/dataset.json",
     log:

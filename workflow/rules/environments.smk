@@ -1,4 +1,5 @@
-# One environment per framework, from its lock: a changed lock rebuilds it, and reruns what ran in it.
+# Makes the environment of each framework from its lock. If a lock changes, its environment is made again, and the runs in
+# it are repeated.
 rule create_environment:
     input:
         lock="envs/{environment}.txt",

@@ -1,4 +1,4 @@
-# Tables -> figures, a rule for each. A figure reads nothing but tables.
+# Tables -> figures. Each figure has its own rule and reads tables only.
 for figure, entry in FIGURES.items():
 
     rule:

@@ -41,6 +41,6 @@ rule derive_tables:
         "results/logs/derive_tables.log",
     localrule: True
     message:
-        "overhead, sizes, scaling, stalls and training from the collected tables"
+        f"{', '.join(DERIVED)} from the collected tables"
     shell:
         "python {input.script} --tables results/tables --log {log}"

@@ -1,4 +1,4 @@
-# One run a cell. A run that is timed has the machine, or its nodes of a cluster, to itself.
+# One run for each cell. A run is timed, so it has the machine, or on a cluster its nodes, to itself.
 rule train_cell:
     input:
         environment=get_environment,
@@ -23,7 +23,7 @@ rule train_cell:
     message:
         "train {wildcards.cell}"
     shell:
-        # exec: the launcher must see when the workflow that started it is gone.
+        # With exec the launcher's parent is the workflow, so the launcher notices when the workflow is gone.
         "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
         " --lock {params.lock} --runs results/runs --checkpoints {params.checkpoints:q}"
