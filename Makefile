@@ -1,23 +1,32 @@
-# Everything from a fresh clone: `make study` and `make test`. Needs Python 3.11, a C compiler and make.
+# A fresh clone needs only `make study` or `make test`. Required: Python 3.11, a C compiler and make.
 PYTHON ?= python3.11
 BIN := .venv/bin
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 
-.PHONY: study test environment lint unit study-tests cluster-tests benchmarks schema locks clean
+# Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean
 
 study: environment
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 
-test: lint unit study-tests cluster-tests
+# The tests with schedulers mostly wait, so they run beside the tests with frameworks. Each prints its output when it ends.
+test: lint unit environments
+	$(MAKE) --jobs=2 --keep-going --output-sync=target study-tests cluster-tests
+
+# The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
+test-full: export CKPTBENCH_FULL_TESTS = 1
+test-full: test
 
 environment: .venv/ready
 
-# uv is one of the locked packages: pip installs it, and it installs the rest.
+# uv is one of the locked packages. pip installs uv, and uv installs the rest.
 .venv/ready: envs/dev.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet "$$(grep '^uv==' envs/dev.txt)"
-	$(BIN)/uv pip sync --quiet --python .venv envs/dev.txt
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python .venv envs/dev.txt
 	$(BIN)/uv pip install --quiet --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
 	touch $@
 
@@ -32,21 +41,27 @@ unit: environment
 	$(BIN)/pytest --numprocesses auto tests/unit
 	for each in $(PLUGINS); do PYTHONPATH=. $(BIN)/pytest -p tests.conftest $${each}tests || exit; done
 
-# With the real frameworks: makes their environments first, which takes about 6 GB, and compiles Horovod.
-study-tests: environment
+# The environments of all frameworks. They take about 6 GB, and Horovod is compiled.
+environments: environment
 	$(BIN)/snakemake --profile local environments --configfile config/studies/tiny.yaml
-	$(BIN)/pytest tests/study
 
-# With a real Slurm and a real Grid Engine, where `sudo tests/cluster/install.sh` has installed them.
-cluster-tests: environment
-	$(BIN)/snakemake --profile local environments --configfile config/studies/tiny.yaml
-	$(BIN)/pytest tests/cluster
+# Tests with the real frameworks.
+study-tests: environments
+	$(BIN)/pytest --durations=10 tests/study
+
+# Tests with a real Slurm and a real Grid Engine, if `sudo tests/cluster/install.sh` has installed them.
+cluster-tests: environments
+	$(BIN)/pytest --durations=10 tests/cluster
 
 benchmarks: environment
-	cd benchmarks && for each in recorder_cost dry_run read_runs; do ../$(BIN)/python $$each.py; done
+	cd benchmarks && for each in recorder_cost dry_run read_runs control_line; do ../$(BIN)/python $$each.py; done
 
-schema: environment
+# The files that are written from the source. A test fails where one of them differs from it.
+generated: environment
 	$(BIN)/python scripts/write_schema.py workflow/schemas/config.schema.json
+	$(BIN)/python -m ckptbench.matrix.document > docs/names.md
+	$(BIN)/python -m ckptbench.analysis.document > docs/tables.md
+	$(BIN)/python -m ckptbench.runs.events > docs/trace.md
 
 locks: environment
 	scripts/lock.sh

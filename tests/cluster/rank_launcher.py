@@ -13,9 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from ckptbench import launch, watch
-from ckptbench.allocation import read_allocation
 from ckptbench.errors import CkptbenchError
+from ckptbench.launch import ranks as launch
+from ckptbench.launch import watch
+from ckptbench.launch.allocation import read_allocation
 
 PROBE = Path(__file__).with_name("rank_probe.py")
 

@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
-from ckptbench.place import LOGS, die_with_parent, ignore_stop_signals, read_seat, take_place
-from ckptbench.rank import log_to
+from ckptbench.training.rank import log_to
+from ckptbench.world.place import take_place
+from ckptbench.world.processes import die_with_parent, ignore_stop_signals
+from ckptbench.world.variables import LOGS, read_seat
 
 LONG_S = 300
 LAST_WORDS = "the reason why it died"

@@ -127,7 +127,7 @@ def test_the_manifest_counts_how_often_it_was_requeued(pair: Pair) -> None:
 def test_it_goes_on_from_the_checkpoint_that_it_wrote_when_it_was_told_to_stop(pair: Pair) -> None:
     for trace in pair[0].traces():
         stops = [event["step"] for event in trace if event["event"] == "stop"]
-        checkpoints = [event["step"] for event in trace if event["event"] == "checkpoint"]
+        checkpoints = [event["step"] for event in trace if event["event"] == "save"]
         # Told to stop before its first step, an attempt has nothing new to write.
         assert list(dict.fromkeys(stops)) == checkpoints
         attempts = [event["attempt"] for event in trace if event["event"] == "start"]

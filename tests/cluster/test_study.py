@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckptbench.allocation import same_host
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.manifest import read_json
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.world.seats import same_host
 from tests.cluster.slurm_conf import NODES
 from tests.cluster.studies import VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout

@@ -13,8 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[2]
+COLD = ROOT / ".environments"
+"""The real environments: each process imports its framework. `warm.environments` has others."""
 PROFILES = ("local", "slurm", "gridengine", "abci", "abci-v100")
-LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", *PROFILES, ".environments")
+LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", *PROFILES)
 COPIED = ("config", "envs")
 
 
@@ -28,8 +30,15 @@ class Checkout:
     """Of every call, beside those of the profile."""
 
     @classmethod
-    def make(cls, folder: Path, profile: str = "local", *options: str) -> Checkout:
+    def make(
+        cls,
+        folder: Path,
+        profile: str = "local",
+        *options: str,
+        environments: Path = COLD,
+    ) -> Checkout:
         folder.mkdir(parents=True)
+        (folder / ".environments").symlink_to(environments)
         for name in LINKED:
             (folder / name).symlink_to(ROOT / name)
         for name in COPIED:
@@ -104,7 +113,7 @@ def plan_of(process: Path) -> Path:
         arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
         return Path()
-    return Path(arguments[-2]) if "ckptbench.rank" in arguments else Path()
+    return Path(arguments[-2]) if "ckptbench.training.rank" in arguments else Path()
 
 
 def wait_for(condition, what: str, seconds: float = 120) -> object:  # type: ignore[no-untyped-def]

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scenarios import Scenario, main, varied_weights
+from scenario import Scenario, varied_weights
+from scenarios import main
 
-from ckptbench.frameworks.base import Arrays, Place, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.world.seats import Place
 
 if TYPE_CHECKING:
     import torch

@@ -17,11 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ckptbench.checkpoints.native import NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Position
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.base import Arrays, Framework, Place
+from ckptbench.frameworks.contract import Arrays, Framework
+from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.world.seats import Place
 
 
 class Payload:
@@ -46,8 +49,17 @@ class Malice:
 
 def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> Arrays:
     """By `<file>/<kind>/`: what became of the `load`, whether it `ran` the code, whether the code is `live`."""
+    folder.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
-    strategy = NativeStrategy(framework, place, store, format)
+    strategy = Clocked.open(
+        NATIVE,
+        subject=framework,
+        place=place,
+        format=format,
+        store=store,
+        recorder=Recorder(folder / "trace-0.jsonl"),
+        reach=lambda stage: None,
+    )
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
     version = store.newest()
     assert version is not None
@@ -65,6 +77,10 @@ def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> A
             path.write_bytes(original)
     strategy.load(version)  # no file was refused for what it was before
     return found
+
+
+HALVED = ("npz", "hdf5", "torch_save")
+"""Formats whose files `load_half` can take the optimizer out of."""
 
 
 def load_half(framework: Framework, format: str, folder: Path) -> str:

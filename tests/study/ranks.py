@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from warm.environments import warm_environments
 
-from ckptbench.allocation import read_allocation
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.launch import Program, run_ranks
-from ckptbench.watch import Limits
+from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.watch import Limits
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
-ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Path(__file__).with_name("scenarios.py")
 Found = dict[str, np.ndarray[Any, Any]]
 
@@ -30,7 +29,7 @@ def run_scenario(
 ) -> list[Found]:
     """The arrays that each rank saved, in the order of the ranks."""
     folder.mkdir(parents=True, exist_ok=True)
-    python = ROOT / ".environments" / framework / "bin" / "python"
+    python = warm_environments() / framework / "bin" / "python"
     command = [str(python), str(script), framework, scenario, str(folder), json.dumps(options)]
     speaks_mpi = FRAMEWORKS[framework].launcher == "mpiexec"
     program = Program(
@@ -43,8 +42,3 @@ def run_scenario(
 def read(path: Path) -> Found:
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
-
-
-def environment_is_ready(framework: str) -> bool:
-    python = ROOT / ".environments" / framework / "bin" / "python"
-    return python.exists() and subprocess.run([python, "-c", ""], check=False).returncode == 0

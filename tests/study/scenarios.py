@@ -11,75 +11,29 @@ from typing import Any
 
 import malice
 import numpy as np
+from scenario import Scenario, batch
 
-from ckptbench.architectures import ARCHITECTURES, Network
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.frameworks.base import Arrays, Framework, Place, Sgd
+from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
-from ckptbench.place import LOGS, read_seat, take_place
-from ckptbench.rank import log_to
-
-IMAGE, CLASSES = (32, 32, 3), 10
-
-
-def batch(step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The samples of one step of all ranks, the same for every framework and world size."""
-    random = np.random.default_rng((7, step))
-    images = random.standard_normal((size, *IMAGE), np.float32)
-    return images, random.integers(0, CLASSES, size)
+from ckptbench.training.rank import log_to
+from ckptbench.world.place import take_place
+from ckptbench.world.seats import Place
+from ckptbench.world.variables import LOGS, read_seat
 
 
-def varied_weights(network: Network) -> Arrays:
-    """Initial weights with every scale, shift and bias different from its usual constant."""
-    random = np.random.default_rng(3)
-    weights = dict(network.initial_weights(1))
-    for name, array in weights.items():
-        if not name.endswith(".kernel"):
-            center = 1 if name.endswith(".scale") else 0
-            weights[name] = (center + 0.1 * random.standard_normal(array.shape)).astype(np.float32)
-    return weights
+def forward(
+    framework: str, place: Place, folder: Path, *, models: list[str], **options: Any
+) -> Arrays:
+    """By model: logits, parameter counts and names of a freshly built network."""
+    scenario = Scenario(framework, place, models[0], **options)
+    found = {}
+    for model in models:
+        scenario.build(model)
+        found |= {f"{model}/{name}": array for name, array in _predicted(scenario).items()}
+    return found
 
 
-class Scenario:
-    """A framework that has joined and built, and its share of the batches."""
-
-    def __init__(
-        self,
-        framework: str,
-        place: Place,
-        model: str,
-        *,
-        seed: int = 5,
-        deterministic: bool = False,
-        weights: Arrays | None = None,
-        **sgd: float,
-    ) -> None:
-        self.place = place
-        self.network = ARCHITECTURES[model](IMAGE, CLASSES)
-        self.framework: Framework = (
-            FRAMEWORKS[framework].load().join(place, seed=seed, deterministic=deterministic)
-        )
-        settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
-        self.framework.build(
-            self.network, weights or varied_weights(self.network), Sgd(**settings), 8
-        )
-
-    def train(self, first: int, last: int, size: int) -> list[float]:
-        """Steps `first` to `last` - 1, each on this rank's share of `size` samples."""
-        losses = []
-        for step in range(first, last):
-            images, labels = batch(step, size)
-            share = slice(
-                self.place.rank * size // self.place.world_size,
-                (self.place.rank + 1) * size // self.place.world_size,
-            )
-            losses.append(self.framework.step(images[share], labels[share]))
-        return losses
-
-
-def forward(framework: str, place: Place, folder: Path, *, model: str, **options: Any) -> Arrays:
-    """Logits and parameter counts of a freshly built network."""
-    scenario = Scenario(framework, place, model, **options)
+def _predicted(scenario: Scenario) -> Arrays:
     tensors = scenario.framework.tensors()
     count = sum(tensors[f"model/{name}"].size for name in scenario.network.parameters())
     return {
@@ -88,6 +42,7 @@ def forward(framework: str, place: Place, folder: Path, *, model: str, **options
         "parameters": np.asarray(count),
         "names": np.asarray(sorted(tensors)),
         "held": np.asarray(sorted(scenario.framework.held())),
+        "rank_state": np.asarray(sorted(scenario.framework.rank_state())),
     }
 
 
@@ -97,36 +52,53 @@ def train(
     """All tensors after some steps on global batches of `size` samples, and this rank's losses."""
     scenario = Scenario(framework, place, model, **options)
     losses = scenario.train(0, steps, size)
-    return {**scenario.framework.tensors(), "losses": np.asarray(losses)}
+    biased = np.asarray(scenario.framework.biased_variance)
+    tensors = scenario.framework.tensors()
+    return {**tensors, "losses": np.asarray(losses), "biased_variance": biased}
 
 
-def save(
-    framework: str, place: Place, folder: Path, *, model: str, format: str, **options: Any
-) -> Arrays:
-    """Train three steps, write a checkpoint, train three more."""
-    scenario = Scenario(framework, place, model, **options)
+def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
+    """Train three steps, write a checkpoint in every format, train three more."""
+    scenario = Scenario(framework, place, "small_cnn", **options)
     scenario.train(0, 3, 8 * place.world_size)
-    state = scenario.framework.rank_state()
-    np.savez(folder / f"state-{place.rank}.npz", **state)
+    np.savez(folder / f"state-{place.rank}.npz", **scenario.framework.rank_state())
     if place.rank == 0:
-        chosen = scenario.framework.formats[format]
-        chosen.save(scenario.framework, folder / chosen.filename)
+        for name, chosen in scenario.framework.formats.items():
+            (folder / name).mkdir()
+            chosen.save(scenario.framework, folder / name / chosen.filename)
     scenario.framework.barrier()
     scenario.train(3, 6, 8 * place.world_size)
     return _everything(scenario)
 
 
 def resume(
-    framework: str, place: Place, folder: Path, *, model: str, format: str, **options: Any
+    framework: str, place: Place, folder: Path, *, format: str, saved: str, **options: Any
 ) -> Arrays:
-    """Read that checkpoint in a new process and train the last three steps."""
-    scenario = Scenario(framework, place, model, **options)
+    """Read the checkpoint of one format in a new process and train the last three steps."""
+    scenario = Scenario(framework, place, "small_cnn", **options)
     chosen = scenario.framework.formats[format]
-    chosen.load(scenario.framework, folder.parent / "save" / chosen.filename)
-    with np.load(folder.parent / "save" / f"state-{place.rank}.npz", allow_pickle=False) as state:
+    chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
+    with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
         scenario.framework.load_rank_state({name: state[name] for name in state.files})
     scenario.train(3, 6, 8 * place.world_size)
     return _everything(scenario)
+
+
+def hook(framework: str, place: Place, folder: Path, *, hooked: bool) -> Arrays:
+    """What `before_update` sees of one parameter in each of three steps, `before` the step and in it; and the end."""
+    scenario = Scenario(framework, place, "plain_cnn", deterministic=True)
+    name = f"model/{next(iter(scenario.network.parameters()))}"
+    seen: list[np.ndarray] = []
+    if hooked:
+        scenario.framework.before_update = lambda: seen.append(scenario.framework.tensors()[name])
+        scenario.build()
+    before = {}
+    for step in range(3):
+        if hooked:
+            before[f"before/{step}"] = scenario.framework.tensors()[name]
+        scenario.train(step, step + 1, 8 * place.world_size)
+    found = {f"seen/{step}": array for step, array in enumerate(seen)}
+    return {**scenario.framework.tensors(), **before, **found, "calls": np.asarray(len(seen))}
 
 
 def forget(
@@ -201,16 +173,26 @@ def _chainer_flags(chainer: Any) -> dict[str, bool]:
     return {name: getattr(chainer.config, name) for name in names}
 
 
-def load_malicious(framework: str, place: Place, folder: Path, *, format: str) -> Arrays:
-    """What became of loading each malicious version of a checkpoint; see `malice.py`."""
+def load_malicious(framework: str, place: Place, folder: Path) -> Arrays:
+    """By format: what became of loading each malicious version of a checkpoint; see `malice.py`."""
     scenario = Scenario(framework, place, "small_cnn")
-    return malice.outcomes(scenario.framework, place, format, folder)
+    found = {}
+    for format in scenario.framework.formats:
+        scenario.build()
+        outcomes = malice.outcomes(scenario.framework, place, format, folder / format)
+        found |= {f"{format}/{name}": outcome for name, outcome in outcomes.items()}
+    return found
 
 
-def load_half(framework: str, place: Place, folder: Path, *, format: str) -> Arrays:
-    """What became of loading a checkpoint that lacks the optimizer's state."""
+def load_half(framework: str, place: Place, folder: Path) -> Arrays:
+    """By format: what became of loading a checkpoint that lacks the optimizer's state."""
     scenario = Scenario(framework, place, "small_cnn")
-    return {"load": np.asarray(malice.load_half(scenario.framework, format, folder))}
+    found = {}
+    for format in set(scenario.framework.formats) & set(malice.HALVED):
+        scenario.build()
+        (folder / format).mkdir(parents=True)
+        found[format] = np.asarray(malice.load_half(scenario.framework, format, folder / format))
+    return found
 
 
 def _everything(scenario: Scenario) -> Arrays:
@@ -224,6 +206,7 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
     "train": train,
     "save": save,
     "resume": resume,
+    "hook": hook,
     "forget": forget,
     "begin_there": begin_there,
     "settings": settings,

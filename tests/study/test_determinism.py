@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
+from warm.environments import warm_environments
 
-from ckptbench.cells import NOTHING, OF_SEVERAL_RANKS, OMISSIONS
-from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.matrix.catalogue import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS
 
 STUDY = "config/studies/tiny-determinism.yaml"
 FIGURES = ("determinism", "determinism_cost", "divergence", "restore")
@@ -19,11 +19,14 @@ NEEDED = [
     (name, part) for name, entry in FRAMEWORKS.items() for part in entry.omissions
 ]  # fmt: skip
 
+pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which the study has been run to its figures."""
-    checkout = Checkout.make(tmp_path_factory.mktemp("determinism") / "checkout")
+    folder = tmp_path_factory.mktemp("determinism") / "checkout"
+    checkout = Checkout.make(folder, environments=warm_environments())
     result = checkout.run(study=STUDY)
     assert result.returncode == 0, result.stdout
     return checkout

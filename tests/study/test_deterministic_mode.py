@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ranks import Found, run_scenario
+from selection import RANKS
 
-from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
 
@@ -18,7 +19,7 @@ def different(first: Found, second: Found) -> list[str]:
     return [name for name in first if first[name].tobytes() != second[name].tobytes()]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", RANKS)
 @EVERY
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
     tmp_path: Path, framework: str, ranks: int
@@ -39,13 +40,12 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
 @EVERY
 def test_three_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path, framework: str) -> None:
     """The sum of two numbers is the same in either order; that of three is not."""
-    options = {
-        "model": "small_cnn",
-        "format": FRAMEWORKS[framework].formats[0],
-        "deterministic": True,
-    }
-    whole = run_scenario(framework, "save", tmp_path / "save", ranks=3, **options)
-    resumed = run_scenario(framework, "resume", tmp_path / "resume", ranks=3, **options)
+    save, format = tmp_path / "save", FRAMEWORKS[framework].formats[0]
+    whole = run_scenario(framework, "save", save, ranks=3, deterministic=True)
+    resumed = run_scenario(
+        framework, "resume", tmp_path / "resume",
+        ranks=3, format=format, saved=str(save), deterministic=True,
+    )  # fmt: skip
     for before, after in zip(whole, resumed, strict=True):
         assert different(before, after) == []
 
@@ -60,12 +60,13 @@ def test_its_settings_are_on_in_the_rank_and_off_without_it(tmp_path: Path, fram
     assert {name for name, flag in off.items() if flag} == set()
 
 
+@pytest.mark.frameworks("pytorch")
 def test_pooling_of_another_kind_is_the_same_pooling(tmp_path: Path) -> None:
     """PyTorch's deterministic mode has its own, by products with matrices of means."""
     (on,), (off,) = (
         run_scenario(
-            "pytorch", "forward", tmp_path / str(mode), model="plain_cnn", deterministic=mode
+            "pytorch", "forward", tmp_path / str(mode), models=["plain_cnn"], deterministic=mode
         )
         for mode in (True, False)
     )
-    assert np.allclose(on["logits"], off["logits"], rtol=1e-5, atol=1e-6)
+    assert np.allclose(on["plain_cnn/logits"], off["plain_cnn/logits"], rtol=1e-5, atol=1e-6)

@@ -1,4 +1,7 @@
-"""What happens when something goes wrong: one clear error, and nothing measured is lost."""
+"""What happens when something goes wrong: one clear error, and nothing measured is lost.
+
+In the real environments: which processes end with which others is what is tested.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from checkout import Checkout, ranks_of, wait_for
+from selection import FULL
 
 PYTORCH = "config/studies/pytorch.yaml"
 SMALL = {
@@ -23,6 +27,8 @@ SMALL = {
     "repeats": 1,
     "training": {"steps_per_epoch": 40, "test_samples": 32},
 }  # fmt: skip
+
+pytestmark = pytest.mark.frameworks("pytorch")
 
 
 @pytest.fixture
@@ -69,7 +75,7 @@ def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout:
     assert sealed.items() <= checkout.seals().items()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(10 if FULL else 2))
 def test_a_killed_workflow_leaves_no_ranks_and_repeats_no_finished_run(
     checkout: Checkout, seed: int
 ) -> None:

@@ -14,9 +14,13 @@ import pytest
 from ranks import Found, run_scenario
 
 from ckptbench.errors import LaunchError
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
 TRAPS = Path(__file__).with_name("horovod_traps.py")
-BOTH = pytest.mark.parametrize("framework", ["horovod_pytorch", "horovod_tensorflow"])
+BOTH = pytest.mark.parametrize(
+    "framework", [name for name, entry in FRAMEWORKS.items() if ".horovod." in entry.location]
+)
+pytestmark = pytest.mark.frameworks("horovod_pytorch")
 
 
 def run(scenario: str, folder: Path, *, ranks: int = 2, **options: Any) -> list[Found]:

@@ -1,24 +1,34 @@
-"""`--resume`: after SIGKILL at any moment a run goes on from its newest complete checkpoint, bit for bit."""
+"""`--resume`: after SIGKILL at any moment a run goes on from its newest complete checkpoint, bit for bit.
+
+Runs whose launcher is killed start real processes, for the processes that start and end are what is tested. The runs
+they are compared with, and those that stop when they are asked to, are forked from warm servers: their bits must
+be the same.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import ROOT, ranks_of, wait_for
+from checkout import COLD, ROOT, ranks_of, wait_for
+from selection import FULL
+from warm.environments import warm_environments
 
-from ckptbench.cells import Cell, Interval
-from ckptbench.frameworks import FRAMEWORKS
-from ckptbench.manifest import read_json, trace_path
-from ckptbench.plan import Training
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.training import Training
 
 TRAINING = Training(
     seed=1,
@@ -30,17 +40,8 @@ TRAINING = Training(
     warmup_steps=2,
     keep_during_run=2,
 )
-KILLS = 2
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("digits")
-    python = ROOT / ".environments" / "data" / "bin" / "python"
-    command = [str(python), "scripts/prepare_dataset.py", "digits", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
-    return folder
+Digests = list[dict[str, str]]
+KILLS = 6 if FULL else 2
 
 
 def cell_of(framework: str, *, ranks: int) -> Cell:
@@ -57,28 +58,39 @@ def cell_of(framework: str, *, ranks: int) -> Cell:
     )
 
 
-def command(cell: Cell, digits: Path, runs: Path) -> list[str]:
+def command(cell: Cell, digits: Path, runs: Path, environments: Path) -> list[str]:
     return [
         sys.executable, "scripts/train_cell.py", "--resume",
         "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),
-        "--environment", f".environments/{cell.framework}", "--lock", f"envs/{cell.framework}.txt",
+        "--environment", str(environments / cell.framework), "--lock", f"envs/{cell.framework}.txt",
     ]  # fmt: skip
 
 
-def train(cell: Cell, digits: Path, runs: Path) -> None:
+def train(cell: Cell, digits: Path, runs: Path, environments: Path) -> None:
     done = subprocess.run(
-        command(cell, digits, runs), cwd=ROOT, capture_output=True, text=True, check=False
+        command(cell, digits, runs, environments),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
+def start(cell: Cell, digits: Path, runs: Path, environments: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(cell, digits, runs, environments),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def train_and_kill(cell: Cell, digits: Path, runs: Path, *, versions: int, delay: float) -> None:
     """SIGKILL the launcher, and with it every rank, `delay` s after the version number `versions` began."""
-    launcher = subprocess.Popen(
-        command(cell, digits, runs), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    launcher = start(cell, digits, runs, COLD)
     checkpoints = runs / cell.id / "checkpoints"
 
     def begun() -> bool:
@@ -98,9 +110,7 @@ def train_and_stop(cell: Cell, digits: Path, runs: Path, *, steps: int) -> None:
     """SIGTERM to the launcher when its ranks have done about so many steps more than the attempts before it."""
     checkpoints = runs / cell.id / "checkpoints"
     before = newest_step(checkpoints)
-    launcher = subprocess.Popen(
-        command(cell, digits, runs), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    launcher = start(cell, digits, runs, warm_environments())
     wait_for(
         lambda: newest_step(checkpoints) >= before + steps or launcher.poll() is not None,
         "training",
@@ -115,7 +125,7 @@ def newest_step(checkpoints: Path) -> int:
     return max((int(name.split("-")[1]) for name in names), default=0)
 
 
-def final_digests(cell: Cell, runs: Path) -> list[dict[str, str]]:
+def final_digests(cell: Cell, runs: Path) -> Digests:
     found = []
     for rank in range(cell.ranks):
         lines = trace_path(runs / cell.id, rank).read_text().splitlines()
@@ -124,38 +134,48 @@ def final_digests(cell: Cell, runs: Path) -> list[dict[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Callable[[Cell], Digests]:
+    """The final digests of a run of the cell that nothing disturbed, trained when it is first asked for."""
+
+    @functools.cache
+    def digests(cell: Cell) -> Digests:
+        runs = tmp_path_factory.mktemp("whole")
+        train(cell, digits, runs, warm_environments())
+        return final_digests(cell, runs)
+
+    return digests
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_whose_launcher_is_killed_goes_on_and_ends_with_the_bits_of_one_that_was_not(
-    tmp_path: Path, digits: Path, framework: str
+    tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
 ) -> None:
     """At any moment, the middle of a write included; tests/study/test_determinism.py kills single ranks."""
     cell = cell_of(framework, ranks=2)
-    train(cell, digits, tmp_path / "whole")
     random = np.random.default_rng(2)
     for kill in range(KILLS):
         train_and_kill(
-            cell, digits, tmp_path / "killed",
-            versions=3 + 5 * kill, delay=random.uniform(0, 0.02),
+            cell, digits, tmp_path, versions=3 + 5 * kill, delay=random.uniform(0, 0.02)
         )  # fmt: skip
-    train(cell, digits, tmp_path / "killed")
-    manifest = read_json(tmp_path / "killed" / cell.id / "manifest.json")
+    train(cell, digits, tmp_path, COLD)
+    manifest = read_json(tmp_path / cell.id / "manifest.json")
     assert manifest["status"] == "complete"
     assert manifest["attempts"] > 1, "no attempt was killed while it trained"
-    assert final_digests(cell, tmp_path / "killed") == final_digests(cell, tmp_path / "whole")
+    assert final_digests(cell, tmp_path) == whole(cell)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_stopped_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
-    tmp_path: Path, digits: Path, framework: str
+    tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
 ) -> None:
     """Two ranks stop after one and the same step, wherever each of them is when they are told."""
     cell = cell_of(framework, ranks=2)
-    train(cell, digits, tmp_path / "whole")
     for attempt, steps in ((1, 5), (2, 20)):
-        train_and_stop(cell, digits, tmp_path / "stopped", steps=steps)
-        manifest = read_json(tmp_path / "stopped" / cell.id / "manifest.json")
+        train_and_stop(cell, digits, tmp_path, steps=steps)
+        manifest = read_json(tmp_path / cell.id / "manifest.json")
         assert manifest["status"] == "stopped", manifest["error"]
         assert manifest["attempts"] == attempt
-    train(cell, digits, tmp_path / "stopped")
-    assert read_json(tmp_path / "stopped" / cell.id / "manifest.json")["attempts"] == 3
-    assert final_digests(cell, tmp_path / "stopped") == final_digests(cell, tmp_path / "whole")
+    train(cell, digits, tmp_path, warm_environments())
+    assert read_json(tmp_path / cell.id / "manifest.json")["attempts"] == 3
+    assert final_digests(cell, tmp_path) == whole(cell)

@@ -6,19 +6,38 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from checkout import Checkout
+from warm.environments import warm_environments
 
-from ckptbench.frameworks import FRAMEWORKS
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
+TINY = "config/studies/tiny.yaml"
 TABLES = ("overhead", "sizes", "scaling", "stall", "training")
+
+pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout in which the tiny study has been run to its end."""
+    """A checkout in which the tiny study has been run to its end.
+
+    The first repeat of every cell runs in the real environments, as a user's does: the start of a framework is a part
+    of what the launcher does. All other studies of the tests, and the second repeat here, fork warm processes.
+    """
     checkout = Checkout.make(tmp_path_factory.mktemp("study") / "checkout")
+    once = checkout.folder / "config/studies/once.yaml"
+    tiny = yaml.safe_load((checkout.folder / TINY).read_text())
+    once.write_text(yaml.safe_dump({**tiny, "repeats": 1}))
+    cold = checkout.run("runs", study="config/studies/once.yaml")
+    assert cold.returncode == 0, cold.stdout
+    sealed = checkout.seals()
+    environments = checkout.folder / ".environments"
+    environments.unlink()
+    environments.symlink_to(warm_environments())
     result = checkout.run()
     assert result.returncode == 0, result.stdout
+    assert sealed.items() < checkout.seals().items()
     (checkout.folder / "output.txt").write_text(result.stdout)
     return checkout
 

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from numpy_framework import linear
 
-from ckptbench import architectures, cells, frameworks, train
-from ckptbench.cells import Cell, Interval
-from ckptbench.datasets import prepare
-from ckptbench.plan import Plan, Training
+from ckptbench.data.sources import prepare
+from ckptbench.matrix.catalogue import FRAMEWORKS, FrameworkEntry
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.training import Training
 
-ENTRY = frameworks.FrameworkEntry(
+ENTRY = FrameworkEntry(
     location="numpy_framework:NumpyFramework",
     formats=("npz",),
     omissions=("position", "momentum", "random"),
@@ -39,9 +42,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def numpy_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registers the framework `numpy` and the model `linear`."""
-    monkeypatch.setitem(frameworks.FRAMEWORKS, "numpy", ENTRY)
-    monkeypatch.setitem(architectures.ARCHITECTURES, "linear", linear)
-    assert cells.FRAMEWORKS is train.FRAMEWORKS is frameworks.FRAMEWORKS
+    monkeypatch.setitem(FRAMEWORKS, "numpy", ENTRY)
+    monkeypatch.setitem(ARCHITECTURES, "linear", linear)
 
 
 @pytest.fixture

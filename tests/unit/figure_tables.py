@@ -11,14 +11,10 @@ import numpy as np
 import pandas as pd
 from proof_tables import Restarts, curve, determinism_cost, divergence, proof, restore
 
-from ckptbench.analysis.derived import DERIVED
-from ckptbench.analysis.schema import SETUP
+from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.analysis.tables.registry import DERIVED
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
-FORMATS = {
-    "chainer": ("npz", "npz_compressed", "hdf5"),
-    "pytorch": ("torch_save", "safetensors", "hdf5"),
-    "tensorflow": ("hdf5", "keras", "tf_checkpoint"),
-}
 WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
 MODEL_BYTES = {"small_cnn": 75_000, "resnet50": 94_330_000, "vgg16": 537_200_000}
 
@@ -27,7 +23,7 @@ MODEL_BYTES = {"small_cnn": 75_000, "resnet50": 94_330_000, "vgg16": 537_200_000
 class Study:
     """The matrix that the tables pretend to come from."""
 
-    frameworks: tuple[str, ...] = tuple(FORMATS)
+    frameworks: tuple[str, ...] = ("chainer", "pytorch", "tensorflow")
     models: tuple[str, ...] = ("resnet50",)
     ranks: tuple[int, ...] = (1, 2)
     formats_each: int = 1
@@ -52,7 +48,7 @@ class Study:
             **self._of_restarts(),
         }
         rows["training"] += [row for run in self._compared() for row in curve(*run)]
-        return {table.name: table.rows(rows[table.name]) for table in DERIVED}
+        return {name: entry.table.rows(rows[name]) for name, entry in DERIVED.items()}
 
     def _of_restarts(self) -> dict[str, list[dict[str, Any]]]:
         return {
@@ -99,7 +95,8 @@ class Study:
 
     def _setups(self) -> Iterator[dict[str, Any]]:
         for setup in self._baselines():
-            formats = FORMATS.get(setup["framework"], FORMATS["pytorch"])
+            # One that is not registered writes what PyTorch does.
+            formats = FRAMEWORKS.get(setup["framework"], FRAMEWORKS["pytorch"]).formats
             for written in formats[: self.formats_each]:
                 for interval in self.intervals:
                     yield setup | {"format": written, "interval": interval}
@@ -118,14 +115,14 @@ def together(*studies: Study) -> dict[str, pd.DataFrame]:
     tables = [study.tables() for study in studies]
     machine = {"provenance": tables[0]["provenance"]}
     return {
-        table.name: table.frame(pd.concat([own[table.name] for own in tables], ignore_index=True))
-        for table in DERIVED
+        name: entry.table.frame(pd.concat([own[name] for own in tables], ignore_index=True))
+        for name, entry in DERIVED.items()
     } | machine
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """A study of which nothing ran."""
-    return {table.name: table.rows([]) for table in DERIVED}
+    return {name: entry.table.rows([]) for name, entry in DERIVED.items()}
 
 
 def _random(setup: dict[str, Any]) -> np.random.Generator:

@@ -8,10 +8,11 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.architectures import Dense, Flatten, Network
-from ckptbench.frameworks.base import Arrays, Format, Framework, Place, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.link import Link
+from ckptbench.networks.layers import Dense, Flatten, Network
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place
 
 ALONE = Place(
     rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
@@ -66,13 +67,18 @@ class NumpyFramework(Framework):
         chances[rows, labels] -= 1
         error = (chances / len(labels)).astype(np.float32)
         noise = np.float32(1e-3) * np.random.standard_normal(error.shape[1]).astype(np.float32)
-        for name, gradient in (
-            ("head.kernel", error.T @ inputs),
-            ("head.bias", error.sum(0) + noise),
-        ):
-            self.momenta[name] = self._sgd.momentum * self.momenta[name] + gradient
-            self.weights[name] -= np.float32(self._sgd.learning_rate) * self.momenta[name]
+        gradients = {"head.kernel": error.T @ inputs, "head.bias": error.sum(0) + noise}
+        if self.before_update is not None:
+            self.before_update()
+        self._update(gradients)
         return loss
+
+    def _update(self, gradients: Arrays) -> None:
+        sgd = self._sgd
+        for name, gradient in gradients.items():
+            decayed = gradient + np.float32(sgd.weight_decay) * self.weights[name]
+            self.momenta[name] = np.float32(sgd.momentum) * self.momenta[name] + decayed
+            self.weights[name] -= np.float32(sgd.learning_rate) * self.momenta[name]
 
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         logits: NDArray[np.float32] = (
@@ -119,7 +125,7 @@ def _save(framework: NumpyFramework, path: Path) -> None:
 
 
 def _load(framework: NumpyFramework, path: Path) -> None:
-    with np.load(path) as archive:
+    with np.load(path, allow_pickle=False) as archive:
         for name in framework.weights:
             framework.weights[name] = archive[f"model/{name}"]
             framework.momenta[name] = archive[f"optimizer/{name}"]

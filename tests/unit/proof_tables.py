@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ckptbench.cells import KILLED
+from ckptbench.matrix.catalogue import FRAMEWORKS, KILLED, OMISSIONS
 
 GROUPS = {
     "counters": 3,
@@ -17,12 +17,6 @@ GROUPS = {
     "random": 2,
     "statistics": 40,
     "weights": 60,
-}
-OMISSIONS = ("position", "momentum", "random", "dropout", "statistics", "first_update")
-UNNEEDED = {
-    "chainer": ("dropout",),
-    "pytorch": ("dropout", "statistics", "first_update"),
-    "horovod_pytorch": ("dropout", "first_update"),
 }
 PHASES_S = {
     "launch_s": 0.2,
@@ -37,6 +31,12 @@ PHASES_S = {
 CHECKPOINT_BYTES = 188_000_000
 
 Setup = dict[str, Any]
+
+
+def _omissions(framework: str) -> tuple[str, ...]:
+    """The parts that matter to it; to one that is not registered, all of them."""
+    entry = FRAMEWORKS.get(framework)
+    return OMISSIONS[1:] if entry is None else entry.omissions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,8 @@ class Restarts:
             for cache in self.caches if history in KILLED else ("warm",):
                 yield whole | {"history": history, "cache": cache}
         if self.controls:
-            for omit in OMISSIONS:
-                if omit not in UNNEEDED.get(whole["framework"], ()):
-                    yield whole | {"history": "killed_between", "omit": omit}
+            for omit in _omissions(whole["framework"]):
+                yield whole | {"history": "killed_between", "omit": omit}
 
     def parts(self, setup: Setup) -> bool:
         if setup["omit"] != "nothing":

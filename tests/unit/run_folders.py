@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +12,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.cells import NO_FORMAT, Cell, Interval
-from ckptbench.digest import digests
-from ckptbench.manifest import (
-    KEPT_BYTES,
-    MANIFEST,
-    SCHEMA_VERSION,
-    final_path,
-    seal,
-    trace_path,
-    write_json,
+from ckptbench.machine.files import write_json
+from ckptbench.matrix.catalogue import NO_FORMAT
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.proof.digest import digests
+from ckptbench.runs import events
+from ckptbench.runs.events import (
+    Captured,
+    Digest,
+    Durable,
+    End,
+    Epoch,
+    Evaluation,
+    File,
+    Phase,
+    Save,
+    Start,
+    Written,
 )
-from ckptbench.plan import Training
-from ckptbench.recorder import Recorder
+from ckptbench.runs.layout import KEPT_BYTES, MANIFEST, SCHEMA_VERSION, final_path, trace_path
+from ckptbench.runs.recorder import Recorder
+from ckptbench.runs.seal import seal
+from ckptbench.runs.training import Training
 
 TRAINING = Training(
     seed=1,
@@ -46,11 +57,11 @@ HOST = {
     "scheduler_job": None,
 }
 SHARES = {
-    "written_ns": 0.5,
-    "synced_ns": 0.6875,
-    "checked_ns": 0.75,
-    "durable_ns": 0.875,
-    "retained_ns": 0.9375,
+    "written": 0.5,
+    "synced": 0.6875,
+    "checked": 0.75,
+    "committed": 0.875,
+    "retained": 0.9375,
 }
 """When the parts of a checkpoint end, as shares of its stall; the last sixteenth is waiting."""
 
@@ -202,22 +213,34 @@ class _Rank:
         if run.proof and run.model_bytes < KEPT_BYTES:
             arrays = self._state("end", last)
             np.savez(final_path(self._folder, self._rank), **arrays)  # type: ignore[arg-type]
-        self._recorder.event("end", monotonic_ns=self._now_ns)
+        self._recorder.write(End(monotonic_ns=self._now_ns))
         self._recorder.close()
 
     def _start(self) -> None:
         run = self._run
         for name in ("launch", "import"):
-            self._recorder.phase(name, *self._pass(2.0))
-        self._recorder.event("start", attempt=self._attempt, rank=self._rank)
-        self._recorder.phase("build", *self._pass(1.0))
+            self._phase(name, self._pass(2.0))
+        self._recorder.write(
+            Start(
+                attempt=self._attempt,
+                rank=self._rank,
+                world_size=run.cell.ranks,
+                host="node1",
+                pid=1,
+                device="cpu",
+                monotonic_ns=self._now_ns,
+                unix_ns=self._now_ns,
+                versions={},
+            )
+        )
+        self._phase("build", self._pass(1.0))
         if not self._goes_on:
             return
         if run.cell.cache == "cold":
-            self._recorder.phase("evict", *self._pass(4.0))
+            self._phase("evict", self._pass(4.0))
         window = self._pass(run.load_s(self._rank, self._attempt))
         size = sum(run.files.values())
-        self._recorder.phase("load", *window, read_bytes=run.read_bytes, bytes=size)
+        self._phase("load", window, read_bytes=run.read_bytes, bytes=size)
         epoch = (self._first - 1) // run.steps_per_epoch
         self._see("loaded", epoch, self._first)
         if self._first % run.steps_per_epoch == 0:
@@ -239,18 +262,27 @@ class _Rank:
             if run.cell.interval.due(steps_done=step + 1, steps_per_epoch=run.steps_per_epoch):
                 self._checkpoint(epoch, step + 1)
         self._recorder.write_steps(epoch)
-        self._event("epoch", (start_ns, self._now_ns), epoch=epoch, samples=80)
+        self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=self._now_ns, samples=80))
         self._see("epoch", epoch, end)
         if run.evaluates:
-            tests = {"samples": 10, "loss_sum": 20.0 + self._rank, "correct": 4 + self._rank}
-            self._event("evaluation", self._pass(7.0), epoch=epoch, **tests)
+            start_ns, end_ns = self._pass(7.0)
+            self._recorder.write(
+                Evaluation(
+                    epoch=epoch,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                    samples=10,
+                    loss_sum=20.0 + self._rank,
+                    correct=4 + self._rank,
+                )
+            )
         return True
 
     def _step(self, step: int, epoch: int) -> None:
         window = self._pass(self._run.step_s(self._rank, step))
         self._recorder.step(step, *window, self._run.loss(self._rank, step))
         if self._goes_on and step == self._first:
-            self._recorder.phase("first_step", *window)
+            self._phase("first_step", window)
             self._see("stepped", epoch, step + 1)
 
     def _killed(self, epoch: int, step: int) -> bool:
@@ -258,21 +290,33 @@ class _Rank:
         if kill is None or kill.step != step:
             return False
         if kill.rank == self._rank:
-            self._recorder.event(
-                "kill", step=step, epoch=epoch, inside=kill.inside, monotonic_ns=self._now_ns
+            self._recorder.write(
+                events.Kill(step=step, epoch=epoch, inside=kill.inside, monotonic_ns=self._now_ns)
             )
         return True
 
     def _checkpoint(self, epoch: int, step: int) -> None:
-        start_ns, end_ns = window = self._pass(self._run.stall_s(self._rank, step))
+        start_ns, end_ns = self._pass(self._run.stall_s(self._rank, step))
         scale_ns = float(end_ns - start_ns)
         if self._run.durable_s is not None:
-            scale_ns = self._run.durable_s * 1e9 / SHARES["durable_ns"]
-        written: dict[str, Any] = {}
+            scale_ns = self._run.durable_s * 1e9 / SHARES["committed"]
+        at_ns = {name: start_ns + round(share * scale_ns) for name, share in SHARES.items()}
+        self._recorder.write(
+            Save(step=step, epoch=epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=0)
+        )
+        self._recorder.write(Captured(step=step, at_ns=end_ns))
+        files = [_file(name, size) for name, size in self._run.files.items()]
+        mine = [file for file in files if self._rank in (file.rank, 0)]
+        self._recorder.write(Written(step=step, level="shared", at_ns=at_ns["written"], files=mine))
         if self._rank == 0:
-            written = {name: start_ns + round(share * scale_ns) for name, share in SHARES.items()}
-            written["files"] = self._run.files
-        self._event("checkpoint", window, epoch=epoch, step=step, **written)
+            self._recorder.write(
+                Durable(
+                    step=step,
+                    level="shared",
+                    **{f"{name}_ns": at_ns[name] for name in at_ns if name != "written"},
+                    files=files,
+                )
+            )
         if self._run.kills:
             self._recorder.write_steps(epoch)
             self._see("saved", epoch, step)
@@ -284,24 +328,32 @@ class _Rank:
         tensors = {
             name: d for name, d in state.items() if name.startswith(("model/", "optimizer/"))
         }
-        self._recorder.event(
-            "digest",
-            when=when,
-            step=step,
-            epoch=epoch,
-            tensors=tensors,
-            rank_state={name: state[name] for name in state.keys() - tensors.keys()},
+        own = {name: state[name] for name in state.keys() - tensors.keys()}
+        self._recorder.write(
+            Digest(when=when, step=step, epoch=epoch, tensors=tensors, rank_state=own)
         )
 
     def _state(self, when: str, step: int) -> Arrays:
         state = self._run.state(Moment(when, self._rank, step, self._attempt))
         return {name: a for name, a in state.items() if (name, when) != ("position/data", "end")}
 
-    def _event(self, name: str, window: tuple[int, int], **fields: Any) -> None:
-        self._recorder.event(name, start_ns=window[0], end_ns=window[1], **fields)
+    def _phase(self, name: str, window: tuple[int, int], **fields: int | None) -> None:
+        start_ns, end_ns = window
+        self._recorder.write(Phase(name=name, start_ns=start_ns, end_ns=end_ns, **fields))
 
     def _pass(self, seconds: float) -> tuple[int, int]:
         """Let time go by; returns when it began and ended, ns."""
         start_ns = self._now_ns
         self._now_ns += round(seconds * 1e9)
         return start_ns, self._now_ns
+
+
+def _file(name: str, size: int) -> File:
+    """As the strategy `native` would say it: what is one rank's own is `rank-<rank>.npz`."""
+    own = re.fullmatch(r"rank-(\d+)\.npz", name)
+    return File(
+        name=name,
+        kind="own" if own else "state",
+        rank=int(own[1]) if own else None,
+        bytes=size,
+    )

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import place
-from ckptbench.allocation import (
+from ckptbench.errors import LaunchError
+from ckptbench.launch.allocation import (
     Allocation,
-    Seat,
     granted_cores,
     read_allocation,
-    same_host,
     scheduler_job,
     was_requeued,
 )
-from ckptbench.errors import LaunchError
-from ckptbench.starters import rank_processes
+from ckptbench.launch.starters import rank_processes
+from ckptbench.world import variables
+from ckptbench.world.seats import Seat, same_host
 
 HOST = socket.gethostname()
 LOGS = Path("/logs")
@@ -188,7 +187,7 @@ def test_grid_engine_and_pbs_start_each_remote_rank_with_its_variables(
     here, there = commands(on(scheduler, "n1", "n2"), 2)
     assert here == "python -m train a plan.json"
     assert there == (
-        f"{start} n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s {place.RANK}=1 python -m train 'a plan.json'"
+        f"{start} n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s {variables.RANK}=1 python -m train 'a plan.json'"
     )
 
 

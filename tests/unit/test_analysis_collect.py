@@ -13,13 +13,14 @@ import pandas as pd
 import pytest
 from run_folders import FakeRun, cell
 
-from ckptbench.analysis.collect import collect
+from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.analysis.derived import DERIVED
-from ckptbench.analysis.raw import RAW
-from ckptbench.analysis.store import read_tables, write_tables
+from ckptbench.analysis.tables.registry import COLLECTED, TABLES
+from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.errors import RunFolderError
-from ckptbench.manifest import seal
+from ckptbench.runs.layout import SCHEMA_VERSION
+from ckptbench.runs.seal import seal
+from ckptbench.study.record import StudyRecord
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -94,7 +95,7 @@ def test_tables_keep_their_types_through_parquet(tmp_path: Path) -> None:
     raw = collect([FakeRun(cell=cell(interval)).write(tmp_path) for interval in ("e1", "never")])
     tables = {**raw, **derive(raw)}
     write_tables(tmp_path / "tables", tables)
-    for name, frame in read_tables(tmp_path / "tables", [*RAW, *DERIVED]).items():
+    for name, frame in read_tables(tmp_path / "tables", TABLES).items():
         pd.testing.assert_frame_equal(frame, tables[name])
         assert (tmp_path / "tables" / f"{name}.csv").stat().st_size > 0
 
@@ -130,8 +131,12 @@ def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
         ('{"event":"lunch"}', "lunch"),
         ("[1]", "not an event"),
         (
-            '{"event":"checkpoint","step":5,"epoch":0,"start_ns":1,"end_ns":2,"durable_ns":2}',
-            "without checked_ns, files, retained_ns, synced_ns, written_ns",
+            '{"event":"durable","step":5,"level":"shared","committed_ns":2}',
+            "without checked_ns, files, retained_ns, synced_ns",
+        ),
+        (
+            '{"event":"save","step":5,"epoch":0,"start_ns":1,"end_ns":2,"held_bytes":0,"stall":1}',
+            "unexpected keyword argument 'stall'",
         ),
         (
             '{"event":"steps","epoch":0,"first_step":0,"start_ns":[1],"end_ns":[2],"loss":[]}',
@@ -157,7 +162,8 @@ def test_a_line_that_is_no_event_is_named_by_its_number(
         ("start", 'no "start" event of rank 0'),
         ("steps", 'no "steps" event'),
         ("epoch", 'no "epoch" event for epoch 0'),
-        ("checkpoint", 'no "checkpoint" event for checkpoint 10'),
+        ("save", 'no "save" event for checkpoint 10'),
+        ("durable", "checkpoint 10 was committed by no rank"),
         ("end", 'does not close with an "end" event'),
     ],
 )
@@ -174,7 +180,7 @@ def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> No
         ({"status": "failed"}, 'status is "failed"'),
         ({"cell_id": "another"}, "cell_id is another"),
         ({"cell": {"framework": "pytorch"}}, "cell is none of this version"),
-        ({"schema_version": 1}, "schema_version is 1, not 2"),
+        ({"schema_version": 1}, f"schema_version is 1, not {SCHEMA_VERSION}"),
     ],
 )
 def test_a_manifest_that_is_no_result_is_refused(
@@ -194,7 +200,7 @@ def test_one_cell_in_two_folders_is_refused(tmp_path: Path) -> None:
 def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"run": ["a"]}).to_parquet(tmp_path / "runs.parquet")
     with pytest.raises(RunFolderError, match=r"runs.parquet: not the table .*collect the runs"):
-        read_tables(tmp_path, RAW)
+        read_tables(tmp_path, COLLECTED)
 
 
 def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> None:
@@ -205,13 +211,13 @@ def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> N
     )
 
     study = tmp_path / "study.json"
-    study.write_text(json.dumps({"cells": [folder.name]}))
+    StudyRecord(cells=(cell(),)).write(study)
     of_study = ("--study", study, "--runs", tmp_path)
 
     assert script("collect_runs.py", *of_study, "--tables", tables, "--log", log).returncode == 0
     assert script("analyse.py", "--tables", tables, "--log", log).returncode == 0
     written = {path.stem for path in tables.glob("*.parquet")}
-    assert written == {table.name for table in (*RAW, *DERIVED)}
+    assert written == set(TABLES)
 
     (folder / "seal.json").unlink()
     failed = script("collect_runs.py", folder, "--tables", tables, "--log", log)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from run_folders import HOST, ByRankAndStep, FakeRun, cell
 
-from ckptbench.analysis.collect import collect
-from ckptbench.analysis.estimates import epochs_per_block
-from ckptbench.analysis.overhead import overhead
-from ckptbench.cells import Interval
+from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.estimates import epochs_per_block
+from ckptbench.analysis.cost.overhead import overhead
+from ckptbench.matrix.interval import Interval
 
 ESTIMATES = ["paired", "paired_lo", "paired_hi", "in_run", "in_run_lo", "in_run_hi"]
 

@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 from run_folders import HOST, Arrays, FakeRun, Kill, Moment, cell, trained
 
-from ckptbench.analysis.collect import collect
+from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.analysis.derived import DERIVED
-from ckptbench.analysis.missing import missing_parts
-from ckptbench.analysis.raw import RAW
-from ckptbench.analysis.store import read_tables, write_tables
+from ckptbench.analysis.proof.missing import missing_parts
+from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.analysis.tables.store import read_tables, write_tables
 
 BETWEEN = (Kill(rank=0, step=15),)
 """Twenty steps, a checkpoint after ten: the restart goes on from there."""
@@ -402,7 +401,7 @@ def test_tables_of_a_proof_keep_their_types_through_parquet(tmp_path: Path) -> N
     run = killed("momentum", state=loses("optimizer/dense.kernel"))
     found, empty = tables(tmp_path, run, reference(run)), tables(tmp_path)
     write_tables(tmp_path / "tables", found)
-    for name, frame in read_tables(tmp_path / "tables", [*RAW, *DERIVED]).items():
+    for name, frame in read_tables(tmp_path / "tables", TABLES).items():
         pd.testing.assert_frame_equal(frame, found[name])
         pd.testing.assert_series_equal(frame.dtypes, empty[name].dtypes)
 

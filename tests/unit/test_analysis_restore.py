@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 from run_folders import FakeRun, Kill, cell
 
-from ckptbench.analysis.collect import collect
+from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.errors import RunFolderError
-from ckptbench.manifest import final_path, seal
+from ckptbench.runs.layout import final_path
+from ckptbench.runs.seal import seal
 
 SIZE = 1024
 """Bytes of the files of a version."""
@@ -168,7 +169,7 @@ def test_kills_are_a_table(tmp_path: Path) -> None:
         ({"kills": []}, "was killed 0 times in 2 attempts, its history asks for 1"),
         (
             {"kills": [{"attempt": 1, "rank": 0, "step": 14, "epoch": 1, "inside": None}]},
-            r"kills are .*14, 1, None.*, the traces say .*15, 1, None",
+            r"kills are .*step=14, .*, the traces say .*step=15",
         ),
     ],
 )
@@ -260,5 +261,5 @@ def test_a_load_that_does_not_say_what_it_read_is_refused(tmp_path: Path) -> Non
     trace = folder / "trace-0.jsonl"
     trace.write_text(trace.read_text().replace(f',"read_bytes":0,"bytes":{SIZE}', ""))
     seal(folder, 1)
-    with pytest.raises(RunFolderError, match=r'"phase" event without bytes, read_bytes'):
+    with pytest.raises(RunFolderError, match=r'"phase" event without bytes'):
         collect([folder])

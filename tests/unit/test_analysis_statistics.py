@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ckptbench.analysis import statistics
-from ckptbench.analysis.statistics import (
+from ckptbench.analysis.cost import statistics
+from ckptbench.analysis.cost.statistics import (
     UNKNOWN,
     Interval,
     blocks,

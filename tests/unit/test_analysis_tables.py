@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from run_folders import HOST, FakeRun, cell
 
-from ckptbench.analysis.collect import collect
+from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.analysis.derived import DERIVED
 from ckptbench.analysis.document import document
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.analysis.raw import RAW
+from ckptbench.analysis.tables.registry import DERIVED, TABLES
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENT = REPOSITORY / "docs" / "tables.md"
 
 
 def tables(folder: Path, *runs: FakeRun) -> dict[str, pd.DataFrame]:
@@ -158,9 +160,10 @@ def test_a_caption_tells_machines_apart_and_admits_changed_source(tmp_path: Path
 def test_of_nothing_every_table_is_empty_with_its_columns() -> None:
     raw = collect([])
     found = {**raw, **derive(raw)}
-    for table in (*RAW, *DERIVED):
-        assert found[table.name].columns.tolist() == table.names
-        assert found[table.name].empty
+    assert list(found) == list(TABLES)
+    for name, entry in TABLES.items():
+        assert found[name].columns.tolist() == entry.table.names
+        assert found[name].empty
     assert caption_facts(found["provenance"]) == "Nothing was measured"
 
 
@@ -179,9 +182,31 @@ def test_every_table_has_the_types_of_its_schema(tmp_path: Path) -> None:
         pd.testing.assert_series_equal(frame.dtypes, empty[name].dtypes)
 
 
-def test_the_page_on_tables_is_that_of_the_schema() -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_the_registry_finds_every_table_under_its_own_name(name: str) -> None:
+    assert TABLES[name].table.name == name
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_the_report_has_a_caption_for_every_derived_table(name: str) -> None:
+    assert (REPOSITORY / "workflow" / "report" / f"table_{name}.rst").exists()
+
+
+def test_the_registry_of_tables_is_known_without_pandas() -> None:
+    code = "import sys, ckptbench.analysis.tables.registry; print({'numpy', 'pandas'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(REPOSITORY / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_page_on_tables_is_that_of_the_registry() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
-        "docs/tables.md differs from the schema: python -m ckptbench.analysis.document > docs/tables.md"
+        "docs/tables.md differs from the registry: python -m ckptbench.analysis.document > docs/tables.md"
     )
 
 

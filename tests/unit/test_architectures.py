@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ckptbench.architectures import ARCHITECTURES, AveragePoolTo, resnet50, small_cnn, vgg16
+from ckptbench.networks.layers import AveragePoolTo
+from ckptbench.networks.models import ARCHITECTURES, resnet50, small_cnn, vgg16
 
 IMAGENET, SMALL = (224, 224, 3), (32, 32, 3)
 

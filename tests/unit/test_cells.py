@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from ckptbench.cells import NEVER, Cell, Interval
 from ckptbench.errors import ConfigError
+from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, StrategyEntry
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.variant import Variant
 
 
 def cell(**changes: object) -> Cell:
@@ -27,8 +33,9 @@ def test_an_id_is_readable() -> None:
     assert cell().baseline.id == "pytorch-resnet50-digits-r2-b8-n3-never-rep0"
 
 
-def test_every_field_that_is_not_usual_shows_in_the_id() -> None:
-    unusual = cell(deterministic=True, accelerator="cuda", strategy="async", repeat=2)
+def test_every_field_that_is_not_usual_shows_in_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "async", StrategyEntry(location="a:b", stages=("begun",)))
+    unusual = cell(deterministic=True, accelerator="cuda", strategy=Variant("async"), repeat=2)
     assert unusual.id == (
         "pytorch-resnet50-digits-r2-b8-n3-async-torch_save-e1-deterministic-cuda-rep2"
     )
@@ -51,7 +58,7 @@ def test_the_environment_follows_framework_and_accelerator() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"framework": "jax"}, 'unknown framework "jax": use chainer, pytorch'),
+        ({"framework": "no_such_framework"}, f"unknown framework .*: use {', '.join(FRAMEWORKS)}"),
         ({"format": "npz"}, "pytorch does not write npz: use torch_save, safetensors, hdf5"),
         ({"interval": NEVER}, "only a baseline has no format"),
         ({"format": "none"}, "only a baseline has no format"),
@@ -80,3 +87,58 @@ def test_a_checkpoint_is_due_after_every_interval(interval: str, due: list[int])
     parsed = Interval.parse(interval)
     steps = [n for n in range(1, 13) if parsed.due(steps_done=n, steps_per_epoch=4)]
     assert steps == due
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"strategy": Variant("no_such_strategy")},
+            'unknown strategy "no_such_strategy": use native',
+        ),
+        (
+            {"recovery": Variant("no_such_recovery")},
+            'unknown recovery "no_such_recovery": use restart',
+        ),
+        (
+            {"strategy": Variant("native", (("levels", "memory"),))},
+            "strategy native has no option 'levels': it takes none",
+        ),
+        (
+            {"strategy": Variant("local")},
+            "strategy local does not serve pytorch: use it with chainer",
+        ),
+        (
+            {
+                "strategy": Variant("local", (("every", "often"),)),
+                "framework": "chainer",
+                "format": "npz",
+            },
+            "strategy local: every is 'often', use a value like 1",
+        ),
+    ],
+)
+def test_a_strategy_or_recovery_that_is_not_registered_so_is_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str
+) -> None:
+    entry = StrategyEntry(
+        location="local:Local", frameworks=("chainer",), stages=("begun",), options={"every": 1}
+    )
+    monkeypatch.setitem(STRATEGIES, "local", entry)
+    with pytest.raises(ConfigError) as error:
+        cell(**fields)
+    assert message in str(error.value)
+
+
+def test_options_of_a_strategy_are_in_the_id_and_survive_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = StrategyEntry(location="local:Local", stages=("begun",), options={"every": 1})
+    monkeypatch.setitem(STRATEGIES, "local", entry)
+    chosen = Variant.of("strategy", "local", {"every": 3}, entry.options)
+    one = cell(strategy=chosen)
+    assert "-local_every_3-" in one.id
+    assert Cell.from_json(json.loads(json.dumps(one.to_json()))) == one
+    assert one.baseline.strategy == Variant("native")
+    assert Variant.of("strategy", "local", {"every": 1}, entry.options) == Variant("local")
+    assert chosen.chosen(entry.options) == {"every": 3}

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ckptbench.datasets import archive as archives
-from ckptbench.datasets import cifar10, pickled, prepare
+from ckptbench.data.sources import archive as archives
+from ckptbench.data.sources import cifar10, pickled, prepare
 from ckptbench.errors import DataError
 
 SAMPLES = 4
@@ -219,7 +219,9 @@ def test_without_a_path_the_archive_is_downloaded_once(
 def test_a_download_with_another_checksum_is_not_kept(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "folder" / "target"
     source.write_bytes(b"an error page")
-    with pytest.raises(DataError, match=r"what came has SHA-256 .* set the setting to its path"):
+    with pytest.raises(
+        DataError, match=r"the downloaded file has SHA-256 .* set the setting to its path"
+    ):
         archives.download(source.as_uri(), target, "0" * 64, setting="the setting")
     assert list(target.parent.iterdir()) == []
 

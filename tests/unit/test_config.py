@@ -12,14 +12,17 @@ import jsonschema
 import pytest
 import yaml
 
-from ckptbench.cells import Cell
-from ckptbench.config import load_config, schema
 from ckptbench.errors import ConfigError
-from ckptbench.expansion import expand
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.cell import Cell
+from ckptbench.study.config import load_config, schema
+from ckptbench.study.expansion import expand
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
 CONFIGS = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "studies").glob("*.yaml"))]
+UNKNOWN = "no_such_framework"
+USUAL = ["chainer", "pytorch", "tensorflow"]
 
 
 def cells(**content: Any) -> list[Cell]:
@@ -37,7 +40,7 @@ def cells(**content: Any) -> list[Cell]:
         ({"matrix": {"interval": True}}, "matrix.interval[0] is True: use"),
         ({"matrix": {"ranks": 0}}, "matrix.ranks[0] is 0: use a number greater than or equal to 1"),
         ({"matrix": {"ranks": 1.5}}, "matrix.ranks[0] is 1.5: use a valid integer"),
-        ({"matrix": {"framework": ["pytorch", "jax"]}}, "matrix.framework[1] is 'jax': use"),
+        ({"matrix": {"framework": ["all", UNKNOWN]}}, f"matrix.framework[1] is {UNKNOWN!r}: use"),
         ({"matrix": {"epochs": []}}, "matrix.epochs is []: "),
         ({"matrix": {"rank": 2}}, "matrix.rank is no field of the config"),
         ({"training": {"momentum": 1}}, "training.momentum is 1: use a number less than 1"),
@@ -98,7 +101,8 @@ def test_lists_are_sweeps_and_every_interval_gets_its_baseline() -> None:
 
 
 def test_a_named_format_is_used_with_the_frameworks_that_write_it() -> None:
-    expanded = cells(matrix={"format": ["hdf5", "npz"], "interval": 1, "ranks": 1}, repeats=1)
+    matrix = {"framework": USUAL, "format": ["hdf5", "npz"], "interval": 1, "ranks": 1}
+    expanded = cells(matrix=matrix, repeats=1)
     written = {(cell.framework, cell.format) for cell in expanded if not cell.is_baseline}
     assert written == {
         ("chainer", "hdf5"), ("chainer", "npz"), ("pytorch", "hdf5"), ("tensorflow", "hdf5"),
@@ -110,8 +114,30 @@ def test_a_format_that_no_framework_of_the_matrix_writes_is_an_error() -> None:
         cells(matrix={"framework": "pytorch", "format": "npz"})
 
 
+def test_all_frameworks_are_those_of_the_registry_in_its_order() -> None:
+    small = {"ranks": 1, "interval": "never"}
+    for every in ("all", ["all"]):
+        expanded = cells(matrix={**small, "framework": every}, repeats=1)
+        assert [cell.framework for cell in expanded] == list(FRAMEWORKS)
+    some = cells(matrix={**small, "framework": ["pytorch", "all"]}, repeats=1)
+    assert [cell.framework for cell in some] == sorted(FRAMEWORKS, key="pytorch".__ne__)
+
+
+def test_all_frameworks_can_be_included_and_excluded() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": "never"}
+    added = cells(matrix=matrix, include=[{"framework": "all", "ranks": 2}], repeats=1)
+    assert [cell.framework for cell in added if cell.ranks == 2] == list(FRAMEWORKS)
+    kept = cells(matrix={**matrix, "ranks": [1, 2]}, exclude=[{"framework": "all", "ranks": 2}])
+    assert {cell.ranks for cell in kept} == {1}
+
+
+def test_a_compiled_framework_is_never_a_default() -> None:
+    assert not any(FRAMEWORKS[cell.framework].optional for cell in cells())
+
+
 def test_exclude_drops_what_matches_every_field() -> None:
-    expanded = cells(exclude=[{"framework": "chainer", "ranks": [2]}, {"framework": "tensorflow"}])
+    dropped = [{"framework": "chainer", "ranks": [2]}, {"framework": "tensorflow"}]
+    expanded = cells(matrix={"framework": USUAL}, exclude=dropped)
     assert {(cell.framework, cell.ranks) for cell in expanded} == {
         ("chainer", 1), ("pytorch", 1), ("pytorch", 2),
     }  # fmt: skip
@@ -205,10 +231,12 @@ def test_an_omission_that_no_cell_needs_is_an_error() -> None:
     matrix = {**KILLED, "model": "small_cnn", "omit": ["random", "dropout"]}
     with pytest.raises(
         ConfigError,
-        match=r"matrix.omit\[1\] is 'dropout', and no cell .*: chainer restarts the same without dropout",
+        match=r"matrix.omit\[1\] is 'dropout', and no cell .*: omit dropout changes no restart of chainer",
     ):
         cells(matrix=matrix, training=PROOF)
-    with pytest.raises(ConfigError, match="the matrix is empty: omit and cache are of restarts"):
+    with pytest.raises(
+        ConfigError, match="the matrix is empty: omit and cache need a history with restarts"
+    ):
         cells(matrix={"interval": 1, "omit": "random"}, training=PROOF)
 
 
@@ -268,7 +296,7 @@ def test_the_accelerator_is_the_same_for_all_cells() -> None:
 
 
 def test_the_schema_is_the_one_of_the_models() -> None:
-    assert json.loads(SCHEMA.read_text()) == schema(), "run `make schema` and commit the result"
+    assert json.loads(SCHEMA.read_text()) == schema(), "run `make generated` and commit the result"
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -279,7 +307,7 @@ def test_every_config_that_ships_is_valid_by_models_and_by_schema(path: Path) ->
 
 
 def test_the_schema_refuses_what_the_models_refuse() -> None:
-    for wrong in ({"matrix": {"ranks": 0}}, {"matrix": {"framework": "jax"}}, {"unknown": 1}):
+    for wrong in ({"matrix": {"ranks": 0}}, {"matrix": {"framework": UNKNOWN}}, {"unknown": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -11,14 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from ckptbench.allocation import seats_of
-from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
-from ckptbench.link import Link, shut
+from ckptbench.world.control import ControlServer
+from ckptbench.world.link import Link, shut
+from ckptbench.world.seats import seats_of
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakeServer = Callable[..., ControlServer]
@@ -192,7 +194,7 @@ def test_a_run_that_ends_first_is_not_stopped(make_server: MakeServer) -> None:
 def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     server = make_server("a")
     code = (
-        "import sys, time; from ckptbench.link import Link;"
+        "import sys, time; from ckptbench.world.link import Link;"
         f"link = Link.open({server.address!r}, {server.token!r}, rank=0, node='a');"
         "link.meet(rank=0, node='a', device='cpu'); time.sleep(60)"
     )
@@ -224,3 +226,112 @@ def test_a_rank_that_dies_before_it_has_come_up_is_lost(make_server: MakeServer)
     shut(Link.open(server.address, server.token, rank=1, node="a")._connection)
     wait_for(lambda: server.lost == [1])
     assert len(server.missing) == 2
+
+
+def call(server: ControlServer) -> socket.socket:
+    host, _, port = server.address.partition(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def said(*messages: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def hello(server: ControlServer, rank: int, node: str, **fields: object) -> bytes:
+    """What a rank says first."""
+    usual = {"device": "cpu", "address": "127.0.0.1:1", "launcher": "127.0.0.1"}
+    return said(
+        {"token": server.token, "rank": rank}, {"rank": rank, "node": node, **usual, **fields}
+    )
+
+
+def test_many_ranks_need_one_thread(make_server: MakeServer) -> None:
+    nodes = [f"n{rank // 8}" for rank in range(200)]
+    before = threading.active_count()
+    server = make_server(*nodes)
+    with ExitStack() as stack:
+        calls = [stack.enter_context(call(server)) for _ in nodes]
+        for rank, node in enumerate(nodes):
+            calls[rank].sendall(hello(server, rank, node, device=str(rank % 8)))
+        answers = {each.makefile("rb").readline() for each in calls}
+        assert threading.active_count() == before + 1
+    assert len(answers) == 1
+    assert len(json.loads(answers.pop())["addresses"]) == 200
+    wait_for(lambda: len(server.lost) == 200)
+
+
+def test_a_rank_that_does_not_read_holds_up_no_other(make_server: MakeServer) -> None:
+    server = make_server("a", "a")
+    with call(server) as deaf, ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(open_link, server, 1, "a")
+        deaf.sendall(hello(server, 0, "a"))
+        link = opened.result(5)
+        more_than_fits_between = "x" * 20_000_000
+        assert server._serving is not None
+        server._serving.soon(server._tell_all, {"said": more_than_fits_between})
+        server.ask_to_stop()
+        wait_for(lambda: link._asked)
+        link.tell_stopped(3)
+        assert server._stopped == {1: 3}
+        link.close()
+
+
+def test_what_a_rank_says_may_come_in_pieces(make_server: MakeServer) -> None:
+    server = make_server("a")
+    with call(server) as rank:
+        rank.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in hello(server, 0, "a"):
+            rank.sendall(bytes([byte]))
+        wait_for(lambda: not server.missing)
+        rank.sendall(said({"entered": 4}, {"stopped": 4}, {"bye": True}))
+        wait_for(lambda: server.all_parted)
+    assert server.stopped_at == 4
+    assert server.lost == []
+
+
+def test_a_rank_that_talks_nonsense_is_lost(make_server: MakeServer) -> None:
+    server = make_server("a", "a")
+    with call(server) as rank, call(server) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\n")
+        assert stranger.recv(100) == b""
+        rank.sendall(said({"token": server.token, "rank": 1}) + b"what?\n")
+        assert rank.recv(100) == b""
+    assert server.lost == [1]
+
+
+def test_the_addresses_of_a_node_are_looked_up_once(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def look_up(name: str) -> tuple[str, list[str], list[str]]:
+        asked.append(name)
+        return name, [], ["127.0.0.1"]
+
+    monkeypatch.setattr(socket, "gethostbyname_ex", look_up)
+    server = make_server("alias", "alias", "alias")
+    close(open_links(server, "a", "a", "a"))
+    server.raise_if_misplaced()
+    assert asked == ["alias"]
+
+
+def test_a_rank_that_has_no_seat_yet_hears_that_the_launcher_is_gone(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a")
+    link = Link.open(server.address, server.token, rank=0, node="a")
+    assert server._serving is not None
+    wait_for(lambda: server._serving._open)
+    server.close()
+    with pytest.raises(LaunchError, match="hung up"):
+        link.meet(rank=0, node="a", device="cpu")
+
+
+def test_more_files_may_be_open_than_there_are_ranks(make_server: MakeServer) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+    try:
+        make_server(*"a" * 300)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -17,12 +17,13 @@ import pytest
 from corruptions import ALONE as DAMAGES_ALONE
 from corruptions import OF_A_FILE, OF_A_VERSION, Damage, Random
 from numpy_framework import ALONE, NumpyFramework, linear
+from strategies import clocked
 
-from ckptbench.checkpoints.native import NativeStrategy
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Position, Version, version_name
-from ckptbench.digest import digests
-from ckptbench.frameworks.base import Arrays, Format, Sgd
+from ckptbench.checkpoints.version import Version, version_name
+from ckptbench.frameworks.contract import Arrays, Format, Sgd
+from ckptbench.proof.digest import digests
+from ckptbench.runs.position import Position
 
 SEEDS = range(9)
 STEPS = (10, 20, 30)
@@ -119,7 +120,7 @@ def save_all(folder: Path, format: str) -> Original:
         for place in reversed(RANKS):  # rank 0 commits
             Formatted.join(place, seed=step + place.rank, deterministic=True)
             states[step, place.rank] = digests(framework.all_state())
-            strategy = NativeStrategy(framework, place, store, format)
+            strategy = clocked(store, framework, place, format=format)
             strategy.save(Position(step=step, epoch=1, step_in_epoch=step % 4))
     return Original(folder, format, states)
 
@@ -232,5 +233,5 @@ def check_content(original: Original, version: Version, case: str) -> None:
     for place in RANKS:
         framework = Formatted.built(seed=99)
         store = CheckpointStore(version.folder.parent, keep=1)
-        NativeStrategy(framework, place, store, original.format).load(version)
+        clocked(store, framework, place, format=original.format).load(version)
         assert digests(framework.all_state()) == original.states[step, place.rank], case

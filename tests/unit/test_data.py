@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckptbench import data
-from ckptbench.data import Dataset, epoch_order, rank_batch, steps_per_epoch
-from ckptbench.datasets import prepare
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.order import epoch_order, evaluation_shard, rank_batch, steps_per_epoch
+from ckptbench.data.sources import prepare
 from ckptbench.errors import DataError
 
 
@@ -48,7 +48,7 @@ def test_a_batch_is_float_images_scaled_to_one_and_their_labels(folder: Path) ->
 
 def test_a_batch_takes_a_shard_as_it_is_even_an_empty_one(folder: Path) -> None:
     dataset = Dataset.open(folder)
-    _, labels = dataset.batch("test", data.test_shard(12, 1, 2, None))
+    _, labels = dataset.batch("test", evaluation_shard(12, 1, 2, None))
     np.testing.assert_array_equal(labels, dataset.test_labels[6:])
     assert len(dataset.batch("test", range(0))[0]) == 0
 
@@ -145,7 +145,7 @@ def test_an_epoch_without_a_whole_batch_is_refused() -> None:
 def test_test_shards_are_disjoint_and_complete(
     world_size: int, limit: int | None, total: int
 ) -> None:
-    shards = [data.test_shard(41, rank, world_size, limit) for rank in range(world_size)]
+    shards = [evaluation_shard(41, rank, world_size, limit) for rank in range(world_size)]
     assert [sample for shard in shards for sample in shard] == list(range(total))
     sizes = [len(shard) for shard in shards]
     assert max(sizes) - min(sizes) <= 1

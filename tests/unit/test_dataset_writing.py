@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ckptbench.data import Dataset
-from ckptbench.datasets import prepare
-from ckptbench.datasets.writing import Block, Content, write_dataset
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.sources import prepare
+from ckptbench.data.sources.writing import Block, Content, write_dataset
 from ckptbench.errors import DataError
 
 TINY = {"height": 4, "width": 4, "train_samples": 8, "test_samples": 4}

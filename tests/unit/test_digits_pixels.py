@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckptbench.datasets import digits, prepare
+from ckptbench.data.sources import digits, prepare
 from ckptbench.errors import DataError
 
 

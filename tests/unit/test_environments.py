@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import environments
-from ckptbench.environments import create_environment
+from ckptbench.environments import create as environments
+from ckptbench.environments.create import create_environment
+from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.matrix.catalogue import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
@@ -55,3 +57,11 @@ def test_a_lock_holds_versions_and_no_sources(lock: Path) -> None:
         assert version[0].isdigit(), line
         assert "+" not in version, f"{line}: a local build"
         assert "/" not in version.partition(";")[0], line
+
+
+def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:
+    for name, entry in FRAMEWORKS.items():
+        build = HorovodBuild.needed_by(ROOT / "envs" / f"{name}.txt", tmp_path)
+        recipe = None if build is None else "src/ckptbench/environments/horovod.py"
+        assert entry.recipe == recipe, name
+        assert recipe is None or (ROOT / recipe).exists()

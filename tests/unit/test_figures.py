@@ -13,12 +13,16 @@ from figure_tables import Study, empty_tables, together
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ckptbench.analysis.store import write_tables
+from ckptbench.analysis.tables.registry import DERIVED
+from ckptbench.analysis.tables.store import write_tables
 from ckptbench.errors import RunFolderError
-from ckptbench.figures import FIGURES, labels
+from ckptbench.figures import FIGURES
 from ckptbench.figures.files import write_figure
-from ckptbench.figures.style import LOOKS, look, paper
-from ckptbench.figures.ticks import logarithmic, measured_ranks, percent, plain
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.style import LOOKS, look, paper
+from ckptbench.figures.kit.ticks import logarithmic, measured_ranks, percent, plain
+from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS
+from ckptbench.networks.tensor_groups import GROUPS
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = Study().tables()
@@ -116,7 +120,7 @@ def test_panels_whose_titles_do_not_fit_side_by_side_stand_below_each_other() ->
 
 def test_both_estimates_of_overhead_have_the_colour_and_marker_of_their_framework() -> None:
     figure = FIGURES["overhead"].draw(SMALL)
-    for axes, framework in zip(figure.axes, LOOKS, strict=False):
+    for axes, framework in zip(figure.axes, Study().frameworks, strict=True):
         (paired,), (in_run,) = lines(axes, "paired"), lines(axes, "in_run")
         assert {paired.get_color(), in_run.get_color()} == {look(framework).color}
         assert {paired.get_marker(), in_run.get_marker()} == {look(framework).marker}
@@ -231,14 +235,26 @@ def test_training_without_evaluation_says_so() -> None:
 
 
 def test_an_unknown_framework_has_a_look_of_its_own_and_its_name() -> None:
-    assert look("jax") == look("jax")
-    assert look("jax") not in LOOKS.values()
-    assert titles(FIGURES["overhead"].draw(Study(frameworks=("jax",)).tables())) == ["jax"]
+    assert look("no_such_framework") == look("no_such_framework")
+    assert look("no_such_framework") not in LOOKS.values()
+    tables = Study(frameworks=("no_such_framework",)).tables()
+    assert titles(FIGURES["overhead"].draw(tables)) == ["no such framework"]
 
 
-def test_frameworks_differ_in_colour_and_in_marker() -> None:
-    assert len({entry.color for entry in LOOKS.values()}) == len(LOOKS)
-    assert len({entry.marker for entry in LOOKS.values()}) == len(LOOKS)
+def test_every_framework_has_a_name_a_colour_and_a_marker_of_its_own() -> None:
+    assert len({look(framework).color for framework in FRAMEWORKS}) == len(FRAMEWORKS)
+    assert len({look(framework).marker for framework in FRAMEWORKS}) == len(FRAMEWORKS)
+    assert len({labels.name(framework) for framework in FRAMEWORKS}) == len(FRAMEWORKS)
+
+
+def test_every_format_has_a_label_and_a_place_after_the_default_of_its_framework() -> None:
+    assert {name for entry in FRAMEWORKS.values() for name in entry.formats} == set(FORMAT_LABELS)
+    for entry in FRAMEWORKS.values():
+        assert min(entry.formats, key=list(FORMAT_LABELS).index) == entry.formats[0]
+
+
+def test_every_group_of_tensors_has_a_label() -> None:
+    assert set(labels.GROUP_NAMES) == set(GROUPS)
 
 
 def test_intervals_and_numbers_read_as_a_person_writes_them() -> None:
@@ -343,6 +359,11 @@ def test_the_registry_is_known_without_matplotlib_or_pandas() -> None:
         check=True,
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_reads_derived_tables_only(name: str) -> None:
+    assert set(FIGURES[name].tables) <= set(DERIVED)
 
 
 @pytest.mark.parametrize("name", FIGURES)

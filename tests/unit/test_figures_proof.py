@@ -12,15 +12,17 @@ from matplotlib.figure import Figure
 from proof_tables import Restarts
 from test_figures import caption_of, lines, row_labels, titles
 
-from ckptbench.analysis.restore import COLD, WARM
-from ckptbench.cells import Cell, Interval
+from ckptbench.analysis.proof.restore import COLD, WARM
 from ckptbench.figures import FIGURES, proofs
 from ckptbench.figures.controls import outcome
 from ckptbench.figures.divergence import distance
-from ckptbench.figures.style import LOOKS, look, paper
+from ckptbench.figures.kit.style import look, paper
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
 
 PROOFS = ("determinism", "divergence")
-FIVE = tuple(LOOKS)
+EVERY = tuple(FRAMEWORKS)
 BOTH = (True, False)
 EQUAL = Restarts(parting=frozenset())
 PARTED = Restarts(parting=frozenset({("pytorch", False)}))
@@ -69,7 +71,7 @@ def test_training_shows_no_run_that_was_killed_on_purpose() -> None:
 @pytest.mark.parametrize(
     "study",
     [
-        Study(frameworks=FIVE, ranks=(2,), deterministic=BOTH, repeats=1),
+        Study(frameworks=EVERY, ranks=(2,), deterministic=BOTH, repeats=1),
         Study(frameworks=("pytorch",), ranks=(1,), repeats=1, epochs=1, restarts=EQUAL),
         Study(
             frameworks=("horovod_tensorflow",),
@@ -99,8 +101,8 @@ def test_no_text_is_cut_and_words_above_panels_overlap_nothing(name: str, study:
 
 def test_labels_of_a_framework_that_lacks_the_first_mode_have_room_too() -> None:
     """They stand in the second column, and the title of that column must still fit beside them."""
-    tables = Study(frameworks=FIVE, ranks=(1, 2), deterministic=BOTH, repeats=1).tables()
-    only_deterministic = tables["restore"]["framework"].isin(FIVE[:3])
+    tables = Study(frameworks=EVERY, ranks=(1, 2), deterministic=BOTH, repeats=1).tables()
+    only_deterministic = tables["restore"]["framework"].isin(EVERY[:3])
     rows = tables["restore"][tables["restore"]["deterministic"] | ~only_deterministic]
     figure = FIGURES["restore"].draw({**tables, "restore": rows})
     with paper():

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import horovod_build
-from ckptbench.environments import create_environment
+from ckptbench.environments import horovod as horovod_build
+from ckptbench.environments.create import create_environment
+from ckptbench.environments.horovod import RECIPE, Edit, HorovodBuild, apply_edit
 from ckptbench.errors import EnvironmentSetupError
-from ckptbench.horovod_build import RECIPE, Edit, HorovodBuild, apply_edit
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"

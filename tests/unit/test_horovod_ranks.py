@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks import horovod_ranks
-from ckptbench.frameworks.base import Place
+from ckptbench.frameworks.horovod import ranks as horovod_ranks
+from ckptbench.world.seats import Place
 
 
 def place(rank: int, *hosts: str) -> Place:

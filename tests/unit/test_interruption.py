@@ -13,19 +13,25 @@ import numpy as np
 import pytest
 from numpy_framework import ALONE, Unasked
 
-from ckptbench import place, run
-from ckptbench.cells import HISTORIES, Cell, Interval
-from ckptbench.checkpoints.native import STAGES
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import CkptbenchError, LaunchError
-from ckptbench.interruption import kills_of
-from ckptbench.manifest import final_path, read_json, trace_path, verify_seal
-from ckptbench.plan import Plan
-from ckptbench.rank import run_rank
-from ckptbench.recorder import boot_id
-from ckptbench.run import Execution, run_cell
+from ckptbench.faults.schedule import kills_of
+from ckptbench.launch import run
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.machine.clock import boot_id
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.catalogue import HISTORIES, STRATEGIES, SYNCED
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.recovery.contract import GiveUp, Loss, Recovery, Relaunch
+from ckptbench.runs.layout import final_path, trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.seal import verify_seal
+from ckptbench.training.rank import run_rank
+from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
+STAGES = (*STRATEGIES["native"].stages, SYNCED)
 KILLED = [name for name in HISTORIES if name.startswith("killed")]
 
 
@@ -88,9 +94,9 @@ def test_a_kill_inside_a_checkpoint_is_never_quietly_one_between() -> None:
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank is a forked child of this process, so that a SIGKILL ends it alone."""
-    monkeypatch.setenv(place.LAUNCHED, f"{boot_id()} 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+    def launch(plan: Plan, _allocation: object, recovery: Recovery, **_: object) -> Relaunch | None:
         plan.write()
         child = os.fork()
         if child == 0:
@@ -99,8 +105,16 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            raise LaunchError(f"rank 0 died of {signal.Signals(os.WTERMSIG(status)).name}")
+        if not os.WIFSIGNALED(status):
+            return None
+        how = f"rank 0 died of {signal.Signals(os.WTERMSIG(status)).name}"
+        match recovery.after(Loss(ranks=(0,), how=how), plan):
+            case Relaunch() as relaunch:
+                return relaunch
+            case GiveUp(reason=reason):
+                raise LaunchError(reason)
+            case verdict:
+                raise AssertionError(verdict)
 
     monkeypatch.setattr(run, "launch", launch)
     lock = tmp_path / "numpy.txt"
@@ -178,7 +192,7 @@ def test_a_run_whose_kill_never_comes_is_no_result(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = proven(make_plan("s2"), history="killed_between")
-    monkeypatch.setattr("ckptbench.train.kills_of", lambda *_, **__: ())
+    monkeypatch.setattr("ckptbench.training.loop.kills_of", lambda *_, **__: ())
     with pytest.raises(LaunchError, match="was killed 0 times, its history asks for 1"):
         run_cell(killed, execution)
     assert not (killed.run_folder / "seal.json").exists()

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import watch
-from ckptbench.allocation import Seat, seats_of
-from ckptbench.control import ControlServer
 from ckptbench.errors import LaunchError
-from ckptbench.place import RANK, rank_environment, read_seat, see_one_gpu
-from ckptbench.starters import Process
-from ckptbench.stopping import StopRequest
-from ckptbench.watch import Limits, LogFollower, run_processes
+from ckptbench.launch import watch
+from ckptbench.launch.starters import Process
+from ckptbench.launch.stopping import StopRequest
+from ckptbench.launch.watch import Limits, LogFollower, run_processes
+from ckptbench.world.control import ControlServer
+from ckptbench.world.place import see_one_gpu
+from ckptbench.world.seats import Seat, seats_of
+from ckptbench.world.variables import RANK, rank_environment, read_seat
 
 SECOND = Seat(rank=1, node="here", local_rank=1)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -114,12 +115,12 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
     server = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     code = (
-        f"from ckptbench.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
+        f"from ckptbench.world.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
         "link.meet(rank=0, node='here', device='cpu'); link.close();"
         f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    run_processes([python(tmp_path, 0, code)], environment, Limits(), server)
+    run_processes([python(tmp_path, 0, code)], environment, Limits(), control=server)
     assert gone(pid := int((tmp_path / "pid").read_text()))
     assert f"goodbye 0.3 s ago: ended what still ran, rank-0 ({pid})" in caplog.text
 
@@ -129,7 +130,7 @@ def test_of_several_that_died_the_first_is_quoted(tmp_path: Path) -> None:
 
     def dies(rank: int, moment: str, words: str) -> Process:
         code = (
-            f"from ckptbench.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
+            f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
             f"link.meet(rank={rank}, node='here', device='cpu');"
             f"{moment}; print({words!r}); link.hang_up(); open({str(tmp_path / str(rank))!r}, 'w');"
             f"{after(tmp_path / '0')}; sys.exit(1)"
@@ -140,7 +141,9 @@ def test_of_several_that_died_the_first_is_quoted(tmp_path: Path) -> None:
     second = dies(0, after(tmp_path / "1"), "I missed the other")
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 1;(.|\n)*the reason"):
-        run_processes([second, dies(1, "pass", "the reason")], environment, Limits(), control)
+        run_processes(
+            [second, dies(1, "pass", "the reason")], environment, Limits(), control=control
+        )
 
 
 @pytest.fixture
@@ -156,7 +159,9 @@ def test_a_run_that_is_through_is_not_too_late(
 ) -> None:
     monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
     limits = Limits(timeout_seconds=1, started=time.monotonic() - 100)
-    run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, through)
+    run_processes(
+        [python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, control=through
+    )
 
 
 def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
@@ -167,13 +172,15 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
 ) -> None:
     monkeypatch.setattr(watch, "KILL_SECONDS", 0.3)
     limits = Limits(stop=StopRequest(signal="SIGUSR2"))
-    run_processes([python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, through)
+    run_processes(
+        [python(tmp_path, 0, "time.sleep(60)")], dict(os.environ), limits, control=through
+    )
     assert "goodbye 0.3 s ago" in caplog.text
 
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.watch import Limits, run_processes; from ckptbench.starters import Process;"
+        "import os; from pathlib import Path; from ckptbench.launch.watch import Limits, run_processes; from ckptbench.launch.starters import Process;"
         f"run_processes([Process(['sleep', '60'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits())"
     )
     started = subprocess.Popen(
@@ -256,7 +263,7 @@ def test_a_restarted_attempt_ends_where_the_workflow_is_gone_meanwhile(tmp_path:
 
 
 def test_die_with_parent_asks_the_kernel() -> None:
-    code = "from ckptbench.place import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
+    code = "from ckptbench.world.processes import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -10,15 +10,10 @@ from pathlib import Path
 import pytest
 
 from ckptbench.errors import RunFolderError
-from ckptbench.manifest import (
-    host_facts,
-    read_json,
-    seal,
-    source_revision,
-    trace_path,
-    verify_seal,
-    write_json,
-)
+from ckptbench.machine.files import read_json, write_json
+from ckptbench.machine.host import host_facts, source_revision
+from ckptbench.runs.layout import SCHEMA_VERSION, trace_path
+from ckptbench.runs.seal import seal, verify_seal
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def test_a_sealed_folder_is_verified(folder: Path) -> None:
         (lambda folder: (folder / "seal.json").write_text("[]"), "holds no JSON object"),
         (
             lambda folder: (folder / "seal.json").write_text('{"schema_version": 99}'),
-            "schema_version is 99, this version reads 2",
+            f"schema_version is 99, this version reads {SCHEMA_VERSION}",
         ),
     ],
 )

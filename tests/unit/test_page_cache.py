@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import page_cache
-from ckptbench.manifest import host_facts
+from ckptbench.machine import page_cache
+from ckptbench.machine.host import host_facts
 
 SIZE = 8_000_000
 MEMORY = Path("/dev/shm")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import preflight
-from ckptbench.data import Dataset
+from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
-from ckptbench.plan import Plan
+from ckptbench.launch import preflight
+from ckptbench.runs.plan import Plan
 
 
 def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ckptbench.recorder import Recorder
+from ckptbench.runs.events import End, Phase
+from ckptbench.runs.recorder import Recorder
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -34,7 +35,7 @@ def test_steps_are_written_in_blocks_outside_the_timed_window(tmp_path: Path) ->
 
 def test_an_event_is_in_the_file_at_once(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "trace-0.jsonl")
-    recorder.event("end", monotonic_ns=3)
+    recorder.write(End(monotonic_ns=3))
     assert lines(tmp_path / "trace-0.jsonl") == [{"event": "end", "monotonic_ns": 3}]
 
 
@@ -42,7 +43,7 @@ def test_a_second_attempt_follows_the_first_without_its_torn_line(tmp_path: Path
     path = tmp_path / "trace-0.jsonl"
     path.write_text('{"event":"start"}\n{"event":"epo')
     recorder = Recorder(path)
-    recorder.phase("load", 1, 2)
+    recorder.write(Phase(name="load", start_ns=1, end_ns=2))
     recorder.close()
     assert [event["event"] for event in lines(path)] == ["start", "phase"]
 

@@ -13,17 +13,21 @@ from pathlib import Path
 import pytest
 from numpy_framework import ALONE, Unasked
 
-from ckptbench import launch as launch_module
-from ckptbench import place, preflight, run
-from ckptbench.analysis.run_folder import Run
+from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.checkpoints import store
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
-from ckptbench.manifest import read_json, trace_path, verify_seal
-from ckptbench.plan import Plan
-from ckptbench.rank import run_rank
-from ckptbench.recorder import boot_id
-from ckptbench.run import Execution, check_replicas, run_cell
-from ckptbench.stopping import stop_requests
+from ckptbench.launch import preflight, run
+from ckptbench.launch import ranks as launch_module
+from ckptbench.launch.manifest import check_replicas
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.stopping import stop_requests
+from ckptbench.machine.clock import boot_id
+from ckptbench.machine.files import read_json
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.seal import verify_seal
+from ckptbench.training.rank import run_rank
+from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
 
@@ -31,9 +35,9 @@ MakePlan = Callable[..., Plan]
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """Ranks run inside this process, so that a test needs no environment of a framework."""
-    monkeypatch.setenv(place.LAUNCHED, f"{boot_id()} 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
         plan.write()
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
@@ -253,7 +257,7 @@ def in_job(monkeypatch: pytest.MonkeyPatch, job_id: str, *, restarted: bool = Fa
 def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
     """Have the launcher's ranks told to stop after this step; None: never again."""
 
-    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
         plan.write()
         run_rank(plan, ALONE, Unasked(last_step), started_ns=2)
         if last_step is not None:
@@ -341,7 +345,7 @@ def test_a_run_that_fails_while_it_stops_goes_on_when_it_is_requeued(
     plan = make_plan("e1")
     in_job(monkeypatch, "42")
 
-    def launch(plan: Plan, _allocation: object, **_: object) -> None:
+    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
         plan.write()
         run_rank(plan, ALONE, Unasked(6), started_ns=2)
         signal.raise_signal(signal.SIGUSR2)

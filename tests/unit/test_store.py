@@ -20,9 +20,11 @@ import pytest
 
 from ckptbench.checkpoints import version as version_module
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Position, Version, open_version, read_version
+from ckptbench.checkpoints.version import Version, open_version, read_version
 from ckptbench.errors import CheckpointError
-from ckptbench.manifest import read_json, write_json
+from ckptbench.machine.files import read_json, write_json
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -34,8 +36,17 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     (staging / "model.bin").write_bytes(random.bytes(size))
     (staging / "rank-0.npz").write_bytes(random.bytes(100))
     position = Position(step=step, epoch=step // 4, step_in_epoch=step % 4)
+    files = [
+        File(name="model.bin", kind="state", bytes=size),
+        File(name="rank-0.npz", kind="own", rank=0, bytes=100),
+    ]
     return store.commit(
-        staging, store.sync(staging).files, position=position, world_size=1, format="bin"
+        staging,
+        files,
+        store.sync(staging).checksums,
+        position=position,
+        world_size=1,
+        format="bin",
     )
 
 
@@ -48,7 +59,10 @@ def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:
     version = write(store, 7)
     assert store.newest() == version == open_version(version.folder)
     assert read_version(version.folder) == version
-    assert version.files == {"model.bin": 5000, "rank-0.npz": 100}
+    assert {name: file.bytes for name, file in version.files.items()} == {
+        "model.bin": 5000,
+        "rank-0.npz": 100,
+    }
     assert version.position == Position(step=7, epoch=1, step_in_epoch=3)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckptbench.data import Dataset
-from ckptbench.datasets import prepare, synthetic
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.sources import prepare, synthetic
 from ckptbench.errors import DataError
 
 

@@ -12,25 +12,29 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked, linear
+from strategies import clocked
 
-from ckptbench import place
-from ckptbench.checkpoints import native
+from ckptbench.checkpoints import shares
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Position
+from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
-from ckptbench.frameworks.base import Arrays, Sgd
-from ckptbench.manifest import trace_path
-from ckptbench.plan import Plan
-from ckptbench.rank import launched_ns, run_rank
-from ckptbench.recorder import boot_id, clock
-from ckptbench.train import cross_entropy_sum
+from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.machine.clock import boot_id, clock
+from ckptbench.recovery.contract import RankRecovery, Regrouped
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
+from ckptbench.training import loop
+from ckptbench.training.evaluation import cross_entropy_sum
+from ckptbench.training.rank import launched_ns, run_rank
+from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
 
 
 @pytest.fixture(autouse=True)
 def launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(place.LAUNCHED, f"{boot_id()} 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
 
 def run(plan: Plan) -> list[dict[str, Any]]:
@@ -49,9 +53,17 @@ def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakeP
     trace = run(plan)
     names = [event["event"] for event in trace]
     assert names[:8] == [*["phase"] * 4, "start", "phase", "phase", "state"]
-    assert names[8:] == 3 * ["checkpoint", "steps", "epoch", "evaluation"] + ["digest", "end"]
+    assert names[8:] == 3 * [
+        "save",
+        "captured",
+        "written",
+        "durable",
+        "steps",
+        "epoch",
+        "evaluation",
+    ] + ["digest", "end"]
     assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
-    assert [event["step"] for event in trace if event["event"] == "checkpoint"] == [4, 8, 12]
+    assert [event["step"] for event in trace if event["event"] == "save"] == [4, 8, 12]
 
 
 def test_a_rank_that_cannot_join_says_why(
@@ -81,20 +93,21 @@ def test_a_rank_that_dies_hangs_up_before_it_tears_the_others_out(
 def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan: MakePlan) -> None:
     plan = make_plan("e1")
     run(plan)
-    for checkpoint, epoch in zip(
-        events(plan.run_folder, "checkpoint"), events(plan.run_folder, "epoch"), strict=True
+    kinds = ("save", "captured", "written", "durable", "epoch")
+    for save, captured, written, durable, epoch in zip(
+        *(events(plan.run_folder, kind) for kind in kinds), strict=True
     ):
-        clocks = ("start", "written", "synced", "checked", "durable", "retained", "end")
-        inside = [checkpoint[f"{name}_ns"] for name in clocks]
-        times = [epoch["start_ns"], *inside, epoch["end_ns"]]
+        parts = [durable[f"{name}_ns"] for name in ("synced", "checked", "committed", "retained")]
+        begun = [epoch["start_ns"], save["start_ns"], captured["at_ns"], written["at_ns"]]
+        times = [*begun, *parts, save["end_ns"], epoch["end_ns"]]
         assert times == sorted(times)
-        assert set(checkpoint["files"]) == {"model.npz", "rank-0.npz"}
+        assert {file["name"] for file in durable["files"]} == {"model.npz", "rank-0.npz"}
 
 
 def test_checkpoints_follow_the_interval_in_steps(make_plan: MakePlan) -> None:
     plan = make_plan("s5", epochs=4)
     run(plan)
-    assert [event["step"] for event in events(plan.run_folder, "checkpoint")] == [5, 10, 15]
+    assert [event["step"] for event in events(plan.run_folder, "save")] == [5, 10, 15]
 
 
 def test_a_baseline_writes_no_checkpoint_and_trains_the_same(make_plan: MakePlan) -> None:
@@ -220,7 +233,7 @@ def test_a_stop_writes_no_checkpoint_that_is_there_already(
 ) -> None:
     plan = make_plan("e1", keep=5)
     run_rank(plan, ALONE, Unasked(last_step=last_step), started_ns=2)
-    assert [event["step"] for event in events(plan.run_folder, "checkpoint")] == steps
+    assert [event["step"] for event in events(plan.run_folder, "save")] == steps
 
 
 def test_a_launcher_on_another_host_is_told_by_the_wall_clock() -> None:
@@ -234,17 +247,102 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where each node has a disk of its own: the other rank's file is on the other node's."""
-    monkeypatch.setattr(native, "SHARED_SECONDS", 0.05)
+    monkeypatch.setattr(shares, "VISIBLE_SECONDS", 0.05)
     plan = make_plan("e1")
     framework = NumpyFramework.join(ALONE, seed=1, deterministic=False)
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
     framework.build(network, dict(network.initial_weights(1)), sgd, 16)
     store = CheckpointStore(plan.checkpoint_folder, keep=2)
-    two = dataclasses.replace(ALONE, world_size=2)
-    strategy = native.NativeStrategy(framework, two, store, "npz")
+    strategy = clocked(store, framework, dataclasses.replace(ALONE, world_size=2))
     with pytest.raises(
-        CheckpointError, match=r"lacks rank-1\.npz.*a file system that all nodes share"
+        CheckpointError, match=r"lacks the share of rank 1.*a file system that all nodes share"
     ):
         strategy.save(Position(step=4, epoch=0, step_in_epoch=4))
     assert store.newest() is None
+
+
+class Regrouping(RankRecovery):
+    """Goes on where a step failed, or where newcomers came: after the step `admits`, once."""
+
+    admits: int | None = None
+    version: Version | None = None
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+    def regroup(self, error: Exception, reached: Position) -> Regrouped:
+        self.errors.append(error)
+        return Regrouped(position=reached, version=self.version)
+
+    def admit(self, reached: Position) -> Regrouped | None:
+        if reached.step != self.admits:
+            return None
+        self.admits = None
+        return Regrouped(position=reached)
+
+
+@pytest.fixture
+def regrouping(monkeypatch: pytest.MonkeyPatch) -> Regrouping:
+    recovery = Regrouping()
+    monkeypatch.setattr(loop, "load_rank_recovery", lambda name: recovery)
+    return recovery
+
+
+def fail_before_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The step of this number (from 1) ends once in an error before it changes anything."""
+    step, calls = NumpyFramework.step, iter(range(1, 1000))
+
+    def failing(self: NumpyFramework, *batch: Any) -> float:
+        if next(calls) == number:
+            raise OSError("connection reset by peer")
+        return step(self, *batch)
+
+    monkeypatch.setattr(NumpyFramework, "step", failing)
+
+
+def test_a_rank_whose_recovery_regroups_goes_on_after_the_last_whole_step(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, plan = make_plan("e1", name="whole"), make_plan("e1", name="failed")
+    run(whole)
+    fail_before_step(monkeypatch, 6)
+    run(plan)
+    assert [str(error) for error in regrouping.errors] == ["connection reset by peer"]
+    assert ends(plan) == ends(whole)
+    assert [block["first_step"] for block in events(plan.run_folder, "steps")] == [0, 4, 5, 8]
+
+
+def test_newcomers_are_admitted_between_two_steps(
+    make_plan: MakePlan, regrouping: Regrouping
+) -> None:
+    whole, plan = make_plan("e1", name="whole"), make_plan("e1", name="joined")
+    run(whole)
+    regrouping.admits = 6
+    run(plan)
+    assert regrouping.admits is None
+    assert ends(plan) == ends(whole)
+
+
+def test_a_restarted_rank_ends_with_the_error_of_its_step(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_before_step(monkeypatch, 6)
+    with pytest.raises(OSError, match="connection reset by peer"):
+        run(make_plan("e1"))
+
+
+def ends(plan: Plan) -> list[dict[str, str]]:
+    return [digest["tensors"] for digest in events(plan.run_folder, "digest")][-1:]
+
+
+def test_a_name_that_says_not_what_it_is_is_refused_before_the_first_step(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NumpyFramework, "rank_state", lambda _: {"rng/state": np.zeros(1)})
+    plan = make_plan("e1")
+    with pytest.raises(
+        CkptbenchError, match='NumpyFramework: the name "rng/state" does not say to which'
+    ):
+        run(plan)
+    assert events(plan.run_folder, "steps") == []

@@ -1,0 +1,35 @@
+"""A rank whose last number raises an exception in its third step: `python raising_rank.py PLAN`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ckptbench.frameworks.loading import load_framework
+from ckptbench.runs.plan import Plan
+from ckptbench.training import rank
+from ckptbench.world.variables import read_seat
+
+MESSAGE = "raised on purpose in the third step"
+
+
+def main() -> int:
+    framework: Any = load_framework(Plan.read(Path(sys.argv[1])).cell.framework)
+    seat, ranks = read_seat()
+    step, done = framework.step, []
+
+    def raise_in_third(self: Any, images: Any, labels: Any) -> float:
+        done.append(len(done))
+        if len(done) == 3:
+            raise ArithmeticError(MESSAGE)
+        loss: float = step(self, images, labels)
+        return loss
+
+    if seat.rank == ranks - 1:
+        framework.step = raise_in_third
+    return rank.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""A framework that has joined the other ranks, a network that it has built, and batches that are the same everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ckptbench.frameworks.contract import Arrays, Framework, Sgd
+from ckptbench.frameworks.loading import load_framework
+from ckptbench.networks.layers import Dropout, Network
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.world.seats import Place
+
+IMAGE, CLASSES = (32, 32, 3), 10
+WITHOUT_DROPOUT = "small_cnn_without_dropout"
+"""Batch norm, and no random draw that would part the frameworks."""
+
+
+def network_of(model: str) -> Network:
+    if model != WITHOUT_DROPOUT:
+        return ARCHITECTURES[model](IMAGE, CLASSES)
+    layers = ARCHITECTURES["small_cnn"](IMAGE, CLASSES).layers
+    return Network(tuple(layer for layer in layers if not isinstance(layer, Dropout)))
+
+
+def batch(step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The samples of one step of all ranks, the same for every framework and world size."""
+    random = np.random.default_rng((7, step))
+    images = random.standard_normal((size, *IMAGE), np.float32)
+    return images, random.integers(0, CLASSES, size)
+
+
+def varied_weights(network: Network) -> Arrays:
+    """Initial weights with every scale, shift and bias different from its usual constant."""
+    random = np.random.default_rng(3)
+    weights = dict(network.initial_weights(1))
+    for name, array in weights.items():
+        if not name.endswith(".kernel"):
+            center = 1 if name.endswith(".scale") else 0
+            weights[name] = (center + 0.1 * random.standard_normal(array.shape)).astype(np.float32)
+    return weights
+
+
+class Scenario:
+    """A framework that has joined and built, and its share of the batches."""
+
+    def __init__(
+        self,
+        framework: str,
+        place: Place,
+        model: str,
+        *,
+        seed: int = 5,
+        deterministic: bool = False,
+        weights: Arrays | None = None,
+        **sgd: float,
+    ) -> None:
+        self.place = place
+        self.network = network_of(model)
+        self.framework: Framework = load_framework(framework).join(
+            place, seed=seed, deterministic=deterministic
+        )
+        self._settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
+        self._weights = weights
+        self.build()
+
+    def build(self, model: str | None = None) -> None:
+        """Anew, as a new process would; `model` is another one."""
+        if model is not None:
+            self.network = network_of(model)
+        weights = self._weights or varied_weights(self.network)
+        self.framework.build(self.network, weights, Sgd(**self._settings), 8)
+
+    def train(self, first: int, last: int, size: int) -> list[float]:
+        """Steps `first` to `last` - 1, each on this rank's share of `size` samples."""
+        losses = []
+        for step in range(first, last):
+            images, labels = batch(step, size)
+            share = slice(
+                self.place.rank * size // self.place.world_size,
+                (self.place.rank + 1) * size // self.place.world_size,
+            )
+            losses.append(self.framework.step(images[share], labels[share]))
+        return losses

@@ -1,0 +1,68 @@
+"""A program that a warm server forks lives and ends like one that its interpreter starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from checkout import wait_for
+from warm.environments import warm_environments
+
+from ckptbench.matrix.catalogue import FRAMEWORKS
+
+FRAMEWORK = next(iter(FRAMEWORKS))
+pytestmark = pytest.mark.frameworks(FRAMEWORK)
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+folder, how = Path(sys.argv[1]), sys.argv[2]
+print(os.environ["WORD"], Path.cwd() == folder, sys.stdin.read(), flush=True)
+signal.signal(signal.SIGUSR1, lambda *_: (folder / "told").touch())
+(folder / "pid").write_text(str(os.getpid()))
+(folder / "begun").touch()
+match how:
+    case "exit": sys.exit(3)
+    case "raise": raise ArithmeticError("on purpose")
+    case "kill": os.kill(os.getpid(), signal.SIGKILL)
+    case "wait":
+        while True: time.sleep(0.01)
+"""
+
+
+def start(folder: Path, how: str) -> subprocess.Popen[str]:
+    script = folder / "program.py"
+    script.write_text(PROGRAM)
+    return subprocess.Popen(
+        [str(warm_environments() / FRAMEWORK / "bin" / "python"), str(script), str(folder), how],
+        cwd=folder,
+        env={**os.environ, "WORD": "from the environment"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(("how", "code"), [("exit", 3), ("raise", 1), ("kill", -signal.SIGKILL)])
+def test_it_gets_what_its_client_got_and_its_client_ends_as_it_does(
+    tmp_path: Path, how: str, code: int
+) -> None:
+    client = start(tmp_path, how)
+    output, errors = client.communicate(timeout=120)
+    assert output == "from the environment True \n"
+    assert client.returncode == code
+    assert ("ArithmeticError: on purpose" in errors) == (how == "raise")
+
+
+def test_it_gets_the_signals_of_its_client_and_dies_with_it(tmp_path: Path) -> None:
+    client = start(tmp_path, "wait")
+    wait_for((tmp_path / "begun").exists, "the program")
+    client.send_signal(signal.SIGUSR1)
+    wait_for((tmp_path / "told").exists, "the signal")
+    client.kill()
+    client.wait()
+    program = Path("/proc", (tmp_path / "pid").read_text())
+    wait_for(lambda: not program.exists(), "the program to end")

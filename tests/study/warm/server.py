@@ -1,0 +1,157 @@
+"""Imports a framework once and forks a process for each program that a client (`client.py`) asks for.
+
+Four kinds of processes, each the parent of the next, and each killed by the kernel when its parent dies:
+
+- the server listens, and imports nothing;
+- one importer for each number of threads, which the libraries read when they are imported, imports the framework;
+- a guard for each program waits for its end, or for that of the client, which ends the program;
+- the program itself, in a session of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from ckptbench.frameworks.loading import load_framework
+
+HIGHEST_DESCRIPTOR = 31
+"""The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+LATER = ("numpy.random", "torch._dynamo")
+"""What libraries import when they are first used, and none computes with: seconds of every program otherwise."""
+
+Request = dict[str, Any]
+
+
+def die_with_parent(parent: int) -> None:
+    parent_death_signal = 1
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def serve(framework: str, listener: socket.socket) -> Request:
+    """Never returns in the server, nor in an importer or a guard; in a program, returns what to run."""
+    importers: dict[int, socket.socket] = {}
+    while True:
+        line, _ = listener.accept()
+        threads = line.recv(1)[0]
+        if threads not in importers:
+            own, importers_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            parent = os.getpid()
+            if not os.fork():
+                die_with_parent(parent)
+                for other in (listener, line, own, *importers.values()):
+                    other.close()
+                return serve_imported(framework, threads, importers_end)
+            importers_end.close()
+            importers[threads] = own
+        socket.send_fds(importers[threads], [b"line"], [line.fileno()])
+        line.close()
+
+
+def serve_imported(framework: str, threads: int, requests: socket.socket) -> Request:
+    while os.open(os.devnull, os.O_RDONLY) < HIGHEST_DESCRIPTOR:
+        pass
+    os.environ.update(dict.fromkeys(POOLS, str(threads)))
+    load_framework(framework)
+    for module in LATER:
+        if module.partition(".")[0] in sys.modules:
+            importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # or each program's first collection would copy every page
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a guard
+    while True:
+        _, (descriptor, *_), _, _ = socket.recv_fds(requests, 4, 1)
+        line = socket.socket(fileno=descriptor)
+        parent = os.getpid()
+        if not os.fork():
+            die_with_parent(parent)
+            requests.close()
+            return guard(line)
+        line.close()
+
+
+def guard(line: socket.socket) -> Request:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, descriptors, _, _ = socket.recv_fds(line, 4, HIGHEST_DESCRIPTOR + 1)
+    content = line.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    request: Request = json.loads(content)
+    parent = os.getpid()
+    if not (program := os.fork()):
+        die_with_parent(parent)
+        line.close()
+        take_over(request, descriptors)
+        return request
+    for descriptor in descriptors:
+        os.close(descriptor)
+    status = watch(program, line)
+    line.sendall(status.to_bytes(4, "big"))
+    os._exit(0)
+
+
+def watch(program: int, line: socket.socket) -> int:
+    """The exit status of the program, which gets the client's signals, and SIGKILL when the client dies."""
+    ended = os.pidfd_open(program)
+    while True:
+        ready, _, _ = select.select([ended, line], [], [])
+        if ended in ready:
+            return os.waitpid(program, 0)[1]
+        for number in line.recv(1) or bytes([signal.SIGKILL]):
+            os.kill(program, number)
+            if number == signal.SIGKILL:
+                os._exit(0)
+
+
+def take_over(request: Request, descriptors: list[int]) -> None:
+    """Put this process in the client's place."""
+    os.setsid()
+    out_of_the_way = HIGHEST_DESCRIPTOR + 1
+    moved = [fcntl.fcntl(taken, fcntl.F_DUPFD_CLOEXEC, out_of_the_way) for taken in descriptors]
+    os.closerange(0, out_of_the_way)
+    for taken, number in zip(moved, request["descriptors"], strict=True):
+        os.dup2(taken, number)
+        os.close(taken)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+
+
+def run(arguments: list[str]) -> None:
+    """What `python ARGUMENTS` does; this process ends as the program does."""
+    match arguments:
+        case ["-m", module, *_]:
+            sys.argv = arguments[1:]
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [script, *_] if not script.startswith("-"):
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(script).parent))
+            runpy.run_path(script, run_name="__main__")
+        case _:
+            sys.exit(f"a warm server runs modules and scripts, not {arguments}")
+
+
+def main() -> None:
+    framework, listener, parent = sys.argv[1:]
+    die_with_parent(int(parent))
+    request = serve(framework, socket.socket(fileno=int(listener)))
+    run(request["arguments"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Strategies without a training loop: opened as the loop opens them, over the NumPy framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from numpy_framework import ALONE
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.clocked import Clocked, Trained
+from ckptbench.world.seats import Place
+
+
+def clocked(
+    store: CheckpointStore,
+    subject: Trained,
+    place: Place = ALONE,
+    *,
+    format: str = "npz",
+    variant: Variant = NATIVE,
+    reach: Callable[[str], None] = lambda stage: None,
+    trace: Path | None = None,
+) -> Clocked:
+    """The strategy of one rank; `trace` takes its events, by default a file beside the store."""
+    store.folder.parent.mkdir(parents=True, exist_ok=True)
+    return Clocked.open(
+        variant,
+        subject=subject,
+        place=place,
+        format=format,
+        store=store,
+        recorder=Recorder(
+            trace or store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")
+        ),
+        reach=reach,
+    )

@@ -1,0 +1,230 @@
+"""Every strategy is measured by the same code: a save that goes on behind training, its waits and its failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self
+
+import pytest
+from numpy_framework import ALONE, NumpyFramework, linear
+from strategies import clocked
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Sgd
+from ckptbench.matrix.catalogue import STRATEGIES, StrategyEntry
+from ckptbench.matrix.variant import Variant
+from ckptbench.proof.digest import digests
+from ckptbench.runs.events import File, SaveFailed
+from ckptbench.runs.position import Position
+from ckptbench.runs.trace import read_trace, whole_events
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy
+from ckptbench.strategies.native import Native
+
+BEHIND = Variant("behind")
+RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
+FIRST, SECOND = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2))
+
+
+class Behind(Strategy):
+    """Captures and writes in a thread, each when the test lets it."""
+
+    blocking = False
+    capture, write = threading.Event(), threading.Event()
+    failure: Exception | None = None
+
+    def __init__(self, opening: Opening) -> None:
+        self._native = Native.open(opening)
+        self._captured: Future[None] = Future()
+
+    @classmethod
+    def open(cls, opening: Opening) -> Self:
+        return cls(opening)
+
+    def save(self, position: Position) -> Share:
+        captured: Future[None] = Future()
+        written: Future[tuple[File, ...]] = Future()
+        self._captured = captured
+
+        def go() -> None:
+            self.capture.wait(30)
+            share = self._native.save(position)
+            captured.set_result(None)
+            self.write.wait(30)
+            if self.failure is not None:
+                written.set_exception(self.failure)
+            else:
+                written.set_result(share.written[SHARED].result())
+
+        threading.Thread(target=go, daemon=True).start()
+        return Share(captured, {SHARED: written})
+
+    def before_update(self) -> None:
+        self._captured.result()
+
+    def load(self, version: Version, folder: Path) -> None:
+        self._native.load(version, folder)
+
+    def held_bytes(self) -> int:
+        return 77
+
+    def close(self) -> None:
+        """Its thread ends by itself."""
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    entry = StrategyEntry(location="test_clocked:Behind", stages=("begun", "written"))
+    monkeypatch.setitem(STRATEGIES, "behind", entry)
+    Behind.capture.clear(), Behind.write.clear()
+    Behind.failure = None
+    yield
+    Behind.capture.set(), Behind.write.set()
+
+
+def built(seed: int = 1) -> NumpyFramework:
+    framework = NumpyFramework.join(ALONE, seed=seed, deterministic=True)
+    network = linear((4, 4, 1), 3)
+    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    framework.build(network, dict(network.initial_weights(seed)), sgd, 8)
+    return framework
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(tmp_path / "checkpoints", keep=2)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return tmp_path / "trace-0.jsonl"
+
+
+def opened(store: CheckpointStore, trace: Path, framework: NumpyFramework | None = None) -> Clocked:
+    return clocked(store, framework or built(), variant=BEHIND, trace=trace)
+
+
+def let_go_after(seconds: float, *events: threading.Event) -> None:
+    for event in events:
+        threading.Timer(seconds, event.set).start()
+
+
+def test_a_blocking_strategy_has_no_hook_and_holds_nothing(
+    store: CheckpointStore, trace: Path
+) -> None:
+    native = clocked(store, built(), trace=trace)
+    assert native.hook is None
+    native.save(FIRST), native.save(SECOND), native.close()
+    checkpoints = read_trace(trace).checkpoints
+    assert list(checkpoints) == [1, 2]
+    assert all(checkpoint.holds == [] for checkpoint in checkpoints.values())
+
+
+def test_a_save_behind_training_is_durable_after_it_has_returned(
+    store: CheckpointStore, trace: Path
+) -> None:
+    behind, framework = opened(store, trace, saved := built()), built(seed=2)
+    behind.save(FIRST)
+    assert store.newest() is None
+    let_go_after(0.05, Behind.capture, Behind.write)
+    behind.close()
+    version = store.newest()
+    assert version is not None
+    opened(store, trace.with_name("other.jsonl"), framework).load(version)
+    assert digests(framework.tensors()) == digests(saved.tensors())
+
+    checkpoint = read_trace(trace).checkpoints[1]
+    save, captured = checkpoint.save, checkpoint.captured
+    written, durable = checkpoint.written[SHARED], checkpoint.durable[SHARED]
+    assert save is not None
+    assert captured is not None
+    assert save.held_bytes == 77
+    assert save.end_ns < captured.at_ns <= written.at_ns
+    assert written.at_ns <= durable.synced_ns <= durable.checked_ns <= durable.committed_ns
+    assert [hold.why for hold in checkpoint.holds] == ["end"]
+
+
+def test_an_update_waits_for_the_capture_once_and_the_wait_is_a_hold(
+    store: CheckpointStore, trace: Path
+) -> None:
+    behind = opened(store, trace)
+    hook = behind.hook
+    assert hook is not None
+    hook()  # nothing is in flight
+    behind.save(FIRST)
+    let_go_after(0.05, Behind.capture)
+    hook(), hook()
+    Behind.write.set()
+    behind.close()
+    holds = read_trace(trace).checkpoints[1].holds
+    update, *rest = holds
+    assert update.why == "update"
+    assert update.end_ns - update.start_ns > 2e7
+    assert [hold.why for hold in rest if hold.why == "update"] == []
+
+
+def test_a_save_waits_for_the_one_before_and_drops_none(
+    store: CheckpointStore, trace: Path
+) -> None:
+    behind = opened(store, trace)
+    behind.save(FIRST)
+    let_go_after(0.05, Behind.capture, Behind.write)
+    behind.save(SECOND)
+    behind.close()
+    newest = store.newest()
+    assert newest is not None
+    assert newest.position == SECOND
+    checkpoints = read_trace(trace).checkpoints
+    assert {step for step, each in checkpoints.items() if SHARED in each.durable} == {1, 2}
+    assert [hold.why for hold in checkpoints[1].holds] == ["save"]
+    first, second = checkpoints[1].durable[SHARED], checkpoints[2].save
+    assert second is not None
+    assert first.committed_ns <= second.start_ns
+
+
+@pytest.mark.parametrize("then", ["save", "close"])
+def test_an_error_behind_training_is_raised_by_what_comes_next(
+    store: CheckpointStore, trace: Path, then: str
+) -> None:
+    Behind.failure = OSError("the disk is full")
+    behind = opened(store, trace)
+    behind.save(FIRST)
+    Behind.capture.set(), Behind.write.set()
+    with pytest.raises(CheckpointError, match=r"step 1 cannot be written .*the disk is full"):
+        behind.save(SECOND) if then == "save" else behind.close()
+    (failed,) = (event for event in whole_events(trace) if isinstance(event, SaveFailed))
+    assert (failed.step, failed.error) == (1, "OSError: the disk is full")
+    assert store.newest() is None
+
+
+def test_ranks_meet_behind_training_without_a_collective(
+    store: CheckpointStore, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework = built()
+    monkeypatch.setattr(framework, "barrier", lambda: pytest.fail("a collective"))
+    Behind.capture.set(), Behind.write.set()
+    ranks = [
+        clocked(store, framework, place, variant=BEHIND, trace=trace.with_name(f"{place.rank}"))
+        for place in (RANK_0, RANK_1)
+    ]
+    for rank in ranks:
+        rank.save(FIRST)
+    for rank in ranks:
+        rank.close()
+    version = store.newest()
+    assert version is not None
+    assert set(version.files) == {"model.npz", "rank-0.npz", "rank-1.npz"}
+    assert version.files["rank-1.npz"].rank == 1
+
+
+def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
+    (store.staging(1) / "unnamed").write_bytes(b"1")
+    with pytest.raises(CheckpointError, match="unnamed belongs to no rank's share"):
+        clocked(store, built(), trace=trace).save(FIRST)
+    assert store.newest() is None

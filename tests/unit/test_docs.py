@@ -1,0 +1,87 @@
+"""The pages that people write name what exists; the pages that are written from the source are up to date."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.document import document
+from ckptbench.study.config import DatasetSection
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "config" / "README.md"]
+FOLDERS = "src|tests|envs|docs|config|scripts|workflow|benchmarks|profiles|plugins"
+PATH = re.compile(rf"(?<![\w/.~-])(?:{FOLDERS})/[\w./<>*-]*[\w/>*]")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+SOURCE_FILE = re.compile(r"`([\w/-]+\.(?:py|smk|rst))`")
+TARGET = re.compile(r"`?make ([a-z-]+)`")
+INVENTED = re.compile(r"(?<![a-z])mine(?![a-z])|<\w+>")
+"""In a path: it stands for a file that the reader adds."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_on_a_page_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = {found for found in PATH.findall(text) if not found.startswith("docs/images")}
+    missing = [path for path in named if not exists(path)]
+    missing += [path for path in LINK.findall(text) if not (page.parent / path).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_file_of_the_source_is_named_by_its_whole_path(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not [path for path in SOURCE_FILE.findall(text) if not exists(path)]
+
+
+def exists(path: str) -> bool:
+    """Of a path that stands for a file of the reader's, the folder that it goes to."""
+    if INVENTED.search(path):
+        path = path[: INVENTED.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    return any(ROOT.glob(path.rstrip("/")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_on_a_page_exists(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(TARGET.findall(page.read_text(encoding="utf-8"))) <= set(targets)
+
+
+def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / ".importlinter")
+    layers = settings["importlinter:contract:rooms"]["layers"].strip().splitlines()
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d?) *\| `(\w+)` \|", page, re.MULTILINE)
+    floors: dict[int, list[str]] = {}
+    floor = 0
+    for number, room in rows:
+        floor = int(number or floor)
+        floors.setdefault(floor, []).append(room)
+    assert floors == {len(layers) - place: layer.split(" | ") for place, layer in enumerate(layers)}
+
+
+def test_the_page_on_names_is_that_of_the_registries() -> None:
+    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+    assert page == document(), "run `make generated` and commit the result"
+
+
+def test_the_formats_in_the_readme_are_those_of_the_registry() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = page.partition("| framework | data parallel by | formats")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    written = {row[0].split()[0]: re.findall(r"`(\w+)`", row[2]) for row in rows}
+    shown = {entry.label: entry.formats for entry in FRAMEWORKS.values() if entry.label in written}
+    assert len(shown) == len(rows) - 1, (
+        "all but Horovod, whose formats are those of the framework below"
+    )
+    assert {label: tuple(written[label]) for label in shown} == shown
+
+
+def test_the_config_page_has_every_dataset_with_settings() -> None:
+    page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    assert all(f"\n`{name}`: " in page for name in DatasetSection.model_fields)

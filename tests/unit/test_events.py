@@ -1,0 +1,59 @@
+"""The vocabulary of traces: every event is read back as it was written, and its page is up to date."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from ckptbench.runs.events import KINDS, Event, File, document, from_json, to_json
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
+FILES = [File(name="model.pt", kind="state", bytes=5), File(name="a", kind="own", rank=1, bytes=2)]
+
+
+def example(kind: type[Any]) -> Any:
+    """An event of this kind whose every field has a value."""
+    hints = typing.get_type_hints(kind)
+    return kind(
+        **{field.name: _value(field.name, hints[field.name]) for field in dataclasses.fields(kind)}
+    )
+
+
+def _value(name: str, hint: Any) -> Any:
+    if name == "files":
+        return FILES
+    options = [hint, *get_args(hint)]
+    if typing.get_origin(hint) is typing.Literal:
+        return get_args(hint)[0]
+    if typing.get_origin(hint) is list:
+        return [get_args(hint)[0](1)]
+    if typing.get_origin(hint) is dict:
+        return {"name": "value"}
+    return next(kind(1) for kind in (int, float, str) if kind in options)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_an_event_is_read_back_as_it_was_written(kind: type[Event]) -> None:
+    event = example(kind)
+    assert from_json(json.loads(json.dumps(to_json(event)))) == event
+
+
+def test_every_event_of_the_union_is_known_by_its_name() -> None:
+    assert set(KINDS.values()) == set(get_args(Event))
+    assert "save_failed" in KINDS
+
+
+def test_a_field_without_value_is_left_out() -> None:
+    line = to_json(KINDS["phase"](name="build", start_ns=1, end_ns=2))
+    assert line == {"event": "phase", "name": "build", "start_ns": 1, "end_ns": 2}
+
+
+def test_the_page_on_traces_is_that_of_the_events() -> None:
+    assert PAGE.read_text(encoding="utf-8") == document(), (
+        "docs/trace.md differs from the events: python -m ckptbench.runs.events > docs/trace.md"
+    )

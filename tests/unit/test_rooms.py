@@ -1,0 +1,102 @@
+"""Who may import whom, beyond the floors of `.importlinter`: what ranks load, what figures load, and frameworks."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+IN_RANKS = (
+    "checkpoints", "data.dataset", "data.order", "errors", "faults", "frameworks", "launch.allocation", "machine",
+    "matrix", "networks", "proof", "recovery", "runs", "strategies", "training", "world",
+)  # fmt: skip
+"""What runs inside a framework's environment, below `ckptbench`."""
+SHARED = {
+    "frameworks": ("contract", "determinism", "loading", "random_state"),
+    "strategies": ("contract", "clocked", "loading", "native"),
+    "recovery": ("contract", "loading", "restart"),
+}
+"""Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
+ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
+NOT_FOR_ANALYSIS = ("study", "environments", "frameworks", "training", "launch")
+
+
+def modules(*rooms: str) -> list[str]:
+    """Every module of these rooms, or these modules, named below `ckptbench`."""
+    found = []
+    for room in rooms:
+        path = SOURCE / "ckptbench" / room.replace(".", "/")
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+        assert files, room
+        found += [".".join(file.relative_to(SOURCE / "ckptbench").with_suffix("").parts) for file in files]  # fmt: skip
+    return found
+
+
+def imported(module: str) -> Iterator[str]:
+    """Every module, or name in one, that `module` imports anywhere in it, for types alone too."""
+    path = SOURCE / "ckptbench" / f"{module.replace('.', '/')}.py"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def libraries(module: str) -> set[str]:
+    """The packages that it needs beside the standard library and ckptbench."""
+    return {name.partition(".")[0] for name in imported(module)} - sys.stdlib_module_names - {"ckptbench"}  # fmt: skip
+
+
+def own(module: str) -> Iterator[str]:
+    """What it imports of ckptbench, named below it."""
+    for name in imported(module):
+        if name.startswith("ckptbench."):
+            yield name.removeprefix("ckptbench.")
+
+
+def is_plugin(module: str) -> bool:
+    room, *rest = module.split(".")
+    return room in SHARED and rest[0] not in (*SHARED[room], "__init__")
+
+
+def is_below(name: str, parents: tuple[str, ...]) -> bool:
+    return any(name == parent or name.startswith(f"{parent}.") for parent in parents)
+
+
+@pytest.mark.parametrize("module", [name for name in modules(*IN_RANKS) if not is_plugin(name)])
+def test_what_ranks_load_needs_numpy_at_most(module: str) -> None:
+    assert libraries(module) <= {"numpy"}
+
+
+@pytest.mark.parametrize("module", modules(*IN_RANKS))
+def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not(module: str) -> None:
+    # `from ckptbench.machine import page_cache` gives machine.page_cache; `from ckptbench.launch import x` launch.x.
+    assert not [name for name in own(module) if not is_below(name, IN_RANKS)]
+
+
+@pytest.mark.parametrize("module", modules("analysis", "figures"))
+def test_analysis_and_figures_import_no_framework_config_or_workflow(module: str) -> None:
+    assert libraries(module) <= ANALYSIS_LIBRARIES[module.partition(".")[0]]
+    assert not [name for name in own(module) if is_below(name, NOT_FOR_ANALYSIS)]
+
+
+@pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])
+def test_a_plugin_knows_no_other_of_its_room(module: str) -> None:
+    """A folder, as Horovod's, may build on others."""
+    room = module.partition(".")[0]
+    shared = tuple(f"{room}.{name}" for name in SHARED[room] if name != "loading")
+    if module.count(".") == 1:
+        known = [name for name in own(module) if is_below(name, (room,))]
+        assert not [name for name in known if not is_below(name, shared)]
+
+
+def test_the_plugins_of_today_are_found() -> None:
+    """Or the tests above would check nothing."""
+    found = [name for name in modules("frameworks") if is_plugin(name)]
+    assert {"frameworks.chainer", "frameworks.horovod.ranks", "frameworks.pytorch"} <= set(found)
+    assert "torch" in libraries("frameworks.pytorch")
