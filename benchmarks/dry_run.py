@@ -1,6 +1,6 @@
-"""What a dry run of 1,000 cells costs against a bare Snakefile with as many jobs. The promise: at most 1.5.
+"""Time of a dry run of 1,000 cells ÷ that of a bare Snakefile with as many jobs. The promise: at most 1.5.
 
-Both are whole processes, run in turn on this machine: `snakemake --quiet -n` on the study with a config of
+Both are whole processes that run in turn on this machine: `snakemake --quiet -n` on the study with a config of
 1,000 cells, and on a Snakefile of two rules with 1,000 jobs of the same names.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import yaml
 from ratio import report
 
-from ckptbench.config import load_config
-from ckptbench.expansion import expand
+from ckptbench.study.config import load_config
+from ckptbench.study.expansion import expand
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = {
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def dry_run(snakefile: Path, folder: Path, options: list[str]) -> float:
-    """Seconds of one dry run in `folder`, which holds what the workflow finds by relative paths."""
+    """Seconds of one dry run in `folder`. Links in it make the files visible that the workflow finds by relative paths."""
     for name in ("envs", "scripts", "src", "config", "workflow"):
         link = folder / name
         if snakefile.parent == ROOT and not link.exists():

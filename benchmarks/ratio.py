@@ -1,4 +1,4 @@
-"""How every benchmark here is told: the ratio of two things measured in turn, with its interval."""
+"""How benchmarks report their result: the ratio of two times that were measured in turn, with its interval."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ckptbench.analysis.statistics import percentile_interval
+from ckptbench.analysis.cost.statistics import percentile_interval
 
 RESAMPLES = 10_000
 

@@ -1,9 +1,10 @@
-"""What the recorder, and the launcher's line on which a stop may come, cost a training loop. The promise: at most 0.5 %.
+"""What the recorder and the question whether to stop cost a training loop. The promise: at most 0.5 %.
 
-The loop is the real one in the small: a step of computation in NumPy (about a millisecond, shorter than
-any framework's step, so that the recorder weighs more here than in a study), with and without the question
-whether to stop, the two clock reads, the note of the step, and the writing of the block after each epoch. The two loops take turns epoch by
-epoch, in random order, so that a machine that changes speed weighs on both.
+The loop is a small copy of the real one. A step computes in NumPy for about a millisecond. This is shorter than a step of
+any framework, so the recorder weighs more here than in a study. The loop runs with and without the work of the recorder:
+the question to the launcher whether to stop, the two clock reads, the note of the step, and the writing of the block
+after each epoch. The two loops take turns epoch by epoch, in random order, so that a machine that changes its speed
+affects both.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import tempfile
 import time
 from pathlib import Path
 
-# One thread: a pool of threads that waits for each other is noisier than what is measured here.
+# One thread, because the waits in a pool of threads would be noisier than the cost measured here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from ratio import report
 
-from ckptbench.allocation import seats_of
-from ckptbench.control import ControlServer
-from ckptbench.link import Link
-from ckptbench.recorder import Recorder, clock
+from ckptbench.machine.clock import clock
+from ckptbench.runs.recorder import Recorder
+from ckptbench.world.control import ControlServer
+from ckptbench.world.link import Link
+from ckptbench.world.seats import seats_of
 
 
 def main() -> None:
@@ -80,7 +82,7 @@ def recorded_epoch(matrix: np.ndarray, steps: int, recorder: Recorder, link: Lin
 
 
 def _written(recorder: Recorder) -> float:
-    """The block is written outside the epoch's window, but inside the run: it counts here."""
+    """Seconds of writing the block. It is outside the epoch's clock, but inside the run, so it counts here."""
     started = time.perf_counter()
     recorder.write_steps(0)
     return time.perf_counter() - started

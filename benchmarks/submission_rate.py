@@ -1,9 +1,9 @@
 """How fast ready jobs reach a scheduler. The promise: 1,000 jobs of one shape in under 30 s.
 
-A whole Snakemake with the submitit executor submits jobs that do `true` to the Slurm at hand; the clock runs from
-Snakemake's decision to execute them until all have an id. They are held, so that the submission does not
-compete with a thousand nested Snakemakes for this machine, and cancelled once the figures are taken. `--polls`
-goes on for some rounds and counts status queries.
+A whole Snakemake with the submitit executor submits jobs that run `true` to the Slurm of this machine. The clock runs
+from Snakemake's decision to execute the jobs until all have an id. The jobs are held, because a thousand nested Snakemakes
+would compete with the submission for this machine. They are cancelled at the end. `--polls` continues for some minutes
+to count status queries.
 """
 
 from __future__ import annotations
