@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import FRAMEWORKS
@@ -10,6 +10,5 @@ from ckptbench.matrix.catalogue import FRAMEWORKS
 
 def load_framework(name: str) -> type[Framework]:
     """The class that the registry names. Raises ImportError outside of the framework's environment."""
-    module, _, class_name = FRAMEWORKS[name].location.partition(":")
-    framework: type[Framework] = getattr(importlib.import_module(module), class_name)
+    framework: type[Framework] = pkgutil.resolve_name(FRAMEWORKS[name].location)
     return framework

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import RankRecovery, Recovery
@@ -10,17 +10,11 @@ from ckptbench.recovery.contract import RankRecovery, Recovery
 
 def load_recovery(name: str) -> Recovery:
     """The half that the launcher calls."""
-    recovery: Recovery = _load(RECOVERIES[name].launcher)()
+    recovery: Recovery = pkgutil.resolve_name(RECOVERIES[name].launcher)()
     return recovery
 
 
 def load_rank_recovery(name: str) -> RankRecovery:
     """The half that every rank calls."""
-    recovery: RankRecovery = _load(RECOVERIES[name].rank)()
+    recovery: RankRecovery = pkgutil.resolve_name(RECOVERIES[name].rank)()
     return recovery
-
-
-def _load(location: str) -> type:
-    module, _, class_name = location.partition(":")
-    loaded: type = getattr(importlib.import_module(module), class_name)
-    return loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 
 from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.strategies.contract import Strategy
@@ -10,6 +10,5 @@ from ckptbench.strategies.contract import Strategy
 
 def load_strategy(name: str) -> type[Strategy]:
     """The class that the registry names. Raises ImportError if a library that it needs is not installed."""
-    module, _, class_name = STRATEGIES[name].location.partition(":")
-    strategy: type[Strategy] = getattr(importlib.import_module(module), class_name)
+    strategy: type[Strategy] = pkgutil.resolve_name(STRATEGIES[name].location)
     return strategy
