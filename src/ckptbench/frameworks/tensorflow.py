@@ -64,7 +64,7 @@ class TensorFlow(Framework):
 
     def _meet(self) -> None:
         strategy = self._strategy = _strategy(self._place)
-        self._sum = tf.function(lambda: strategy.run(_sum_over_ranks))
+        self._sum = _traced(lambda: strategy.run(_sum_over_ranks))
         self.barrier()
 
     def build(
@@ -86,7 +86,7 @@ class TensorFlow(Framework):
         self._seed_dropouts()
         self.checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
         self._train = self._traced_step(optimizer.weight_decay)
-        self._predict = tf.function(
+        self._predict = _traced(
             lambda images: self.model(images, training=False), reduce_retracing=True
         )
 
@@ -121,7 +121,7 @@ class TensorFlow(Framework):
         def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             return self._strategy.run(replica_step, (images, labels))
 
-        return tf.function(step, jit_compile=False)
+        return _traced(step)
 
     def _after_hook(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients, after `before_update` has returned. Without that hook nothing is added to the traced step."""
@@ -204,6 +204,16 @@ class TensorFlow(Framework):
     def close(self) -> None:
         """Wait for all ranks: one that stayed on longer would find the coordination service gone."""
         self.barrier()
+
+
+def _traced(function: Callable[..., Any], *, reduce_retracing: bool = False) -> Callable[..., Any]:
+    """A graph of `function`, whose Python is not converted by AutoGraph, as Keras' own training step is not.
+
+    No branch in it depends on a tensor, and the conversion of Horovod's operations alone takes seconds of every start.
+    """
+    return tf.function(
+        function, jit_compile=False, autograph=False, reduce_retracing=reduce_retracing
+    )
 
 
 def _configure_devices(place: Place) -> None:
