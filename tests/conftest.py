@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+# Tests run more ranks than there are cores: a thread that waits must not keep a core from another.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

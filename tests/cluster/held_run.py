@@ -17,7 +17,7 @@ from tests.cluster.commands import poll
 from tests.cluster.studies import said, vary
 from tests.study.checkout import Checkout, ranks_of
 
-EPOCHS = 20
+EPOCHS = 8
 STEPS_PER_EPOCH = 40
 HELD_AFTER = 2
 """Epochs of every rank."""

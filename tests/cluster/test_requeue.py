@@ -37,9 +37,7 @@ def start(
     slurm: object, gridengine: object, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
     """Starts a study of one run, which goes on in the background."""
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        # Emulated nodes share cores: a thread that waits would otherwise keep others from them.
-        patch.setenv("OMP_WAIT_POLICY", "passive")
+    with ExitStack() as stack:
 
         def start(framework: str, profile: str, *options: str) -> HeldRun:
             folder = tmp_path_factory.mktemp(f"{profile}-{framework}") / "checkout"

@@ -14,6 +14,7 @@ from ckptbench.world.seats import same_host
 from tests.cluster.slurm_conf import NODES
 from tests.cluster.studies import VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout
+from tests.study.warm.environments import warm_environments
 
 RUNS = 20
 """Of every run the first repeat: five frameworks, one rank and two, with checkpoints and without."""
@@ -34,22 +35,26 @@ Folder = pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: Folder) -> Checkout:
-    """On this machine."""
-    return run_to_its_end(Checkout.make(tmp_path_factory.mktemp("local") / "checkout"))
+    """On this machine, in processes that are forked after the import of their framework."""
+    folder = tmp_path_factory.mktemp("local") / "checkout"
+    return run_to_its_end(Checkout.make(folder, environments=warm_environments()))
 
 
 @pytest.fixture(scope="module")
 def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
-    return run_to_its_end(on_cluster("slurm", tmp_path_factory))
+    """In processes that the nodes start, as a user's."""
+    folder = tmp_path_factory.mktemp("slurm") / "checkout"
+    return run_to_its_end(Checkout.make(folder, "slurm", *resources("slurm")))
 
 
 @pytest.fixture(scope="module")
 def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
-    return run_to_its_end(on_cluster("gridengine", tmp_path_factory))
-
-
-def on_cluster(cluster: str, folder: Folder) -> Checkout:
-    return Checkout.make(folder.mktemp(cluster) / "checkout", cluster, *resources(cluster))
+    """In forked processes: what Grid Engine starts and ends is tested in test_requeue.py and test_lifetime.py."""
+    folder = tmp_path_factory.mktemp("gridengine") / "checkout"
+    options = resources("gridengine")
+    return run_to_its_end(
+        Checkout.make(folder, "gridengine", *options, environments=warm_environments())
+    )
 
 
 def run_to_its_end(checkout: Checkout) -> Checkout:

@@ -22,15 +22,19 @@ from ckptbench.world.variables import LOGS, read_seat
 
 
 def forward(
-    framework: str, place: Place, folder: Path, *, models: list[str], **options: Any
+    framework: str, place: Place, folder: Path, *, named: str, others: list[str], **options: Any
 ) -> Arrays:
-    """By model: logits, parameter counts and names of a freshly built network."""
-    scenario = Scenario(framework, place, models[0], **options)
-    found = {}
-    for model in models:
+    """By model: logits and parameter counts of a freshly built network; and names of what `named` consists of."""
+    scenario = Scenario(framework, place, named, **options)
+    found = _in(named, {**_predicted(scenario), **_names(scenario.framework)})
+    for model in others:
         scenario.build(model)
-        found |= {f"{model}/{name}": array for name, array in _predicted(scenario).items()}
+        found |= _in(model, _predicted(scenario))
     return found
+
+
+def _in(model: str, found: Arrays) -> Arrays:
+    return {f"{model}/{name}": array for name, array in found.items()}
 
 
 def _predicted(scenario: Scenario) -> Arrays:
@@ -40,10 +44,16 @@ def _predicted(scenario: Scenario) -> Arrays:
         "logits": scenario.framework.predict(batch(0, 8)[0]),
         "one": scenario.framework.predict(batch(0, 8)[0][:1]),
         "parameters": np.asarray(count),
-        "names": np.asarray(sorted(tensors)),
-        "held": np.asarray(sorted(scenario.framework.held())),
-        "rank_state": np.asarray(sorted(scenario.framework.rank_state())),
     }
+
+
+def _names(framework: Framework) -> Arrays:
+    parts = {
+        "names": framework.tensors(),
+        "held": framework.held(),
+        "rank_state": framework.rank_state(),
+    }
+    return {name: np.asarray(sorted(arrays)) for name, arrays in parts.items()}
 
 
 def train(

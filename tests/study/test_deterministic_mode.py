@@ -65,7 +65,12 @@ def test_pooling_of_another_kind_is_the_same_pooling(tmp_path: Path) -> None:
     """PyTorch's deterministic mode has its own, by products with matrices of means."""
     (on,), (off,) = (
         run_scenario(
-            "pytorch", "forward", tmp_path / str(mode), models=["plain_cnn"], deterministic=mode
+            "pytorch",
+            "forward",
+            tmp_path / str(mode),
+            named="plain_cnn",
+            others=[],
+            deterministic=mode,
         )
         for mode in (True, False)
     )

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from small_run import TRAINING, cell_of
 from warm.environments import warm_environments
 
 from ckptbench.errors import LaunchError
@@ -14,10 +15,7 @@ from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.ranks import Program, run_ranks
 from ckptbench.launch.watch import Limits
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.interval import Interval
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.training import Training
 
 PROGRAM = Path(__file__).with_name("raising_rank.py")
 MESSAGE = "ArithmeticError: raised on purpose in the third step"
@@ -26,31 +24,11 @@ BOUND_SECONDS = 120.0
 
 
 def plan_of(framework: str, digits: Path, folder: Path) -> Plan:
-    cell = Cell(
-        framework=framework,
-        model="small_cnn",
-        dataset="digits",
-        ranks=2,
-        batch_size=8,
-        epochs=10_000,
-        format=FRAMEWORKS[framework].formats[0],
-        interval=Interval.parse("e1"),
-        deterministic=False,
-    )
-    training = Training(
-        seed=1,
-        learning_rate=0.01,
-        momentum=0.9,
-        weight_decay=0.0,
-        steps_per_epoch=60,
-        test_samples=16,
-        warmup_steps=2,
-        keep_during_run=2,
-    )
+    cell = cell_of(framework, epochs=10_000, interval="e1", deterministic=False)
     folder.mkdir()
     return Plan(
         cell=cell,
-        training=training,
+        training=TRAINING,
         dataset_folder=digits,
         run_folder=folder,
         checkpoint_folder=folder / "checkpoints",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_run
 from checkout import COLD, ROOT, ranks_of, wait_for
 from selection import FULL
 from warm.environments import warm_environments
@@ -26,43 +27,22 @@ from warm.environments import warm_environments
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.interval import Interval
 from ckptbench.runs.layout import trace_path
-from ckptbench.runs.training import Training
 
-TRAINING = Training(
-    seed=1,
-    learning_rate=0.01,
-    momentum=0.9,
-    weight_decay=0.0,
-    steps_per_epoch=60,
-    test_samples=16,
-    warmup_steps=2,
-    keep_during_run=2,
-)
 Digests = list[dict[str, str]]
 KILLS = 6 if FULL else 2
+EPOCHS = 8 if FULL else 4
 
 
-def cell_of(framework: str, *, ranks: int) -> Cell:
-    return Cell(
-        framework=framework,
-        model="small_cnn",
-        dataset="digits",
-        ranks=ranks,
-        batch_size=8,
-        epochs=4,
-        format=FRAMEWORKS[framework].formats[0],
-        interval=Interval.parse("s5"),
-        deterministic=True,
-    )
+def cell_of(framework: str) -> Cell:
+    return small_run.cell_of(framework, epochs=EPOCHS, interval="s5", deterministic=True)
 
 
 def command(cell: Cell, digits: Path, runs: Path, environments: Path) -> list[str]:
     return [
         sys.executable, "scripts/train_cell.py", "--resume",
         "--cell", json.dumps(cell.to_json()),
-        "--training", json.dumps(dataclasses.asdict(TRAINING)),
+        "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),
         "--environment", str(environments / cell.framework), "--lock", f"envs/{cell.framework}.txt",
     ]  # fmt: skip
@@ -152,7 +132,7 @@ def test_a_run_whose_launcher_is_killed_goes_on_and_ends_with_the_bits_of_one_th
     tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
 ) -> None:
     """At any moment, the middle of a write included; tests/study/test_determinism.py kills single ranks."""
-    cell = cell_of(framework, ranks=2)
+    cell = cell_of(framework)
     random = np.random.default_rng(2)
     for kill in range(KILLS):
         train_and_kill(
@@ -170,7 +150,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
     tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
 ) -> None:
     """Two ranks stop after one and the same step, wherever each of them is when they are told."""
-    cell = cell_of(framework, ranks=2)
+    cell = cell_of(framework)
     for attempt, steps in ((1, 5), (2, 20)):
         train_and_stop(cell, digits, tmp_path, steps=steps)
         manifest = read_json(tmp_path / cell.id / "manifest.json")

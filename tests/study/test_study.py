@@ -22,16 +22,18 @@ pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
 def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which the tiny study has been run to its end.
 
-    The first repeat of every cell runs in the real environments, as a user's does: the start of a framework is a part
-    of what the launcher does. All other studies of the tests, and the second repeat here, fork warm processes.
+    One run of each framework starts in its real environment, as all of a user's do; with two ranks test_resume.py does
+    so, and on several nodes the tests with Slurm. The other runs fork warm processes.
     """
     checkout = Checkout.make(tmp_path_factory.mktemp("study") / "checkout")
-    once = checkout.folder / "config/studies/once.yaml"
+    some = checkout.folder / "config/studies/some.yaml"
     tiny = yaml.safe_load((checkout.folder / TINY).read_text())
-    once.write_text(yaml.safe_dump({**tiny, "repeats": 1}))
-    cold = checkout.run("runs", study="config/studies/once.yaml")
+    tiny["matrix"] |= {"ranks": [1], "interval": [1]}
+    some.write_text(yaml.safe_dump({**tiny, "repeats": 1}))
+    cold = checkout.run("runs", study="config/studies/some.yaml")
     assert cold.returncode == 0, cold.stdout
     sealed = checkout.seals()
+    assert len(sealed) == len(FRAMEWORKS)
     environments = checkout.folder / ".environments"
     environments.unlink()
     environments.symlink_to(warm_environments())
