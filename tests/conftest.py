@@ -8,6 +8,7 @@ import pytest
 
 # Tests run more ranks than there are cores: a thread that waits must not keep a core from another.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 turns, not 2^26
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -42,9 +42,16 @@ def local(tmp_path_factory: Folder) -> Checkout:
 
 @pytest.fixture(scope="module")
 def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
-    """In processes that the nodes start, as a user's."""
-    folder = tmp_path_factory.mktemp("slurm") / "checkout"
-    return run_to_its_end(Checkout.make(folder, "slurm", *resources("slurm")))
+    """One run of each framework starts real processes on its two nodes, as all of a user's do."""
+    checkout = Checkout.make(
+        tmp_path_factory.mktemp("slurm") / "checkout", "slurm", *resources("slurm")
+    )
+    cold = vary(checkout, {"ranks": [2], "interval": ["never"]}, {}, repeats=1)
+    with started(checkout, "runs", study=cold) as process:
+        end_well(checkout, process, PATIENCE_S)
+    assert len(checkout.seals()) == len(FRAMEWORKS)
+    checkout.change_environments(warm_environments())
+    return run_to_its_end(checkout)
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,11 @@ class Checkout:
             shutil.copytree(ROOT / name, folder / name)
         return cls(folder, profile, options)
 
+    def change_environments(self, environments: Path) -> None:
+        link = self.folder / ".environments"
+        link.unlink()
+        link.symlink_to(environments)
+
     def command(self, *options: str, study: str = "config/studies/tiny.yaml") -> list[str]:
         snakemake = [sys.executable, "-m", "snakemake", "--profile", self.profile]
         return [*snakemake, *options, *self.options, "--configfile", study]

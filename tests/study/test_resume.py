@@ -1,8 +1,7 @@
 """`--resume`: after SIGKILL at any moment a run goes on from its newest complete checkpoint, bit for bit.
 
-Runs whose launcher is killed start real processes, for the processes that start and end are what is tested. The runs
-they are compared with, and those that stop when they are asked to, are forked from warm servers: their bits must
-be the same.
+Attempts whose launcher is killed start real processes, for the processes that start and end are what is tested. All
+others are forked from warm servers: their bits must be the same.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def test_a_run_whose_launcher_is_killed_goes_on_and_ends_with_the_bits_of_one_th
         train_and_kill(
             cell, digits, tmp_path, versions=3 + 5 * kill, delay=random.uniform(0, 0.02)
         )  # fmt: skip
-    train(cell, digits, tmp_path, COLD)
+    train(cell, digits, tmp_path, warm_environments())
     manifest = read_json(tmp_path / cell.id / "manifest.json")
     assert manifest["status"] == "complete"
     assert manifest["attempts"] > 1, "no attempt was killed while it trained"

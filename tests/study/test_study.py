@@ -28,15 +28,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout.make(tmp_path_factory.mktemp("study") / "checkout")
     some = checkout.folder / "config/studies/some.yaml"
     tiny = yaml.safe_load((checkout.folder / TINY).read_text())
-    tiny["matrix"] |= {"ranks": [1], "interval": [1]}
+    tiny["matrix"] |= {"ranks": [1], "interval": ["never"]}
     some.write_text(yaml.safe_dump({**tiny, "repeats": 1}))
     cold = checkout.run("runs", study="config/studies/some.yaml")
     assert cold.returncode == 0, cold.stdout
     sealed = checkout.seals()
     assert len(sealed) == len(FRAMEWORKS)
-    environments = checkout.folder / ".environments"
-    environments.unlink()
-    environments.symlink_to(warm_environments())
+    checkout.change_environments(warm_environments())
     result = checkout.run()
     assert result.returncode == 0, result.stdout
     assert sealed.items() < checkout.seals().items()
