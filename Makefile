@@ -39,7 +39,7 @@ lint: environment
 
 unit: environment
 	$(BIN)/pytest --numprocesses auto tests/unit
-	for each in $(PLUGINS); do PYTHONPATH=. $(BIN)/pytest -p tests.conftest $${each}tests || exit; done
+	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
 # The environments of all frameworks. They take about 6 GB, and Horovod is compiled.
 environments: environment

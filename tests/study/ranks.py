@@ -42,3 +42,12 @@ def run_scenario(
 def read(path: Path) -> Found:
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+def of_format(found: Found, format: str) -> Found:
+    """What scenario `resume` found with one of its formats."""
+    return {
+        name.removeprefix(f"{format}/"): array
+        for name, array in found.items()
+        if name.startswith(f"{format}/")
+    }

@@ -33,8 +33,8 @@ def forward(
     return found
 
 
-def _in(model: str, found: Arrays) -> Arrays:
-    return {f"{model}/{name}": array for name, array in found.items()}
+def _in(group: str, found: Arrays) -> Arrays:
+    return {f"{group}/{name}": array for name, array in found.items()}
 
 
 def _predicted(scenario: Scenario) -> Arrays:
@@ -82,16 +82,21 @@ def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
 
 
 def resume(
-    framework: str, place: Place, folder: Path, *, format: str, saved: str, **options: Any
+    framework: str, place: Place, folder: Path, *, formats: list[str], saved: str, **options: Any
 ) -> Arrays:
-    """Read the checkpoint of one format in a new process and train the last three steps."""
+    """By format: read its checkpoint, in a process that did not write it, and train the last three steps."""
     scenario = Scenario(framework, place, "small_cnn", **options)
-    chosen = scenario.framework.formats[format]
-    chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
-    with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
-        scenario.framework.load_rank_state({name: state[name] for name in state.files})
-    scenario.train(3, 6, 8 * place.world_size)
-    return _everything(scenario)
+    found: Arrays = {}
+    for format in formats:
+        if found:
+            scenario.build()
+        chosen = scenario.framework.formats[format]
+        chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
+        with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
+            scenario.framework.load_rank_state({name: state[name] for name in state.files})
+        scenario.train(3, 6, 8 * place.world_size)
+        found |= _in(format, _everything(scenario))
+    return found
 
 
 def hook(framework: str, place: Place, folder: Path, *, hooked: bool) -> Arrays:
