@@ -98,7 +98,9 @@ def test_values_that_do_not_go_together_are_one_message(checkout: Checkout) -> N
     write_study(checkout, {**SMALL, "exclude": [{"framework": "chainer"}]})
     planned = checkout.run("-n", study=PYTORCH)
     assert planned.returncode != 0
-    assert f"config/config.yaml and {PYTORCH}: exclude[0] matches no cell" in planned.stdout
+    assert (
+        f"{PYTORCH}: exclude[0] is {{'framework': 'chainer'}}: no cell matches it" in planned.stdout
+    )
 
 
 def test_a_wrong_value_is_one_message(checkout: Checkout) -> None:
@@ -115,7 +117,10 @@ def test_a_missing_dataset_is_one_message(checkout: Checkout) -> None:
     write_study(checkout, content)
     result = checkout.run(study=PYTORCH)
     assert result.returncode == 1
-    assert "nowhere/cifar-10-python.tar.gz" in result.stdout
+    assert (
+        f"{PYTORCH}: datasets.cifar10.archive is 'nowhere/cifar-10-python.tar.gz': there is no such file"
+        in result.stdout
+    )
     assert "Traceback" not in result.stdout
     assert not checkout.seals()
 

@@ -12,8 +12,7 @@ from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.study import expansion
-from ckptbench.study.config import load_config
+from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active.
@@ -22,22 +21,19 @@ shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
 
 def get_config_files():
     """The config files in the order of their weight: later ones override. Snakemake lists the Snakefile's file last."""
-    *given, default = [os.path.relpath(path) for path in workflow.configfiles]
-    return [Path(default), *map(Path, given)]
+    given = workflow.overwrite_configfiles
+    own = workflow.configfiles[len(given) :]
+    return [Path(os.path.relpath(path)) for path in (*own, *given)]
 
+
+DATASETS = "results/datasets"
 
 try:
-    CONFIG = load_config(config, get_config_files())
+    CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
 
-try:
-    CELLS = {cell.id: cell for cell in expansion.expand(CONFIG)}
-except CkptbenchError as error:
-    # Values do not go together. They may come from different files, so the message names all.
-    files = " and ".join(map(str, get_config_files()))
-    raise WorkflowError(f"{files}: {error}") from None
-
+CELLS = {cell.id: cell for cell in cells}
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
@@ -97,7 +93,7 @@ def get_lock(wildcards):
 
 
 def get_dataset(wildcards):
-    return f"results/datasets/{CELLS[wildcards.cell].dataset}/dataset.json"
+    return f"{DATASETS}/{CELLS[wildcards.cell].dataset}/dataset.json"
 
 
 def get_cell(wildcards):

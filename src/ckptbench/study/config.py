@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from ckptbench.data.sources import synthetic
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import FRAMEWORKS, HISTORIES, NOTHING, OMISSIONS, WHOLE
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.training import Training
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Annotation of a string that must be one of these names. The schema lists them."""
-
-    names: tuple[str, ...]
-
-    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
-        return core_schema.literal_schema(list(self.names))
-
-
-class OneOrMore:
-    """Annotation of a list: a single value counts as a list of one."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_as_list, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
-        several = handler(schema)
-        return {"anyOf": [several["items"], several]}
-
-
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list) else [value]
-
+from ckptbench.study.refusal import refusal
+from ckptbench.study.sources import FieldError, Sources
+from ckptbench.study.values import (
+    LARGEST_NUMBER,
+    Count,
+    CountFromZero,
+    Flag,
+    IntervalText,
+    Number,
+    OneOf,
+    PathOrNull,
+    Seed,
+    Sweep,
+    whole,
+)
 
 ALL = "all"
 """The word for every framework of the registry, including those whose environments are compiled."""
@@ -56,7 +40,6 @@ def _every_framework(names: list[str]) -> list[str]:
     )
 
 
-Sweep = Annotated[list[T], Field(min_length=1), OneOrMore()]
 FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
@@ -66,34 +49,8 @@ FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
-Count = Annotated[int, Field(strict=True, ge=1)]
-CountFromZero = Annotated[int, Field(strict=True, ge=0)]
-Flag = Annotated[bool, Field(strict=True)]
-Folder = Annotated[str, Field(strict=True, min_length=1), AfterValidator(os.path.expanduser)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-# NumPy's old generator, which Chainer draws from, takes 32 bits; repeats and ranks are added to the seed.
-Seed = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-
-INTERVAL_HELP = 'use "never", a whole number of epochs from 1, or steps as in "50 steps"'
-
-
-def _interval(value: object) -> str:
-    """An interval as the config writes it, in the words that `Interval` reads."""
-    match value:
-        case "never":
-            return "never"
-        case int() if not isinstance(value, bool) and value >= 1:
-            return f"e{value}"
-        case str():
-            number, _, unit = value.partition(" ")
-            if unit in ("step", "steps") and number.isdecimal() and int(number) >= 1:
-                return f"s{int(number)}"
-    raise ValueError(INTERVAL_HELP)
-
-
-IntervalText = Annotated[
-    str, BeforeValidator(_interval, json_schema_input_type=Literal["never"] | Count | str)
-]
+Extent = Annotated[int, whole(1, synthetic.MOST_PIXELS)]
+Samples = Annotated[int, whole(1, synthetic.MOST_SAMPLES)]
 
 
 class Section(BaseModel):
@@ -177,14 +134,20 @@ class TrainingSection(Section):
     """How every cell trains."""
 
     seed: Seed = Field(default=1, description="Repeat r uses seed + r.")
-    learning_rate: Finite = Field(default=0.01, gt=0, description="Of SGD with momentum.")
-    momentum: Finite = Field(default=0.9, ge=0, lt=1, description="0.9 in all three studies.")
-    weight_decay: Finite = Field(default=0.0, ge=0, description="Added to every gradient.")
-    steps_per_epoch: Count | None = Field(
+    learning_rate: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
+        default=0.01, description="Of SGD with momentum."
+    )
+    momentum: Annotated[float, Number(minimum=0, below=1)] = Field(
+        default=0.9, description="0.9 in all three studies."
+    )
+    weight_decay: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+        default=0.0, description="Added to every gradient."
+    )
+    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
         default=None,
         description="At most this many steps an epoch; null for the whole training set.",
     )
-    test_samples: CountFromZero | None = Field(
+    test_samples: Annotated[int | None, whole(0, synthetic.MOST_SAMPLES, or_null=True)] = Field(
         default=None,
         description="Evaluate on at most this many samples after each epoch; null for all, 0 for none.",
     )
@@ -201,7 +164,7 @@ class TrainingSection(Section):
 class CheckpointSection(Section):
     """Where checkpoints go and how many stay."""
 
-    folder: Folder | None = Field(
+    folder: PathOrNull = Field(
         default=None,
         description="Write checkpoints below this folder (another file system, say); null for the run folders.",
     )
@@ -209,14 +172,15 @@ class CheckpointSection(Section):
         default=2, description="Versions kept while training; older ones go after each commit."
     )
     keep_after_run: CountFromZero = Field(
-        default=0, description="Versions kept when a run has ended and their sizes are known."
+        default=0,
+        description="Versions kept when a run has ended and their sizes are known; at most `keep_during_run`.",
     )
 
 
 class Cifar10Section(Section):
     """Where CIFAR-10 comes from."""
 
-    archive: Path | None = Field(
+    archive: PathOrNull = Field(
         default=None, description="The official cifar-10-python.tar.gz; null to download it."
     )
 
@@ -224,12 +188,12 @@ class Cifar10Section(Section):
 class SyntheticSection(Section):
     """The shape of the made-up dataset."""
 
-    height: Count = 32
-    width: Count = 32
-    channels: Count = 3
-    classes: Annotated[int, Field(strict=True, ge=2)] = 10
-    train_samples: Count = 2048
-    test_samples: Count = 512
+    height: Extent = 32
+    width: Extent = 32
+    channels: Extent = 3
+    classes: Annotated[int, whole(2, synthetic.MOST_CLASSES)] = 10
+    train_samples: Samples = 2048
+    test_samples: Samples = 512
     seed: Seed = 0
 
 
@@ -243,8 +207,8 @@ class DatasetSection(Section):
 class LimitSection(Section):
     """When a run is given up."""
 
-    run_minutes: Annotated[Finite, Field(gt=0)] | None = Field(
-        default=None, description="End a run that takes longer than this; null for no limit."
+    run_minutes: Annotated[float | None, Number(above=0, maximum=LARGEST_NUMBER, or_null=True)] = (
+        Field(default=None, description="End a run that takes longer than this; null for no limit.")
     )
 
 
@@ -260,7 +224,7 @@ class StudyConfig(Section):
     include: list[Addition] = Field(
         default=[], description="Cells to add: of each entry the product of its lists."
     )
-    repeats: Count = Field(
+    repeats: Annotated[int, whole(1)] = Field(  # its bound is that of the number of cells
         default=3, description="Runs of every cell, each with a seed of its own."
     )
     training: TrainingSection = TrainingSection()
@@ -279,52 +243,44 @@ class StudyConfig(Section):
         )
 
 
-def load_config(content: Mapping[str, Any], sources: Sequence[Path] = ()) -> StudyConfig:
-    """Check the content of the config file(s). `sources` are named in errors, later ones override.
+def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> StudyConfig:
+    """Check the content of the config file(s). `paths` are named in errors, later ones override.
 
     Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
     """
+    return check_config(Sources.read(content, paths))
+
+
+def check_config(sources: Sources) -> StudyConfig:
+    """The config of these files. Raises ConfigError with one line for each wrong value."""
     try:
-        return StudyConfig.model_validate(dict(content))
+        config = StudyConfig.model_validate(dict(sources.content))
+        _check_together(config)
     except ValidationError as error:
-        lines = [_explain(entry, sources) for entry in error.errors()]
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(refusal(error, StudyConfig, sources)) from None
+    except FieldError as error:
+        raise ConfigError(sources.explain(error)) from None
+    return config
 
 
-def _explain(entry: Any, sources: Sequence[Path]) -> str:
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"])
-    where = f"{_source_of(entry['loc'], entry['input'], sources)}: {field.lstrip('.')}"
-    if entry["type"] == "extra_forbidden":
-        return f"{where} is no field of the config: config/README.md lists them all"
-    allowed = _allowed(entry["msg"])
-    return f"{where} is {entry['input']!r}: {allowed}"
-
-
-def _allowed(message: str) -> str:
-    """The message of pydantic as an instruction."""
-    words = message.removeprefix("Value error, ")
-    for bound in ("greater", "less"):
-        words = words.replace(f"Input should be {bound}", f"use a number {bound}")
-    return words.replace("Input should be", "use").replace("a valid boolean", "true or false")
-
-
-def _source_of(location: tuple[int | str, ...], value: object, sources: Sequence[Path]) -> str:
-    """The file that sets a field to this value: the last one that does, else the command line."""
-    for source in reversed(sources):
-        if _sets(yaml.safe_load(source.read_text(encoding="utf-8")), location, value):
-            return str(source)
-    return "--config" if sources else "config"
-
-
-def _sets(content: Any, location: tuple[int | str, ...], value: object) -> bool:
-    for part in location:
-        if isinstance(part, int) and not isinstance(content, list):
-            break  # a single value, which is a list of one
-        try:
-            content = content[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-    return bool(content == value)
+def _check_together(config: StudyConfig) -> None:
+    """Raises FieldError where a value does not fit another of its section."""
+    kept, most = config.checkpoints.keep_after_run, config.checkpoints.keep_during_run
+    if kept > most:
+        raise FieldError(
+            ("checkpoints", "keep_after_run"),
+            f"no more are there than keep_during_run, which is {most}: lower the one or raise the other",
+            kept,
+        )
+    made = config.datasets.synthetic
+    pixels = made.height * made.width * made.channels
+    if pixels > synthetic.MOST_IMAGE_BYTES:
+        raise FieldError(
+            ("datasets", "synthetic"),
+            f"an image of height x width x channels = {pixels} bytes is too large: "
+            f"use at most {synthetic.MOST_IMAGE_BYTES}",
+            made.model_dump(exclude_unset=True),
+        )
 
 
 def schema() -> dict[str, Any]:

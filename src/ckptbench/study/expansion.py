@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ckptbench.errors import ConfigError
@@ -11,21 +13,41 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_length, check_omission
+from ckptbench.study.sources import FieldError
 
 AXES = tuple(Matrix.model_fields)
+MOST_COMBINATIONS = 100_000
+"""Combinations of the lists of a config. More take too long to look at."""
+MOST_CELLS = 10_000
+"""Runs of a study. With more of them the workflow takes minutes to start."""
 
 
 def expand(config: StudyConfig) -> list[Cell]:
     """Every cell of the study once, each with what it is compared with, in the order to run them.
 
-    Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, or nothing is left.
+    Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left, or
+    there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells.
     """
     _check_formats(config.matrix)
+    _check_combinations(config)
+    first = _first_repeat(config)
+    _check_cells(config, len(list(_run_order(first))))
+    return list(
+        _run_order(
+            dataclasses.replace(cell, repeat=repeat)
+            for cell in first
+            for repeat in range(config.repeats)
+        )
+    )
+
+
+def _first_repeat(config: StudyConfig) -> list[Cell]:
+    """The cells that the config names, with repeat 0."""
     cells = dict.fromkeys(_product(config))
     for index, selection in enumerate(config.exclude):
         matching = [cell for cell in cells if _matches(cell, selection)]
         if not matching:
-            raise ConfigError(f"exclude[{index}] matches no cell: correct or remove it")
+            raise FieldError(("exclude", index), "no cell matches it: correct or remove it")
         for cell in matching:
             del cells[cell]
     cells |= dict.fromkeys(
@@ -34,14 +56,51 @@ def expand(config: StudyConfig) -> list[Cell]:
         for cell in _added(config, index, addition)
     )
     if not cells:
-        raise ConfigError("the matrix is empty: exclude leaves no cell")
+        raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
     if not config.training.proof and any(cell.history != WHOLE for cell in cells):
-        raise ConfigError(
-            "training.proof is false: runs with a history are there to be compared, so set it to true"
+        raise FieldError(
+            ("training", "proof"),
+            "runs with a history are there to be compared, so set it to true",
+            config.training.proof,
         )
     for cell in cells:
-        check_length(cell, config.training)
-    return list(_run_order(cells))
+        check_length(cell, config)
+    return list(cells)
+
+
+def _check_combinations(config: StudyConfig) -> None:
+    """Raises FieldError where the lists give more than MOST_COMBINATIONS. None of them is made for that."""
+    total = 0
+    for location, axes in [
+        (("matrix",), _axes(config.matrix)),
+        *((("include", index), _axes(entry)) for index, entry in enumerate(config.include)),
+    ]:
+        number = math.prod(map(len, axes.values()))
+        total += number
+        if total > MOST_COMBINATIONS:
+            lists = " x ".join(f"{axis} {len(values)}" for axis, values in axes.items())
+            raise FieldError(
+                location,
+                f"its lists give {number:,} combinations ({lists}): at most {MOST_COMBINATIONS:,} are allowed "
+                "in all; shorten the lists",
+            )
+
+
+def _axes(section: Matrix | Addition) -> dict[str, list[object]]:
+    """The lists of more than one value."""
+    lists = {axis: getattr(section, axis) or [] for axis in AXES}
+    return {axis: values for axis, values in lists.items() if len(values) > 1}
+
+
+def _check_cells(config: StudyConfig, in_a_repeat: int) -> None:
+    """Raises FieldError where the study has more than MOST_CELLS."""
+    count = in_a_repeat * config.repeats
+    if count <= MOST_CELLS:
+        return
+    found = f"the study has {count:,} cells ({in_a_repeat:,} a repeat), and at most {MOST_CELLS:,} are allowed"
+    if in_a_repeat > MOST_CELLS:
+        raise FieldError(("matrix",), f"{found}: shorten its lists")
+    raise FieldError(("repeats",), f"{found}: use fewer repeats", config.repeats)
 
 
 def _product(config: StudyConfig) -> list[Cell]:
@@ -50,11 +109,12 @@ def _product(config: StudyConfig) -> list[Cell]:
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
     for axis in ("history", "omit", "cache"):
+        held = {getattr(cell, axis) for cell in cells}
         for index, value in enumerate(axes[axis]):
-            if all(getattr(cell, axis) != value for cell in cells):
+            if value not in held:
                 reason = next(error for fields, error in impossible if fields[axis] == value)
-                raise ConfigError(
-                    f"matrix.{axis}[{index}] is {value!r}, and no cell of the matrix can have it: {reason}"
+                raise FieldError(
+                    ("matrix", axis, index), f"no cell of the matrix can have it: {reason}", value
                 )
     return cells
 
@@ -68,7 +128,7 @@ def _possible(
     for values in itertools.product(*axes.values()):
         fields = dict(zip(axes, values, strict=True))
         try:
-            cells += _repeats(config, fields)
+            cells.append(_cell(config, fields))
         except ConfigError as error:
             impossible.append((fields, error))
     return cells, impossible
@@ -85,16 +145,17 @@ def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
         # A baseline has no format and nothing to restart from: who names one wants checkpoints.
         axes["interval"] = [i for i in config.matrix.interval if i != str(NEVER)][:1] or never
     if addition.format is not None and axes["interval"] == never:
-        raise ConfigError(
-            f"include[{index}] names a format and no interval to write it at: add one, as in interval: 1"
+        raise FieldError(
+            ("include", index),
+            "it names a format and no interval to write it at: add one, as in interval: 1",
         )
     cells, impossible = _possible(config, axes)
     if not cells:
-        raise ConfigError(f"include[{index}]: {impossible[0][1]}")
+        raise FieldError(("include", index), str(impossible[0][1]))
     return cells
 
 
-def _repeats(config: StudyConfig, fields: dict[str, object]) -> list[Cell]:
+def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
     interval = Interval.parse(str(fields["interval"]))
     format = str(fields["format"])
     if interval == NEVER:
@@ -102,9 +163,9 @@ def _repeats(config: StudyConfig, fields: dict[str, object]) -> list[Cell]:
     elif format == "default":
         format = FRAMEWORKS[str(fields["framework"])].formats[0]
     plain = {**fields, "interval": interval, "format": format, "accelerator": config.accelerator}
-    cells = [Cell(**plain, repeat=repeat) for repeat in range(config.repeats)]  # type: ignore[arg-type]
-    check_omission(cells[0], config.training)
-    return cells
+    cell = Cell(**plain)  # type: ignore[arg-type]
+    check_omission(cell, config.training)
+    return cell
 
 
 def _matches(cell: Cell, selection: Selection) -> bool:
@@ -126,9 +187,13 @@ def _check_formats(matrix: Matrix) -> None:
         if format != "default" and not any(
             format in FRAMEWORKS[framework].formats for framework in matrix.framework
         ):
-            raise ConfigError(
-                f"matrix.format[{index}] is {format!r}: none of the frameworks "
-                f"{', '.join(matrix.framework)} writes it"
+            written = dict.fromkeys(
+                each for framework in matrix.framework for each in FRAMEWORKS[framework].formats
+            )
+            raise FieldError(
+                ("matrix", "format", index),
+                f"none of the frameworks {', '.join(matrix.framework)} writes it: use {', '.join(written)}",
+                format,
             )
 
 

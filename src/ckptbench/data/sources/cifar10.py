@@ -25,6 +25,7 @@ SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 ARCHIVE = "cifar-10-python.tar.gz"
 SETTING = "datasets.cifar10.archive"
 
+TRAIN_SAMPLES = 50_000
 IMAGE_SHAPE = (32, 32, 3)
 CLASSES = 10
 TRAIN_BATCHES = tuple(f"cifar-10-batches-py/data_batch_{number}" for number in range(1, 6))

@@ -19,6 +19,11 @@ from ckptbench.data.sources.writing import Block, Content
 
 CELLS = 8
 BLOCK_BYTES = 32 * 2**20
+MOST_PIXELS = 4096
+"""Of a height or a width; and the most channels."""
+MOST_IMAGE_BYTES = 2**28
+MOST_CLASSES = 100_000
+MOST_SAMPLES = 10**9
 # Pattern and noise are both below LEVELS, so that their sum fits into a byte.
 LEVELS = 128
 
@@ -41,10 +46,10 @@ class SyntheticSettings:
 
     def __post_init__(self) -> None:
         for name in ("height", "width", "channels"):
-            require_whole_number(name, getattr(self, name), minimum=1, maximum=4096)
-        require_whole_number("classes", self.classes, minimum=2, maximum=100_000)
+            require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_PIXELS)
+        require_whole_number("classes", self.classes, minimum=2, maximum=MOST_CLASSES)
         for name in ("train_samples", "test_samples"):
-            require_whole_number(name, getattr(self, name), minimum=1, maximum=10**9)
+            require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_SAMPLES)
         require_whole_number("seed", self.seed, minimum=0, maximum=2**32 - 1)
 
 

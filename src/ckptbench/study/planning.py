@@ -1,0 +1,32 @@
+"""The study that config files ask for: the config, checked, and its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.cell import Cell
+from ckptbench.study.config import StudyConfig, check_config
+from ckptbench.study.expansion import expand
+from ckptbench.study.feasible import check_archives
+from ckptbench.study.sources import Sources
+
+
+def plan_study(
+    content: Mapping[str, Any], paths: Sequence[Path], datasets: Path
+) -> tuple[StudyConfig, list[Cell]]:
+    """The config and its cells, in the order to run them.
+
+    `content` is merged from the config files at `paths`, of which later ones override; `datasets` is the folder of
+    datasets that were made before. Raises ConfigError with one line for each fault: file, field, value and remedy.
+    """
+    sources = Sources.read(content, paths)
+    config = check_config(sources)
+    try:
+        cells = expand(config)
+        check_archives(cells, config, datasets)
+    except ConfigError as error:
+        raise ConfigError(sources.explain(error)) from None
+    return config, cells

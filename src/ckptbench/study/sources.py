@@ -1,0 +1,303 @@
+"""The config files as they are written: which of them sets a value, and faults that the merged config no longer shows.
+
+`python -m ckptbench.study.sources FILE...` says in one line each what is wrong with files that Snakemake cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from ckptbench.errors import ConfigError
+
+Location = tuple[Any, ...]
+"""The keys and indices that lead to a value."""
+COMMAND_LINE = "--config"
+MISSING = object()
+SHOWN_CHARACTERS = 80
+MOST_VALUES = 100_000
+DEEPEST = 12
+"""More levels than any config has. Deeper ones are a mistake, or an attempt to exhaust the reader."""
+MOST_DIGITS = 1000
+
+
+class Words(str):
+    """Shown as it is, where a value is shown: what a value is, instead of the value."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+class FieldError(ConfigError):
+    """A wrong value of a field: where it is, and the remedy."""
+
+    def __init__(self, location: Location, remedy: str, value: object = MISSING) -> None:
+        self.location, self.remedy, self.value = location, remedy, value
+        super().__init__(self.line())
+
+    def line(self, value: object = MISSING) -> str:
+        """Field, value and remedy. `value` is what the config says, where it is not that of the error itself."""
+        value = self.value if value is MISSING else value
+        shown = "" if value is MISSING else f" is {show(value)}"
+        return f"{dotted(self.location)}{shown}: {self.remedy}"
+
+
+def dotted(location: Location) -> str:
+    """The location in one line, as in `exclude[0].ranks`."""
+    parts = [
+        f"[{part}]"
+        if isinstance(part, int) and not isinstance(part, bool)
+        else f".{part if isinstance(part, str) and part.isidentifier() else show(part)}"
+        for part in location
+    ]
+    return "".join(parts).removeprefix(".") or "the config"
+
+
+def show(value: object) -> str:
+    """The value in one line, shortened where it is long."""
+    words = {"None": "null", "True": "true", "False": "false"}
+    if isinstance(value, int) and value.bit_length() > 3 * MOST_DIGITS:
+        text = hex(value)  # Python refuses to write thousands of decimal digits
+    else:
+        text = repr(dict(value) if isinstance(value, Mapping) else value)
+    text = words.get(text, text)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
+
+
+def value_at(content: object, location: Location) -> object:
+    """The value at a location; MISSING if there is none. A single value counts as a list of one."""
+    for part in location:
+        if isinstance(content, Mapping) and (part != 0 or part in content):
+            content = content.get(part, MISSING)
+        elif isinstance(content, list):
+            content = content[part] if isinstance(part, int) and part < len(content) else MISSING
+        elif not isinstance(part, int):
+            return MISSING
+        if content is MISSING:
+            return MISSING
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One file, as Snakemake reads it: JSON if it is that, otherwise YAML."""
+
+    path: Path
+    content: Any
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read as text in UTF-8: {error}") from error
+        try:
+            content, twice = _parse(text)
+        except yaml.MarkedYAMLError as error:
+            raise ConfigError(f"{path}: {_fault(error)}") from None
+        except RecursionError:
+            raise ConfigError(
+                f"{path}: a value holds itself or is nested too deeply: write the values instead of the alias"
+            ) from None
+        except (yaml.YAMLError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"{path}: cannot be read as YAML: {reason}; correct it") from None
+        if twice:
+            raise ConfigError("\n".join(f"{path}: {line}" for line in twice))
+        if not isinstance(content, Mapping):
+            raise ConfigError(
+                f"{path}: the file is empty or no mapping: give it fields, as config/config.yaml has"
+            )
+        check_shape(content, str(path))
+        return cls(path, content)
+
+
+def _parse(text: str) -> tuple[Any, list[str]]:
+    """The content, and a line for each key that is set twice."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=_Pairs)
+    except ValueError:
+        loader = yaml.FullLoader(text)  # that of Snakemake
+        try:
+            node = loader.get_single_node()
+            twice = list(_nodes_twice(node, (), text, set())) if node else []
+            return (loader.construct_document(node) if node else None), twice
+        finally:
+            loader.dispose()
+    return json.loads(text), list(_pairs_twice(pairs, ()))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The pairs of a JSON object, with those that a dict would lose."""
+
+
+def _pairs_twice(value: object, location: Location) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        first: dict[str, Any] = {}
+        for key, each in value:
+            if key in first:
+                yield (
+                    f"{dotted((*location, key))} is {show(first[key])} and then {show(each)}: "
+                    "keep one of the two"
+                )
+            first[key] = each
+            yield from _pairs_twice(each, (*location, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _pairs_twice(each, (*location, index))
+
+
+def _nodes_twice(node: yaml.Node, location: Location, text: str, seen: set[int]) -> Iterator[str]:
+    """A line for each key that is set twice. A key that a merge (`<<`) brings may be set again."""
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, each in enumerate(node.value):
+            yield from _nodes_twice(each, (*location, index), text, seen)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[tuple[str, str], yaml.Node] = {}
+    for key, each in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if (before := first.get((key.tag, name))) is not None:
+                yield (
+                    f"{dotted((*location, name))} is {_written(before, text)} and then "
+                    f"{_written(each, text)}: keep one of the two"
+                )
+            first[key.tag, name] = each
+        yield from _nodes_twice(each, (*location, name), text, seen)
+
+
+def _written(node: yaml.Node, text: str) -> str:
+    """The value as the file writes it, in one line, and its line."""
+    words = " ".join(text[node.start_mark.index : node.end_mark.index].split())
+    short = words if len(words) <= SHOWN_CHARACTERS else f"{words[: SHOWN_CHARACTERS - 3]}..."
+    return f"{short or 'null'} (line {node.start_mark.line + 1})"
+
+
+def _fault(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    words = ", ".join(words for words in (error.context, error.problem) if words)
+    return f"{where}not YAML: {words}; correct the line, or one before it"
+
+
+def check_shape(content: Mapping[Any, Any], name: str) -> None:
+    """Raises ConfigError, with `name`, if the content cannot be a config, whatever its fields mean.
+
+    That is a value that holds itself, a key that is no text, a number of a thousand digits, or far too many values.
+    """
+    for location, value, remedy in _misshapen(content):
+        raise ConfigError(f"{name}: {FieldError(location, remedy, value)}")
+
+
+def _misshapen(content: Mapping[Any, Any]) -> Iterator[tuple[Location, object, str]]:
+    """The first problem of the content, if it has one: its location, value and remedy."""
+    to_do: list[tuple[Location, object, tuple[int, ...]]] = [((), content, ())]
+    count = 0
+    while to_do:
+        location, value, inside = to_do.pop()
+        count += 1
+        if id(value) in inside:
+            yield (
+                location,
+                Words("an alias of what it lies in"),
+                "write the values instead of the alias",
+            )
+            return
+        if len(location) > DEEPEST:
+            yield (
+                location[:DEEPEST],
+                Words("nested"),
+                f"a config has at most {DEEPEST} levels: use fewer",
+            )
+            return
+        if count > MOST_VALUES:
+            yield location[:1], Words("one of too many values"), f"use at most {MOST_VALUES} in all"
+            return
+        if isinstance(value, int) and value.bit_length() > 3 * MOST_DIGITS:
+            yield location, value, f"use a number of fewer than {MOST_DIGITS} digits"
+            return
+        parts: list[tuple[Any, Any]] = []
+        if isinstance(value, Mapping):
+            parts = list(value.items())
+        elif isinstance(value, list):
+            parts = list(enumerate(value))
+        for key, each in parts:
+            if isinstance(value, Mapping) and not isinstance(key, str):
+                words = "its key is no text (YAML reads yes, no, on, off and numbers as values)"
+                yield (*location, key), each, f"{words}: use a field of config/README.md"
+                return
+        to_do += [((*location, key), each, (*inside, id(value))) for key, each in reversed(parts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The merged content of a config, and the files that it comes from. Later files override earlier ones."""
+
+    content: Mapping[str, Any]
+    files: Sequence[ConfigFile] = ()
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any], paths: Sequence[Path]) -> Self:
+        """Raises ConfigError if a file is not as it must be, or the content cannot be a config."""
+        sources = cls(content, [ConfigFile.read(path) for path in paths])
+        check_shape(content, COMMAND_LINE if paths else "config")  # the files were checked
+        return sources
+
+    @property
+    def names(self) -> str:
+        """All files, for a fault that may come from any of them."""
+        return " and ".join(str(file.path) for file in self.files) or "config"
+
+    def explain(self, error: ConfigError) -> str:
+        """The error with the file that it is about."""
+        if not isinstance(error, FieldError):
+            return f"{self.names}: {error}"
+        value = value_at(self.content, error.location)
+        if value is MISSING:  # a default, or not in the content's own words
+            return f"{self.names}: {error}"
+        return f"{self.file_of(error.location)}: {error.line(value)}"
+
+    def file_of(self, location: Location) -> str:
+        """The file that sets the value at a location: the last one that does, else the command line."""
+        value = value_at(self.content, location)
+        for file in reversed(self.files):
+            found = value_at(file.content, location)
+            if _alike(found, value) or (isinstance(found, Mapping) and isinstance(value, Mapping)):
+                return str(file.path)
+            if file.content.get("__use_yte__"):  # a template: its values are not what it says
+                return str(file.path)
+            if found is not MISSING:
+                break  # the command line has replaced it
+        return COMMAND_LINE if self.files else "config"
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether both are the same value of the same type. nan is like itself."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def main() -> int:
+    """Check the files named on the command line."""
+    faults = 0
+    for name in sys.argv[1:]:
+        try:
+            ConfigFile.read(Path(name))
+        except ConfigError as error:
+            print(error)
+            faults += 1
+    return min(faults, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
