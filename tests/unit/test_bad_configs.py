@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from bad_configs import ALIAS, BAD, COUNT, INTERVAL, KEEP_ONE, UNREADABLE, Bad
 from snakemake.common.configfile import load_configfile
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
 
 from ckptbench.errors import ConfigError
@@ -24,6 +25,7 @@ from ckptbench.study.expansion import expand
 from ckptbench.study.planning import plan_study
 
 GOOD = "matrix: {framework: pytorch, model: small_cnn, ranks: 1, interval: [never, 1]}\n"
+README = (Path(__file__).resolve().parents[2] / "config" / "README.md").read_text(encoding="utf-8")
 CIFAR10 = "matrix: {dataset: cifar10}\ndatasets: {cifar10: {archive: /no/such/file}}\n"
 
 Plan = Callable[..., tuple[StudyConfig, list[Cell]]]
@@ -80,6 +82,9 @@ def test_a_file_that_snakemake_cannot_read_is_explained_in_one_line(
 ) -> None:  # fmt: skip
     path = tmp_path / "config.yaml"
     path.write_text(text, encoding="utf-8")
+    with pytest.raises((WorkflowError, RecursionError, ValueError)) as caught:
+        update_config({}, load_configfile(path))
+    assert any(words in README for words in (str(caught.value), type(caught.value).__name__))
     monkeypatch.setattr(sys, "argv", ["sources", str(path)])
     assert sources.main() == 1
     (line,) = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""Checks that need a cell and the rest of the config: is a run long enough, can a control be caught, are its data there?"""
+"""Checks that need cells and the config: is a run long enough, can a control be caught, is an archive there?"""
 
 from __future__ import annotations
 
