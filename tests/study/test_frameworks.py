@@ -187,12 +187,16 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
 def test_the_hook_before_an_update_sees_what_the_step_has_not_changed_yet(
     tmp_path: Path, framework: str, ranks: int
 ) -> None:
-    """Once a step; and training is the same with it as without."""
+    """Once a step; and training is the same with it as without.
+
+    Meanwhile no rank has shared memory with a name, which would outlive it if it was killed.
+    """
     hooked = run_scenario(framework, "hook", tmp_path / "hooked", ranks=ranks, hooked=True)
     plain = run_scenario(framework, "hook", tmp_path / "plain", ranks=ranks, hooked=False)
     for with_hook, without in zip(hooked, plain, strict=True):
         assert with_hook.pop("calls") == 3
         assert without.pop("calls") == 0
+        assert [*with_hook.pop("segments"), *without.pop("segments")] == []
         for step in range(3):
             seen, before = (with_hook.pop(f"{when}/{step}") for when in ("seen", "before"))
             assert seen.tobytes() == before.tobytes(), step

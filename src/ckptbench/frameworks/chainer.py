@@ -19,6 +19,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.machine.shared_memory import forget_names
 from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,
     BATCH_NORM_EPSILON,
@@ -45,6 +46,10 @@ _ATTRIBUTES = {
     "variance": "avg_var",
 }
 """Chainer's attribute for the last part of each name of the network's tensors."""
+
+
+MPICH_SEGMENTS = "mpich_"
+"""How the names of MPICH's shared memory begin: `mpich_shm_<world>_<node>`."""
 
 
 class _Model(chainer.Chain):
@@ -204,6 +209,9 @@ class Chainer(Framework):
             )
         framework = cls(communicator, device)
         framework.barrier()
+        # All ranks of this node have mapped MPICH's segment by now. MPICH itself removes its name only when MPI ends in
+        # an orderly way: a killed run would leave it behind.
+        forget_names(MPICH_SEGMENTS)
         return framework
 
     def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
