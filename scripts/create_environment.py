@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from ckptbench.environments.create import create_environment
-from ckptbench.scripting import run_script
+from ckptbench.environments.supervision import supervised
+from ckptbench.scripting import add_parent, run_script
 
 
 def main() -> int:
@@ -15,12 +16,14 @@ def main() -> int:
     parser.add_argument("lock", type=Path, help="envs/<name>.txt")
     parser.add_argument("folder", type=Path, help="the environment; replaced where it exists")
     parser.add_argument("--constraints", type=Path, required=True, help="for building from source")
+    add_parent(parser)
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
-    return run_script(
-        lambda: create_environment(options.lock, options.constraints, options.folder.absolute()),
-        options.log,
-    )
+
+    def work() -> None:
+        create_environment(options.lock, options.constraints, options.folder.absolute())
+
+    return supervised(lambda: run_script(work, options.log), options.parent)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
-from ckptbench.scripting import run_script
+from ckptbench.scripting import add_parent, run_script
 from ckptbench.study import progress
 from ckptbench.study.record import StudyRecord
 
@@ -47,6 +47,7 @@ def main() -> int:
             resume=options.resume or study.resume,
             keep_after_run=study.keep_after_run,
             timeout_seconds=study.timeout_seconds,
+            parent=options.parent,
         )
         if study.cells:
             log.info("%s", _progress(options.runs, study.cells, cell))
@@ -81,6 +82,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--study", type=Path, help="results/study.json: progress, limits, what to keep"
     )
+    add_parent(parser)
     parser.add_argument(
         "--log", type=Path, help="the launcher's log; the ranks' go into a folder beside it"
     )

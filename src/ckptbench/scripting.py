@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,17 @@ from pathlib import Path
 from ckptbench.errors import CkptbenchError
 
 log = logging.getLogger("ckptbench")
+
+
+def add_parent(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--parent` of scripts that start processes: they end when the workflow has ended."""
+    parser.add_argument(
+        "--parent",
+        type=int,
+        default=os.getppid(),
+        help="id of the process that starts this script and waits for it; when it has ended, the script ends all "
+        "that it has started. Default: the parent of this process",
+    )
 
 
 def run_script(work: Callable[[], object], log_path: Path | None, *, append: bool = False) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from ckptbench.environments import create as environments
+from ckptbench.environments import locking
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.horovod import HorovodBuild
+from ckptbench.environments.locking import locked
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
@@ -34,6 +37,23 @@ def test_what_cannot_be_installed_is_said_with_uvs_own_words(tmp_path: Path) -> 
     ):
         create_environment(lock, CONSTRAINTS, tmp_path / "environment")
     assert not (tmp_path / "environment" / "ready.json").exists()
+
+
+def test_two_processes_do_not_make_the_same_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locking, "PATIENCE_SECONDS", 0.3)
+    lock = tmp_path / "empty.txt"
+    lock.write_text("")
+    folder = tmp_path / "environment"
+    create_environment(lock, CONSTRAINTS, folder)
+    made = (folder / "ready.json").stat().st_mtime_ns
+    words = rf"environment is being made by another process \({os.getpid()}\): wait until"
+    with locked(folder), pytest.raises(EnvironmentSetupError, match=words):
+        create_environment(lock, CONSTRAINTS, folder)
+    assert (folder / "ready.json").stat().st_mtime_ns == made
+    create_environment(lock, CONSTRAINTS, folder)
+    assert (folder / "ready.json").stat().st_mtime_ns != made
 
 
 def test_wheels_that_pip_was_told_of_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -408,3 +409,34 @@ def test_a_stop_signal_is_a_request_only_while_a_run_lasts(number: signal.Signal
         signal.raise_signal(number)
         assert request.signal == number.name
     assert signal.getsignal(number) == before
+
+
+def test_a_launcher_whose_workflow_is_gone_touches_nothing(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    run_cell(plan, execution)
+    before = {path: path.read_bytes() for path in plan.run_folder.iterdir() if path.is_file()}
+    with pytest.raises(LaunchError, match="the workflow that started this run is gone"):
+        run_cell(
+            plan, dataclasses.replace(execution, parent=os.getpid())
+        )  # no process is its own parent
+    assert {path: path.read_bytes() for path in before} == before
+    assert verify_seal(plan.run_folder)
+
+
+def test_the_ranks_are_watched_for_the_workflow_that_the_launcher_was_told_of(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+
+    def launch(plan: Plan, _allocation: object, _recovery: object, **how: object) -> None:
+        told.append(how["limits"])
+        raise LaunchError("enough")
+
+    # The workflow ends after the launcher has looked, for example while checkpoints are checked for a resume.
+    monkeypatch.setattr(run, "is_orphan", lambda _: False)
+    monkeypatch.setattr(run, "launch", launch)
+    with pytest.raises(LaunchError, match="enough"):
+        run_cell(make_plan("e1"), dataclasses.replace(execution, parent=os.getpid()))
+    assert told[0].parent == os.getpid()

@@ -15,8 +15,11 @@ from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
 
-# `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active.
-shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
+# process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
+shell.prefix(
+    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; WORKFLOW={os.getpid()}; "
+)
 
 
 def get_config_files():

@@ -14,5 +14,6 @@ rule create_environment:
     message:
         "environment {wildcards.environment} from {input.lock}"
     shell:
-        "python {input.script} {input.lock} .environments/{wildcards.environment}"
-        " --constraints {input.constraints} --log {log}"
+        # With exec its parent is the workflow: the environment is not made to the end when that is gone.
+        "exec python {input.script} {input.lock} .environments/{wildcards.environment}"
+        " --constraints {input.constraints} --parent $WORKFLOW --log {log}"

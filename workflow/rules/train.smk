@@ -23,8 +23,9 @@ rule train_cell:
     message:
         "train {wildcards.cell}"
     shell:
-        # With exec the launcher's parent is the workflow, so the launcher notices when the workflow is gone.
+        # With exec the launcher's parent is the workflow. The launcher ends when that is gone, even if it is gone
+        # before the launcher has begun.
         "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
         " --lock {params.lock} --runs results/runs --checkpoints {params.checkpoints:q}"
-        " --study {params.study} --log {log}"
+        " --study {params.study} --parent $WORKFLOW --log {log}"

@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from ckptbench.environments.horovod import HorovodBuild
+from ckptbench.environments.locking import locked
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.world.processes import die_with_parent
 
 log = logging.getLogger("ckptbench")
 
@@ -26,13 +29,19 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
 
     `constraints` fix the versions of packages that are needed to build source distributions. Horovod has its own
     recipe (`environments.horovod`). `ready.json` is written last. It names the SHA-256 of the lock and the revision of
-    the recipe, so it changes only with these. Raises EnvironmentSetupError, with uv's last lines if uv failed.
+    the recipe, so it changes only with these. Raises EnvironmentSetupError, with uv's last lines if uv failed, or if
+    another process is making the same environment.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
         raise EnvironmentSetupError(
             "uv is not on the PATH: `make environment` installs it into .venv"
         )
+    with locked(folder):
+        _make(uv, lock, constraints, folder)
+
+
+def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
     build = HorovodBuild.needed_by(lock, folder.parent / WHEELS)
     if build is not None and build.wheel() is None:
         build.check_machine()
@@ -77,6 +86,7 @@ def _run(command: list[str], lock: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
+        preexec_fn=partial(die_with_parent, os.getpid()),
     )
     log.info("%s", done.stdout.strip())
     if done.returncode:

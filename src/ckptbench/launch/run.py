@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ckptbench.recovery.loading import load_recovery
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
+from ckptbench.world.processes import is_orphan
 from ckptbench.world.seats import ranks_a_node
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Execution:
     keep_after_run: int = 0
     """Number of checkpoint versions that stay when the run has completed."""
     timeout_seconds: float | None = None
+    parent: int = field(default_factory=os.getppid)
+    """Id of the process that asked for the run. When it is not this process' parent any more, the run is ended."""
 
 
 def run_cell(plan: Plan, execution: Execution) -> None:
@@ -51,6 +54,8 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     A run that its history kills is restarted here, as a new attempt. Raises LaunchError if the run does not end well,
     and RunStopped if it was told to stop. The manifest then says why.
     """
+    if is_orphan(execution.parent):
+        raise LaunchError("the workflow that started this run is gone: the run was not started")
     plan.run_folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.run_folder), stop_requests() as stop:
         if attempts.completed_by_this_job(plan, lock_sha256=file_sha256(execution.lock)):
@@ -65,7 +70,9 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             _check_host(allocation)
             seats = allocation.seats(plan.cell.ranks)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
-            limits = Limits(timeout_seconds=execution.timeout_seconds, stop=stop)
+            limits = Limits(
+                timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
+            )
             _launch_until_done(plan, execution, allocation, limits, manifest)
             manifest |= measured(plan)
         except BaseException as error:

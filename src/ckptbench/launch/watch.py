@@ -18,7 +18,7 @@ from ckptbench.launch.starters import Process
 from ckptbench.launch.stopping import StopRequest
 from ckptbench.recovery.contract import GiveUp, GoOn, Loss, Relaunch, Verdict
 from ckptbench.world.control import ControlServer
-from ckptbench.world.processes import die_with_parent, ignore_stop_signals
+from ckptbench.world.processes import die_with_parent, ignore_stop_signals, is_orphan
 from ckptbench.world.variables import RANK
 
 log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class _Watch:
             raise LaunchError(
                 f"the run took longer than its {seconds:g} s (limits.run_minutes); last lines:\n{self._tails()}"
             )
-        if os.getppid() != self._limits.parent:
+        if is_orphan(self._limits.parent):
             raise LaunchError("the workflow that started this run is gone: the run was stopped")
 
     def _supervise(self, control: ControlServer) -> None:

@@ -1,4 +1,4 @@
-"""The end of a rank's process: a scheduler's stop signal does not end it, the end of its parent does."""
+"""The end of processes: a scheduler's stop signal does not end a rank, the end of the parent ends every process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,21 @@ def ignore_stop_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def die_with_parent(parent: int | None = None) -> None:
-    """Have the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG).
+def die_with_parent(parent: int | None = None, *, by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent ends (prctl(2), PR_SET_PDEATHSIG).
 
-    Right after a fork, pass the id of the parent: it may have ended before this call, and the process then ends at
-    once.
+    Right after a fork, pass the id of the parent: it may have ended before this call, and the process then gets the
+    signal at once.
     """
     parent_death_signal = 1
-    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.CDLL(None).prctl(parent_death_signal, by)
+    if parent is not None and is_orphan(parent):
+        os.kill(os.getpid(), by)
+
+
+def is_orphan(parent: int) -> bool:
+    """Whether the process with this id is not the parent of this one any more, because it has ended.
+
+    Take the id from the parent itself. `os.getppid()` names another process if the parent has ended before the call.
+    """
+    return os.getppid() != parent
