@@ -47,6 +47,7 @@ def main() -> int:
             resume=options.resume or study.resume,
             keep_after_run=study.keep_after_run,
             timeout_seconds=study.timeout_seconds,
+            repeat=study.repeat,
             parent=options.parent,
         )
         if study.cells:

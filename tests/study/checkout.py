@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,26 @@ def ranks_of(folder: Path) -> list[int]:
         for process in Path("/proc").glob("[0-9]*")
         if is_rank(process) and plan_of(process).is_relative_to(folder)
     ]
+
+
+def launchers_of(folder: Path, *, other_than: Container[str] = ()) -> list[int]:
+    """Process ids of the launchers, and of the shells that become them, of runs below `folder` but of these cells."""
+    return [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if (cell := launched_cell(process, folder)) is not None and cell not in other_than
+    ]
+
+
+def launched_cell(process: Path, folder: Path) -> str | None:
+    """The id of the cell that a launcher of the checkout `folder` runs. None: the process is no launcher."""
+    try:
+        command = (process / "cmdline").read_bytes().decode("utf-8", "replace")
+        if "scripts/train_cell.py" not in command or Path(os.readlink(process / "cwd")) != folder:
+            return None
+    except OSError:
+        return None
+    return Path(command.rstrip("\0").split()[-1].split("\0")[-1]).stem  # --log is the last option
 
 
 def is_rank(process: Path) -> bool:

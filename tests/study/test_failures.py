@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from checkout import Checkout, ranks_of, wait_for
+from checkout import Checkout, launchers_of, ranks_of, wait_for
 from selection import FULL
+
+from ckptbench.study.record import StudyRecord
 
 PYTORCH = "config/studies/pytorch.yaml"
 SMALL = {
@@ -75,23 +77,82 @@ def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout:
     assert sealed.items() <= checkout.seals().items()
 
 
-@pytest.mark.parametrize("seed", range(10 if FULL else 1))
-def test_a_killed_workflow_leaves_no_ranks_and_repeats_no_finished_run(
-    checkout: Checkout, seed: int
+MOMENTS = ("after the seal", "before training", *(["in training"] * 8 if FULL else []))
+
+
+@pytest.mark.parametrize(("seed", "moment"), list(enumerate(MOMENTS)))
+def test_a_killed_workflow_leaves_no_processes_and_repeats_no_finished_run(
+    checkout: Checkout, seed: int, moment: str
 ) -> None:
     workflow = checkout.start("runs", study=PYTORCH)
     wait_for(checkout.seals, "the first run to end")
     sealed = checkout.seals()
-    wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
-    time.sleep(np.random.default_rng(seed).uniform(0, 3))
+    if moment == "before training":
+        wait_for(lambda: launchers_of(checkout.folder, other_than=sealed), "the second launcher")
+    elif moment == "in training":
+        wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
+        time.sleep(np.random.default_rng(seed).uniform(0, 3))
     workflow.kill()
     workflow.wait()
+    wait_for(lambda: not launchers_of(checkout.folder), "the launcher to end", 20)
     wait_for(lambda: not ranks_of(checkout.folder), "the ranks to end", 20)
+    assert checkout.seals() == sealed, "an orphan has trained to its end"
     checkout.run("--unlock", study=PYTORCH)  # Snakemake's own lock outlives a SIGKILL and says so
-    again = checkout.run("runs", study=PYTORCH)
-    assert again.returncode == 0, again.stdout
-    assert len(checkout.seals()) == 2
+    again = checkout.start("runs", study=PYTORCH)
+    wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
     assert sealed.items() <= checkout.seals().items()
+    # Snakemake alone, not its process group: it waits for the launcher and does not note that the run has ended.
+    again.send_signal(signal.SIGINT)
+    again.wait()
+    both = checkout.seals()
+    assert len(both) == 2
+    last = checkout.run("runs", study=PYTORCH)
+    assert last.returncode == 0, last.stdout
+    assert "it would be made from the same again: it is kept" in last.stdout
+    assert checkout.seals() == both
+    assert sealed.items() <= both.items()
+
+
+SLOW = """
+import os, time
+def build_wheel(*_):
+    with open({pid!r}, "w") as file:
+        file.write(f"{{os.getpid()}}\\n")
+    time.sleep(120)
+"""
+
+
+def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout: Checkout) -> None:
+    (checkout.folder / ".environments").unlink()
+    environment, package = checkout.folder / ".environments" / "data", checkout.folder / "slow"
+    package.mkdir()
+    pid = checkout.folder / "pid"
+    (package / "backend.py").write_text(SLOW.format(pid=str(pid)))
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "slow"\nversion = "1"\n'
+    )
+    lock = checkout.folder / "envs" / "data.txt"
+    lock.write_text(f"slow @ {package.as_uri()}\n")
+    target = str(environment.relative_to(checkout.folder) / "ready.json")
+    workflow = checkout.start(target, study=PYTORCH)
+    wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), "a package to be built")
+    assert not is_repeat(checkout)
+    workflow.kill()
+    workflow.wait()
+    builder = Path("/proc", pid.read_text().strip())
+    wait_for(lambda: not builder.exists(), "what uv has started to end", 20)
+    lock.write_text("")
+    checkout.run("--unlock", study=PYTORCH)
+    again = checkout.run(target, "--forcerun", "create_environment", study=PYTORCH)
+    assert again.returncode == 0, again.stdout
+    assert (environment / "ready.json").exists()
+    assert is_repeat(checkout)
+
+
+def is_repeat(checkout: Checkout) -> bool:
+    """Whether the workflow that ran last would have trained sealed runs again."""
+    return StudyRecord.read(checkout.folder / "results" / "study.json").repeat
 
 
 def test_values_that_do_not_go_together_are_one_message(checkout: Checkout) -> None:

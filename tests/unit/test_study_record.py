@@ -15,7 +15,11 @@ from ckptbench.study.record import StudyRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = StudyRecord(
-    cells=(cell("never"), cell(repeat=1)), resume=True, keep_after_run=2, run_minutes=0.5
+    cells=(cell("never"), cell(repeat=1)),
+    resume=True,
+    keep_after_run=2,
+    run_minutes=0.5,
+    repeat=True,
 )
 
 
@@ -33,12 +37,13 @@ def test_minutes_are_sixty_seconds_and_no_limit_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cells": None}, "cells, resume, keep_after_run or run_minutes"),
+        ({"cells": None}, "cells, resume, keep_after_run, run_minutes or repeat"),
         ({"cells": ["pytorch-resnet50-never-rep0"]}, "a cell that is none of this version"),
         ({"cells": [{"framework": "pytorch"}]}, "a cell that is none of this version"),
-        ({"resume": 1}, "cells, resume, keep_after_run or run_minutes"),
-        ({"keep_after_run": "two"}, "cells, resume, keep_after_run or run_minutes"),
-        ({"run_minutes": [1]}, "cells, resume, keep_after_run or run_minutes"),
+        ({"resume": 1}, "cells, resume, keep_after_run, run_minutes or repeat"),
+        ({"keep_after_run": "two"}, "cells, resume, keep_after_run, run_minutes or repeat"),
+        ({"repeat": "no"}, "cells, resume, keep_after_run, run_minutes or repeat"),
+        ({"run_minutes": [1]}, "cells, resume, keep_after_run, run_minutes or repeat"),
     ],
 )
 def test_a_study_that_is_not_as_it_was_written_is_refused(

@@ -134,6 +134,12 @@ def get_sources(package, *endings):
     )
 
 
+def is_forced():
+    """Whether the user has forced outputs to be made again: --force, --forceall or --forcerun."""
+    settings = workflow.dag_settings
+    return bool(settings.forcetargets or settings.forceall or settings.forcerun)
+
+
 def write_study():
     """Write the record that runs read when they start. A change of it makes no rule run again."""
     StudyRecord(
@@ -141,4 +147,5 @@ def write_study():
         resume=CONFIG.resume,
         keep_after_run=CONFIG.checkpoints.keep_after_run,
         run_minutes=CONFIG.limits.run_minutes,
+        repeat=is_forced(),
     ).write(Path(STUDY))

@@ -15,12 +15,14 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.launch import attempts, preflight
 from ckptbench.launch.allocation import Allocation, read_allocation
+from ckptbench.launch.made_from import made_from
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.launch.watch import Limits
 from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.recovery.loading import load_recovery
+from ckptbench.runs.finished import forget_seal, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
@@ -44,6 +46,8 @@ class Execution:
     keep_after_run: int = 0
     """Number of checkpoint versions that stay when the run has completed."""
     timeout_seconds: float | None = None
+    repeat: bool = False
+    """Whether to train again what is sealed and would be made from the same."""
     parent: int = field(default_factory=os.getppid)
     """Id of the process that asked for the run. When it is not this process' parent any more, the run is ended."""
 
@@ -51,17 +55,28 @@ class Execution:
 def run_cell(plan: Plan, execution: Execution) -> None:
     """Train the cell and seal its run folder.
 
-    A run that its history kills is restarted here, as a new attempt. Raises LaunchError if the run does not end well,
-    and RunStopped if it was told to stop. The manifest then says why.
+    A run that its history kills is restarted here, as a new attempt. A run that was sealed, and whose seal alone was
+    removed since, as workflows do before they repeat a job, is not trained again but sealed again (`restore_seal`).
+    Raises LaunchError if the run does not end well, and RunStopped if it was told to stop. The manifest then says why.
     """
     if is_orphan(execution.parent):
         raise LaunchError("the workflow that started this run is gone: the run was not started")
     plan.run_folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.run_folder), stop_requests() as stop:
+        inputs = made_from(plan, python=execution.python, lock=execution.lock)
+        if not execution.repeat and restore_seal(plan.run_folder, inputs):
+            log.info(
+                "the run was complete and sealed, and it would be made from the same again: it is kept "
+                "(to train it again, remove %s or use --forcerun)",
+                plan.run_folder,
+            )
+            _prune(plan, execution.keep_after_run)
+            return
         if attempts.completed_by_this_job(plan, lock_sha256=file_sha256(execution.lock)):
             log.info("the run is already complete: this job was stopped just after it had finished")
-            seal(plan.run_folder, plan.cell.ranks)
+            seal(plan.run_folder, plan.cell.ranks, inputs)
             return
+        forget_seal(plan.run_folder)
         plan, carried = attempts.prepare(plan, logs=execution.logs, resume=execution.resume)
         manifest = {**opening_manifest(plan, execution.lock), **carried}
         write_json(plan.run_folder / MANIFEST, manifest)
@@ -81,7 +96,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             close_manifest(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
             raise
         close_manifest(plan, manifest, status="complete", error=None)
-        seal(plan.run_folder, plan.cell.ranks)
+        seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
 
 

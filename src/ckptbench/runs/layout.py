@@ -6,6 +6,8 @@ from pathlib import Path
 
 MANIFEST = "manifest.json"
 SEAL = "seal.json"
+SEAL_COPY = "seal-copy.json"
+"""The seal once more, with what the run was made from. A workflow removes a seal before it repeats a job, but not this."""
 FINAL_ARRAYS = "final-*.npz"
 KEPT_BYTES = 64 * 2**20
 """Final tensors of a rank are kept up to this total size. Larger ones would fill the disk; their digests suffice."""

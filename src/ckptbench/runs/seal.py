@@ -6,28 +6,37 @@ run folder without it is not a result, because its run has not ended. Files that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
-from ckptbench.runs.layout import FINAL_ARRAYS, MANIFEST, SCHEMA_VERSION, SEAL, trace_path
+from ckptbench.runs.layout import (
+    FINAL_ARRAYS,
+    MANIFEST,
+    SCHEMA_VERSION,
+    SEAL,
+    SEAL_COPY,
+    trace_path,
+)
 
 
-def seal(folder: Path, ranks: int) -> None:
-    """Write the seal, which makes the folder a result. Call it after all other files are written."""
+def seal(folder: Path, ranks: int, made_from: Mapping[str, Any] | None = None) -> None:
+    """Write the seal, which makes the folder a result. Call it after all other files are written.
+
+    `made_from` goes into the copy of the seal; see `ckptbench.runs.finished`.
+    """
     traces = [trace_path(folder, rank) for rank in range(ranks)]
     files = [folder / MANIFEST, *traces, *sorted(folder.glob(FINAL_ARRAYS))]
-    write_json(
-        folder / SEAL,
-        {
-            "schema_version": SCHEMA_VERSION,
-            "files": {
-                path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-                for path in files
-            },
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "files": {
+            path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in files
         },
-    )
+    }
+    write_json(folder / SEAL_COPY, {"seal": content, "made_from": made_from})
+    write_json(folder / SEAL, content)
 
 
 def verify_seal(folder: Path) -> list[Path]:

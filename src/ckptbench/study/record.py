@@ -23,6 +23,8 @@ class StudyRecord:
     """Versions of the checkpoint that stay when a run has ended."""
     run_minutes: float | None = None
     """A run that takes longer is ended. None: no limit."""
+    repeat: bool = False
+    """Whether the user has forced outputs to be made again, so that sealed runs are trained again."""
 
     @property
     def timeout_seconds(self) -> float | None:
@@ -38,6 +40,7 @@ class StudyRecord:
                 "resume": self.resume,
                 "keep_after_run": self.keep_after_run,
                 "run_minutes": self.run_minutes,
+                "repeat": self.repeat,
             },
         )
 
@@ -50,14 +53,18 @@ class StudyRecord:
                 "resume": bool(resume),
                 "keep_after_run": int(keep_after_run),
                 "run_minutes": (int() | float() | None) as run_minutes,
+                "repeat": bool(repeat),
             }:
                 return cls(
                     cells=tuple(_cell(path, cell) for cell in cells),
                     resume=resume,
                     keep_after_run=keep_after_run,
                     run_minutes=run_minutes,
+                    repeat=repeat,
                 )
-        raise _refused(path, "cells, resume, keep_after_run or run_minutes is missing or wrong")
+        raise _refused(
+            path, "cells, resume, keep_after_run, run_minutes or repeat is missing or wrong"
+        )
 
 
 def _cell(path: Path, fields: dict[str, object]) -> Cell:

@@ -1,0 +1,156 @@
+"""A finished run is never made again, unless something that it is made from has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from numpy_framework import ALONE, NumpyFramework, Unasked
+
+from ckptbench.launch import run
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.machine.clock import boot_id
+from ckptbench.machine.files import read_json
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.seal import verify_seal
+from ckptbench.training.rank import run_rank
+from ckptbench.world import variables
+
+MakePlan = Callable[..., Plan]
+
+
+@pytest.fixture
+def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
+    """The rank runs inside this process. The environment is an empty one that is ready."""
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
+
+    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
+        plan.write()
+        run_rank(plan, ALONE, Unasked(), started_ns=2)
+
+    monkeypatch.setattr(run, "launch", launch)
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (python.parents[1] / "ready.json").write_text("{}")
+    lock = tmp_path / "numpy.txt"
+    lock.write_text("numpy==1\n")
+    return Execution(python=python, lock=lock, logs=tmp_path / "logs")
+
+
+def finished(plan: Plan, execution: Execution) -> bytes:
+    """The trace of a whole run whose seal was removed, as Snakemake does before it runs a rule again."""
+    run_cell(plan, execution)
+    (plan.run_folder / "seal.json").unlink()
+    return trace_path(plan.run_folder, 0).read_bytes()
+
+
+def test_a_finished_run_is_not_trained_again_when_its_workflow_has_missed_the_end(
+    make_plan: MakePlan, execution: Execution, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    plan = make_plan("e1")
+    keeping = dataclasses.replace(execution, keep_after_run=1)
+    trace = finished(plan, keeping)
+    manifest = (plan.run_folder / "manifest.json").read_bytes()
+    for _ in range(2):
+        run_cell(plan, keeping)
+        assert trace_path(plan.run_folder, 0).read_bytes() == trace
+        assert (plan.run_folder / "manifest.json").read_bytes() == manifest
+        assert len(verify_seal(plan.run_folder)) == 2
+        (plan.run_folder / "seal.json").unlink()
+    assert "it would be made from the same again: it is kept" in caplog.text
+    assert [path.name for path in plan.checkpoint_folder.glob("version-*")] == ["version-00000012"]
+    run_cell(plan, execution)
+    assert list(plan.checkpoint_folder.glob("version-*")) == []
+
+
+def another_training(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    training = dataclasses.replace(plan.training, learning_rate=0.2)
+    return dataclasses.replace(plan, training=training), execution
+
+
+def another_cell(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    cell = dataclasses.replace(plan.cell, batch_size=8)
+    return dataclasses.replace(plan, cell=cell), execution
+
+
+def another_file_system(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    folder = plan.run_folder.with_name("elsewhere")
+    return dataclasses.replace(plan, checkpoint_folder=folder), execution
+
+
+def another_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    folder = plan.run_folder.with_name("dataset")
+    shutil.copytree(plan.dataset_folder, folder)
+    description = folder / "dataset.json"
+    description.write_text(description.read_text() + "\n")
+    return dataclasses.replace(plan, dataset_folder=folder), execution
+
+
+def another_lock(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    execution.lock.write_text("numpy==2\n")
+    return plan, execution
+
+
+def another_environment(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    (execution.python.parents[1] / "ready.json").write_text('{"recipe": "another"}')
+    return plan, execution
+
+
+def forced(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    return plan, dataclasses.replace(execution, repeat=True)
+
+
+def changed_trace(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    with trace_path(plan.run_folder, 0).open("a") as file:
+        file.write("\n")
+    return plan, execution
+
+
+def spoilt_copy(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    path = plan.run_folder / "seal-copy.json"
+    path.write_text(path.read_text()[:-20])
+    return plan, execution
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        another_training, another_cell, another_file_system, another_dataset, another_lock, another_environment,
+        forced, changed_trace, spoilt_copy,
+    ],
+)  # fmt: skip
+def test_a_finished_run_is_trained_again_where_it_would_be_another_or_was_spoilt(
+    make_plan: MakePlan,
+    execution: Execution,
+    change: Callable[[Plan, Execution], tuple[Plan, Execution]],
+) -> None:
+    plan = make_plan("e1")
+    trace = finished(plan, execution)
+    run_cell(*change(plan, execution))
+    assert trace_path(plan.run_folder, 0).read_bytes() != trace + b"\n"
+    assert trace_path(plan.run_folder, 0).read_bytes() != trace
+    assert verify_seal(plan.run_folder)
+
+
+def test_a_finished_run_that_was_begun_again_is_no_result_any_more(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    finished(plan, execution)
+
+    def interrupted(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NumpyFramework, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, dataclasses.replace(execution, repeat=True))
+    trace = trace_path(plan.run_folder, 0).read_bytes()
+    run_cell(plan, execution)
+    assert trace_path(plan.run_folder, 0).read_bytes() != trace
+    assert read_json(plan.run_folder / "manifest.json")["status"] == "complete"
