@@ -63,9 +63,22 @@ def link_to_another_version(path: Path, random: Random) -> None:
     path.symlink_to(_in_another_version(path, random))
 
 
+def link_to_itself_elsewhere(path: Path, random: Random) -> None:
+    """The very same bytes, behind a link."""
+    aside = path.parent.parent.with_name("elsewhere")
+    aside.mkdir(exist_ok=True)
+    path.rename(aside / path.name)
+    path.symlink_to(aside / path.name)
+
+
 def link_to_nothing(path: Path, random: Random) -> None:
     path.unlink()
     path.symlink_to("nowhere")
+
+
+def put_a_fifo_there(path: Path, random: Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
 
 
 def take_another_versions(path: Path, random: Random) -> None:
@@ -92,7 +105,9 @@ ALONE: tuple[Damage, ...] = (
     empty,
     double,
     put_a_folder_there,
+    put_a_fifo_there,
     link_to_nothing,
+    link_to_itself_elsewhere,
 )
 OF_A_FILE: tuple[Damage, ...] = (
     *ALONE,

@@ -6,6 +6,8 @@ import dataclasses
 import datetime
 from pathlib import Path
 
+import pytest
+
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
@@ -49,6 +51,15 @@ def test_what_is_left_takes_as_long_as_what_is_most_like_it(tmp_path: Path) -> N
 def test_a_run_without_a_seal_is_not_done(tmp_path: Path) -> None:
     (tmp_path / CELLS[0].id).mkdir()
     write_json(tmp_path / CELLS[0].id / "manifest.json", {"duration_s": 1})
+    assert measure(tmp_path, CELLS, CELLS[1]).done == 0
+
+
+@pytest.mark.parametrize("manifest", ["{}", "", '{"duration_s":null}', '{"duration_s":"long"}'])
+def test_a_sealed_run_with_a_damaged_manifest_ends_no_other_run(
+    tmp_path: Path, manifest: str
+) -> None:
+    finish(tmp_path, CELLS[0], 600)
+    (tmp_path / CELLS[0].id / "manifest.json").write_text(manifest)
     assert measure(tmp_path, CELLS, CELLS[1]).done == 0
 
 

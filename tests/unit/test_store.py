@@ -10,14 +10,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 import pytest
 
+from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints import version as version_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version, read_version
@@ -27,6 +29,22 @@ from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+NOBODY = 65534
+HANGS_SECONDS = 30
+
+
+@pytest.fixture(autouse=True)
+def never_hangs() -> Iterator[None]:
+    """A read that waits for ever ends its test."""
+
+    def give_up(*_: object) -> NoReturn:
+        raise AssertionError(f"still waiting after {HANGS_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HANGS_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
@@ -175,6 +193,34 @@ def replace_by_folder(folder: Path) -> None:
     (folder / "model.bin").mkdir()
 
 
+def replace_manifest_by_link(folder: Path) -> None:
+    (folder / "manifest.json").rename(folder.parent / "elsewhere.json")
+    (folder / "manifest.json").symlink_to(folder.parent / "elsewhere.json")
+
+
+def replace_by_fifo(name: str) -> Callable[[Path], None]:
+    """A read of it waits for a writer for ever."""
+
+    def replace(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return replace
+
+
+def move_behind_a_link(folder: Path) -> None:
+    """The folder under its own name, but elsewhere."""
+    (elsewhere := folder.parent / "elsewhere").mkdir()
+    folder.rename(elsewhere / folder.name)
+    folder.symlink_to(elsewhere / folder.name)
+
+
+def nest_deeply(depth: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / "manifest.json").write_text(
+        '{"sha256":"0","more":' + "[" * depth + "]" * depth + "}"
+    )
+
+
 def replace_by_version_1(folder: Path) -> None:
     """Whole and unchanged, but that of another step."""
     shutil.rmtree(folder)
@@ -203,6 +249,12 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (change_manifest(world_size=2), r"manifest\.json was changed after its commit"),
     (change_manifest(files={}), r"manifest\.json was changed after its commit"),
     (change_manifest(more=1), r"manifest\.json was changed after its commit"),
+    (replace_manifest_by_link, r"manifest\.json is no regular file"),
+    (replace_by_fifo("manifest.json"), r"manifest\.json is no regular file"),
+    (replace_by_fifo("model.bin"), r"model\.bin is no regular file"),
+    (move_behind_a_link, "version-00000002 is no folder"),
+    (nest_deeply(100_000), "no readable manifest: .* it is nested too deeply"),
+    *((nest_deeply(depth), "no readable manifest|was changed") for depth in (900, 950, 980)),
 ]
 
 
@@ -245,6 +297,52 @@ def test_a_manifest_that_was_damaged_since_its_check_is_not_read(tmp_path: Path)
     change_manifest(step=2)(version.folder)
     with pytest.raises(CheckpointError, match="was changed after its commit"):
         read_version(version.folder)
+
+
+@pytest.fixture
+def unprivileged(tmp_path: Path) -> Iterator[Path]:
+    """A folder of a user who is not root, and the test runs as that user: root may read any folder."""
+    if os.geteuid() != 0:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory() as name:  # nobody else may enter tmp_path
+        os.chown(name, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_version_that_may_not_be_read_is_set_aside_and_breaks_no_later_save(
+    unprivileged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(unprivileged, keep=1)
+    good, bad = write(store, 1), write(store, 2)
+    (bad.folder / "inner").mkdir()
+    for folder in (bad.folder / "inner", bad.folder):
+        folder.chmod(0)
+    assert store.newest() == good
+    assert "Permission denied" in caplog.text
+    write(store, 3)
+    store.retain()
+    assert names(unprivileged) == ["version-00000003"]
+
+
+def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    (write(store, 1).folder / "model.bin").unlink()
+    assert store.newest() is None
+    write(store, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_remove", fails)
+        store.retain()
+    assert "version-00000001.refused cannot be removed" in caplog.text
+    assert "Input/output error): remove it" in caplog.text
+    store.retain()
+    assert names(tmp_path) == ["version-00000002"]
 
 
 def fails(*_: object) -> NoReturn:

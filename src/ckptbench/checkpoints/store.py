@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -105,9 +106,17 @@ class CheckpointStore:
         return version
 
     def retain(self) -> None:
-        """Remove all versions except the newest `keep`, and all refused ones, which a newer version has replaced."""
-        for folder in (*self._folders()[self._keep :], *self.folder.glob(f"version-*{REFUSED}")):
+        """Remove all versions except the newest `keep`, and all refused ones, which a newer version has replaced.
+
+        A refused one that cannot be removed is left, and the log says so: it may never end a save that went well.
+        """
+        for folder in self._folders()[self._keep :]:
             _remove(folder)
+        for folder in self.folder.glob(f"version-*{REFUSED}"):
+            try:
+                _remove(folder)
+            except OSError as error:
+                log.warning("%s cannot be removed (%s): remove it", folder, error)
 
     def discard_partial(self) -> None:
         """Remove the half-written versions of killed attempts. Call it while no rank runs."""
@@ -126,7 +135,7 @@ class CheckpointStore:
             try:
                 version = open_version(folder)
             except CheckpointError as error:
-                log.warning("%s; set aside as %s", error, _set_aside(folder).name)
+                log.warning("%s; set aside as %s", error, self.set_aside(folder).name)
                 refused += 1
             else:
                 if refused:
@@ -135,6 +144,18 @@ class CheckpointStore:
         if refused:
             log.warning("%s holds no sound version", self.folder)
         return None
+
+    def set_aside(self, folder: Path) -> Path:
+        """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
+        aside = folder.with_name(folder.name + REFUSED)
+        try:
+            if os.path.lexists(aside):
+                _remove(aside)
+            return folder.rename(aside)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {folder} is damaged and cannot be set aside ({error}): remove it"
+            ) from error
 
     def _folders(self) -> list[Path]:
         """Folders of the committed versions, newest first."""
@@ -148,24 +169,25 @@ class CheckpointStore:
         return sorted(versions, key=lambda path: int(path.name.split("-")[1]), reverse=True)
 
 
-def _set_aside(folder: Path) -> Path:
-    aside = folder.with_name(folder.name + REFUSED)
-    try:
-        if os.path.lexists(aside):
-            _remove(aside)
-        return folder.rename(aside)
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoint {folder} is damaged and cannot be set aside ({error}): remove it"
-        ) from error
-
-
 def _remove(path: Path) -> None:
     """Remove a folder, a file or a link. The damage to a version may have put a file or a link in its place."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
+    if not path.is_dir() or path.is_symlink():
         path.unlink()
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        _allow_removal(path)
+        shutil.rmtree(path)
+
+
+def _allow_removal(folder: Path) -> None:
+    """Let the owner list and change the folder and all folders in it. The damage may have been to their modes."""
+    folder.chmod(stat.S_IRWXU)
+    for parent, names, _ in os.walk(folder):  # it lists a folder only after the loop has seen it
+        for name in names:
+            if not (inner := Path(parent, name)).is_symlink():
+                inner.chmod(stat.S_IRWXU)
 
 
 def fsync(path: Path) -> None:

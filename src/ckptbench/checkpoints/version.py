@@ -90,6 +90,7 @@ def read_version(folder: Path) -> Version:
 
 
 def _read(folder: Path) -> tuple[Version, Checksums]:
+    _check_place(folder)
     try:
         content = read_json(folder / MANIFEST)
     except RunFolderError as error:
@@ -112,6 +113,22 @@ def _read(folder: Path) -> tuple[Version, Checksums]:
     return version, checksums
 
 
+def _check_place(folder: Path) -> None:
+    """Check that neither the folder nor its manifest is a link: who changes the target would change the version."""
+    for path, is_right, what in (
+        (folder, stat.S_ISDIR, "folder"),
+        (folder / MANIFEST, stat.S_ISREG, "regular file"),
+    ):
+        try:
+            right = is_right(path.lstat().st_mode)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint {folder} has no readable manifest: {error}"
+            ) from error
+        if not right:
+            raise CheckpointError(f"checkpoint {folder} is refused: {path} is no {what}")
+
+
 def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Check that `write_manifest` wrote this manifest for this folder, so that its entries need no further check."""
     path = folder / MANIFEST
@@ -127,8 +144,12 @@ def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
         raise CheckpointError(f"checkpoint manifest {path} is that of step {content['step']}")
 
 
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _checksum(content: dict[str, Any]) -> str | None:
+    """None for a content that is nested too deeply to be written as JSON."""
+    try:
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    except RecursionError:
+        return None
 
 
 def _check_names(folder: Path, names: Iterable[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,29 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises RunFolderError if there is none, whatever lies at `path`."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_read_regular(path).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: {error}") from error
+    except RecursionError as error:
+        raise RunFolderError(f"{path}: cannot be read as JSON: it is nested too deeply") from error
     if not isinstance(content, dict):
         raise RunFolderError(f"{path}: holds no JSON object")
     return content
+
+
+def _read_regular(path: Path) -> bytes:
+    """The bytes of a regular file. Raises OSError for anything else: a read of a FIFO could wait for ever."""
+    # Without O_NONBLOCK the open of a FIFO would already wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def file_sha256(path: Path) -> str:

@@ -6,9 +6,9 @@ run folder without it is not a result, because its run has not ended. Files that
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
@@ -46,22 +46,51 @@ def verify_seal(folder: Path) -> list[Path]:
         raise RunFolderError(
             f"{folder}: not a result: the run did not end (no {SEAL}); run the study again to finish it"
         )
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except RunFolderError as error:
+        raise RunFolderError(f"{error}; remove {folder} to run the cell again") from error
     if content.get("schema_version") != SCHEMA_VERSION:
-        raise RunFolderError(
-            f"{path}: schema_version is {content.get('schema_version')}, this version reads "
-            f"{SCHEMA_VERSION}; remove the folder to run the cell again"
+        raise refused(
+            path,
+            f"schema_version is {content.get('schema_version')}, this version reads {SCHEMA_VERSION}",
         )
-    return [_verified(folder / name, seal) for name, seal in content["files"].items()]
+    files = content.get("files")
+    if not isinstance(files, dict):
+        raise refused(path, "files is missing, or is no JSON object")
+    return [_verified(path, name, sealed) for name, sealed in files.items()]
 
 
-def _verified(path: Path, seal: dict[str, Any]) -> Path:
-    if not path.exists():
+def _verified(seal: Path, name: str, sealed: object) -> Path:
+    """The path of a file that is as it was sealed."""
+    match sealed:
+        case {"bytes": int(size), "sha256": str(sha256)} if _is_name(name):
+            path = seal.with_name(name)
+        case _:
+            raise refused(
+                seal, f"files has {name!r:.100}, which is no name of a file with bytes and sha256"
+            )
+    try:
+        if not stat.S_ISREG((status := path.lstat()).st_mode):
+            found = "is no regular file"
+        elif status.st_size != size:
+            found = f"has {status.st_size} bytes, was sealed with {size}"
+        elif file_sha256(path) != sha256:
+            found = "was changed after it was sealed (checksums differ)"
+        else:
+            return path
+    except FileNotFoundError:
         found = "is missing"
-    elif path.stat().st_size != seal["bytes"]:
-        found = f"has {path.stat().st_size} bytes, was sealed with {seal['bytes']}"
-    elif file_sha256(path) != seal["sha256"]:
-        found = "was changed after it was sealed (checksums differ)"
-    else:
-        return path
+    except OSError as error:
+        found = f"cannot be read ({error.strerror})"
     raise RunFolderError(f"{path} {found}; remove {path.parent} to run the cell again")
+
+
+def _is_name(name: str) -> bool:
+    """Whether it names a file of the folder itself, in letters that a file system takes."""
+    return name.isascii() and name.isprintable() and "/" not in name and name not in ("", ".", "..")
+
+
+def refused(path: Path, what: str) -> RunFolderError:
+    """The error of a run folder that is no result. `path` is the file that shows it."""
+    return RunFolderError(f"{path}: {what}; remove {path.parent} to run the cell again")

@@ -61,7 +61,12 @@ def _duration(folder: Path) -> float | None:
         return None
     try:
         return float(read_json(folder / MANIFEST)["duration_s"])
-    except (RunFolderError, KeyError):  # reading it as a result says what is wrong
+    except (
+        RunFolderError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # reading it as a result says what is wrong
         return None
 
 
