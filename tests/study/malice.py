@@ -21,6 +21,7 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.clocked import Clocked
@@ -56,6 +57,7 @@ def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> A
         subject=framework,
         place=place,
         format=format,
+        identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
         store=store,
         recorder=Recorder(folder / "trace-0.jsonl"),
         reach=lambda stage: None,

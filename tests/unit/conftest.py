@@ -6,15 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from numpy_framework import linear
+from numpy_framework import ALONE, Unasked, linear
 
 from ckptbench.data.sources import prepare
+from ckptbench.launch import run
+from ckptbench.launch.run import Execution
+from ckptbench.machine.clock import boot_id
 from ckptbench.matrix.catalogue import FRAMEWORKS, FrameworkEntry
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
+from ckptbench.training.rank import run_rank
+from ckptbench.world import variables
 
 ENTRY = FrameworkEntry(
     location="numpy_framework:NumpyFramework",
@@ -82,3 +87,18 @@ def make_plan(numpy_framework: None, dataset: Path, tmp_path: Path) -> Callable[
         )
 
     return make
+
+
+@pytest.fixture
+def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
+    """Ranks run inside this process; see `in_process.py`."""
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
+
+    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
+        plan.write()
+        run_rank(plan, ALONE, Unasked(), started_ns=2)
+
+    monkeypatch.setattr(run, "launch", launch)
+    lock = tmp_path / "numpy.txt"
+    lock.write_text("numpy==1\n")
+    return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")

@@ -184,6 +184,8 @@ class FakeRun:
             "device": "cpu",
             "host": HOST,
             "versions": {"numpy": "2.0.0"},
+            "run_id": "1" * 32,
+            "dataset_sha256": "2" * 64,
             "lock_sha256": "0" * 64,
             "source": {"revision": "a" * 40, "dirty": False},
             "state_bytes": {"model": self.model_bytes, "optimizer": 300, "rest": 100},

@@ -10,9 +10,18 @@ from numpy_framework import ALONE
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.variant import Variant
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.clocked import Clocked, Trained
 from ckptbench.world.seats import Place
+
+IDENTITY = Identity(
+    run_id="a1" * 16,
+    cell={"framework": "numpy", "ranks": 1},
+    training={"seed": 1, "learning_rate": 0.1},
+    dataset_sha256="d" * 64,
+    lock_sha256="e" * 64,
+)
 
 
 def clocked(
@@ -32,6 +41,7 @@ def clocked(
         subject=subject,
         place=place,
         format=format,
+        identity=IDENTITY,
         store=store,
         recorder=Recorder(
             trace or store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")

@@ -219,5 +219,7 @@ def test_the_newest_sound_version_is_what_a_restart_goes_on_from(
     lines = trace_path(killed.run_folder, 0).read_text().splitlines()
     (loaded,) = (e for e in map(json.loads, lines) if e.get("when") == "loaded")
     assert loaded["step"] == kill["step"] - 2, "its own checkpoint was not whole"
-    for version in killed.checkpoint_folder.iterdir():
+    versions = list(killed.checkpoint_folder.glob("version-*"))
+    assert versions
+    for version in versions:
         open_version(version)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import die_after, in_job, interrupt, last_digest, stop_after, versions
 from numpy_framework import ALONE, Unasked
 
 from ckptbench.analysis.collect.run_folder import Run
@@ -22,55 +22,13 @@ from ckptbench.launch import ranks as launch_module
 from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.stopping import stop_requests
-from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
 from ckptbench.training.rank import run_rank
-from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
-
-
-@pytest.fixture
-def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
-    """Ranks run inside this process, so that a test needs no environment of a framework."""
-    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
-
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
-        run_rank(plan, ALONE, Unasked(), started_ns=2)
-
-    monkeypatch.setattr(run, "launch", launch)
-    lock = tmp_path / "numpy.txt"
-    lock.write_text("numpy==1\n")
-    return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")
-
-
-def die_after(monkeypatch: pytest.MonkeyPatch, steps: int, error: BaseException) -> None:
-    """Let training end with `error` when it has made this many steps."""
-    from numpy_framework import NumpyFramework
-
-    step, done = NumpyFramework.step, [0]
-
-    def dying(self: NumpyFramework, *batch: object) -> float:
-        if done[0] == steps:
-            raise error
-        done[0] += 1
-        return step(self, *batch)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(NumpyFramework, "step", dying)
-
-
-def interrupt(
-    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, steps: int
-) -> None:
-    """Run the cell, and end it as Ctrl-C does after this many steps."""
-    with monkeypatch.context() as patch:
-        die_after(patch, steps, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(plan, execution)
 
 
 def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
@@ -96,9 +54,9 @@ def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(
 ) -> None:
     plan = make_plan("e1")
     run_cell(plan, execution)
-    assert list(plan.checkpoint_folder.iterdir()) == []
+    assert versions(plan) == []
     run_cell(plan, dataclasses.replace(execution, keep_after_run=1))
-    assert [path.name for path in plan.checkpoint_folder.iterdir()] == ["version-00000012"]
+    assert versions(plan) == ["version-00000012"]
 
 
 def test_versions_that_cannot_be_removed_cost_no_result(
@@ -159,13 +117,6 @@ def test_with_resume_it_goes_on_and_ends_with_the_same_bits(
     manifest = read_json(plan.run_folder / "manifest.json")
     assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
     assert last_digest(plan) == last_digest(whole)
-
-
-def last_digest(plan: Plan) -> dict[str, str]:
-    lines = trace_path(plan.run_folder, 0).read_text().splitlines()
-    digests = [event for event in map(json.loads, lines) if event["event"] == "digest"]
-    found: dict[str, str] = digests[-1]["tensors"]
-    return found
 
 
 def test_a_resume_under_another_plan_starts_anew(
@@ -246,25 +197,6 @@ def test_replicas_may_differ_in_running_statistics_alone() -> None:
 
 def test_the_launcher_is_the_one_that_is_tested_here() -> None:
     assert run.launch is launch_module.launch
-
-
-def in_job(monkeypatch: pytest.MonkeyPatch, job_id: str, *, restarted: bool = False) -> None:
-    """As a job of Grid Engine on this host."""
-    monkeypatch.setenv("SGE_ROOT", "/sge")
-    monkeypatch.setenv("JOB_ID", job_id)
-    monkeypatch.setenv("RESTARTED", str(int(restarted)))
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
-    """Have the launcher's ranks told to stop after this step; None: never again."""
-
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
-        run_rank(plan, ALONE, Unasked(last_step), started_ns=2)
-        if last_step is not None:
-            raise RunStopped("SIGUSR2", last_step)
-
-    monkeypatch.setattr(run, "launch", launch)
 
 
 def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
+from strategies import IDENTITY
 
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints import version as version_module
@@ -62,6 +64,7 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
         staging,
         files,
         store.sync(staging).checksums,
+        identity=IDENTITY,
         position=position,
         world_size=1,
         format="bin",
@@ -221,6 +224,14 @@ def nest_deeply(depth: int) -> Callable[[Path], None]:
     )
 
 
+def of_an_earlier_ckptbench(folder: Path) -> None:
+    """Its own checksum holds, and it says nothing about its training."""
+    content = read_json(folder / "manifest.json")
+    del content["identity"], content["sha256"]
+    checksum = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_json(folder / "manifest.json", {**content, "sha256": checksum})
+
+
 def replace_by_version_1(folder: Path) -> None:
     """Whole and unchanged, but that of another step."""
     shutil.rmtree(folder)
@@ -249,6 +260,8 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (change_manifest(world_size=2), r"manifest\.json was changed after its commit"),
     (change_manifest(files={}), r"manifest\.json was changed after its commit"),
     (change_manifest(more=1), r"manifest\.json was changed after its commit"),
+    (change_manifest(identity={}), r"manifest\.json was changed after its commit"),
+    (of_an_earlier_ckptbench, r"manifest\.json does not say of which training it is: an earlier"),
     (replace_manifest_by_link, r"manifest\.json is no regular file"),
     (replace_by_fifo("manifest.json"), r"manifest\.json is no regular file"),
     (replace_by_fifo("model.bin"), r"model\.bin is no regular file"),
@@ -343,6 +356,22 @@ def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
     assert "Input/output error): remove it" in caplog.text
     store.retain()
     assert names(tmp_path) == ["version-00000002"]
+
+
+def test_a_version_of_an_earlier_run_that_cannot_be_removed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    write(store, 1)
+    store.staging(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_remove", fails)
+        with pytest.raises(
+            CheckpointError, match=r"of an earlier run cannot be removed .*remove it"
+        ):
+            store.clear()
+    store.clear()
+    assert names(tmp_path) == []
 
 
 def fails(*_: object) -> NoReturn:

@@ -29,6 +29,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.machine.clock import clock
 from ckptbench.machine.files import file_sha256
 from ckptbench.runs.events import File
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class CheckpointStore:
         files: Iterable[File],
         checksums: Checksums,
         *,
+        identity: Identity,
         position: Position,
         world_size: int,
         format: str,
@@ -87,6 +89,7 @@ class CheckpointStore:
         final = self.folder / version_name(position.step)
         version = Version(
             folder=final,
+            identity=identity,
             position=position,
             world_size=world_size,
             format=format,
@@ -117,6 +120,19 @@ class CheckpointStore:
                 _remove(folder)
             except OSError as error:
                 log.warning("%s cannot be removed (%s): remove it", folder, error)
+
+    def clear(self) -> None:
+        """Remove every version, also half-written and refused ones. Call it while no rank runs.
+
+        Raises CheckpointError if one cannot be removed.
+        """
+        for folder in list(self.folder.glob("version-*")):
+            try:
+                _remove(folder)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{folder} of an earlier run cannot be removed ({error}): remove it"
+                ) from error
 
     def discard_partial(self) -> None:
         """Remove the half-written versions of killed attempts. Call it while no rank runs."""

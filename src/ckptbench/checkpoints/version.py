@@ -18,6 +18,7 @@ from typing import Any
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
 from ckptbench.runs.events import File
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 
 MANIFEST = "manifest.json"
@@ -30,6 +31,8 @@ class Version:
     """A complete checkpoint version."""
 
     folder: Path
+    identity: Identity
+    """The training that wrote it."""
     position: Position
     world_size: int
     format: str
@@ -57,6 +60,7 @@ def version_name(step: int) -> str:
 def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None:
     """Write the manifest of `version` into `folder`, which still is the staging folder and not `version.folder`."""
     content = {
+        "identity": version.identity.to_json(),
         "step": version.position.step,
         "epoch": version.position.epoch,
         "step_in_epoch": version.position.step_in_epoch,
@@ -100,6 +104,7 @@ def _read(folder: Path) -> tuple[Version, Checksums]:
     checksums = {name: entry["sha256"] for name, entry in entries}
     version = Version(
         folder=folder,
+        identity=Identity.from_json(content["identity"]),
         position=Position(
             step=content["step"], epoch=content["epoch"], step_in_epoch=content["step_in_epoch"]
         ),
@@ -140,6 +145,12 @@ def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
         )
     if content[CHECKSUM] != _checksum(said):
         raise CheckpointError(f"checkpoint manifest {path} was changed after its commit")
+    try:
+        Identity.from_json(content.get("identity", {}))
+    except ValueError as error:
+        raise CheckpointError(
+            f"checkpoint manifest {path} does not say of which training it is: an earlier ckptbench wrote it"
+        ) from error
     if folder.name != version_name(content["step"]):
         raise CheckpointError(f"checkpoint manifest {path} is that of step {content['step']}")
 

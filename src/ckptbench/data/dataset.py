@@ -7,6 +7,8 @@ without it is not a dataset.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -77,6 +79,21 @@ class Dataset:
         scaled /= np.float32(127.5)
         scaled -= np.float32(1)
         return scaled, labels[positions]
+
+
+def dataset_sha256(folder: Path) -> str:
+    """The checksum of a prepared dataset, from its description: name, shape of an image, classes, and every file.
+
+    The description has the SHA-256 of each file, so the files are not read. Raises DataError if there is no valid
+    description.
+    """
+    description = _description(folder)
+    names = ("name", "image_shape", "classes", "files")
+    try:
+        content = {name: description[name] for name in names}
+    except KeyError as error:
+        raise _unusable(folder / DESCRIPTION, f"does not describe a dataset ({error!r})") from error
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _description(folder: Path) -> dict[str, Any]:

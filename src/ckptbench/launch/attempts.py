@@ -2,94 +2,210 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import logging
 import os
 import shutil
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import RunFolderError
+from ckptbench.data.dataset import Dataset, dataset_sha256
+from ckptbench.data.order import steps_per_epoch
+from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
-from ckptbench.machine.files import read_json
+from ckptbench.machine.files import file_sha256, read_json
 from ckptbench.recovery.restart import resumed
-from ckptbench.runs.layout import FINAL_ARRAYS, MANIFEST, SEAL
-from ckptbench.runs.plan import PLAN, Plan
+from ckptbench.runs.events import Epoch
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.layout import FINAL_ARRAYS, MANIFEST, SEAL, trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
+from ckptbench.runs.trace import whole_events
 
 log = logging.getLogger(__name__)
 
 
+def identified(plan: Plan, lock: Path) -> Plan:
+    """The plan with the identity of a new run. Raises DataError if its dataset is not a prepared one."""
+    return dataclasses.replace(
+        plan,
+        run_id=uuid.uuid4().hex,
+        dataset_sha256=dataset_sha256(plan.dataset_folder),
+        lock_sha256=file_sha256(lock),
+    )
+
+
 def prepare(plan: Plan, *, logs: Path, resume: bool) -> tuple[Plan, dict[str, Any]]:
-    """Continue an earlier attempt from its newest checkpoint version, or empty the run folder.
+    """Continue an earlier attempt from its newest checkpoint version, or empty the run folder and the checkpoint folder.
 
     An earlier attempt is continued if `resume` is set or the scheduler has requeued this job, and if the attempt left a
     complete version. Otherwise everything that it left is removed. Returns the plan of this attempt, and fields for its
     manifest: how often the scheduler has requeued the run and, of a continued run, when it began.
+
+    Raises CheckpointError if the newest version is that of another run, and RunFolderError if a trace of the attempt is
+    damaged.
     """
     (plan.run_folder / SEAL).unlink(missing_ok=True)
     earlier = _interrupted_attempt(plan)
     requeued = earlier is not None and _is_requeue(earlier)
-    requeues = earlier.get("requeues", 0) + 1 if earlier and requeued else 0
-    if earlier is not None and (resume or requeued) and (version := newest_version(plan)):
-        carried = {"requeues": requeues, "started": earlier["started"]}
-        return resumed(plan, version, attempt=earlier["attempts"] + 1), carried
+    requeues = earlier.requeues + 1 if earlier and requeued else 0
+    if earlier is not None and (resume or requeued):
+        own = dataclasses.replace(plan, run_id=earlier.identity.run_id)
+        if version := newest_version(own):
+            carried = {"requeues": requeues, "started": earlier.started}
+            return resumed(own, version, attempt=earlier.attempts + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS):
         for path in plan.run_folder.glob(pattern):
             path.unlink()
-    for path in (plan.checkpoint_folder, logs):
-        if path.exists():
-            shutil.rmtree(path)
+    _store(plan).clear()
+    if logs.exists():
+        shutil.rmtree(logs)
     return plan, {"requeues": requeues}
 
 
-def _is_requeue(earlier: dict[str, Any]) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The last attempt at a run, as its manifest describes it."""
+
+    identity: Identity
+    status: str
+    attempts: int
+    requeues: int
+    started: str
+    scheduler_job: str | None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises RunFolderError if `path` is no manifest of this version."""
+        content = read_json(path)
+        match content:
+            case {
+                "status": str(status),
+                "attempts": int(attempts),
+                "requeues": int(requeues),
+                "started": str(started),
+                "host": {"scheduler_job": (str() | None) as job},
+            }:
+                try:
+                    datetime.datetime.fromisoformat(started)
+                    identity = Identity.from_json(content)
+                except ValueError as error:
+                    raise RunFolderError(f"{path}: {error}") from error
+                return cls(
+                    identity=identity,
+                    status=status,
+                    attempts=attempts,
+                    requeues=requeues,
+                    started=started,
+                    scheduler_job=job,
+                )
+        raise RunFolderError(
+            f"{path}: status, attempts, requeues, started or host is missing or wrong"
+        )
+
+
+def _is_requeue(earlier: Attempt) -> bool:
     """Whether this job made the earlier attempt and was requeued. Schedulers requeue a job under the same id.
 
     An attempt that failed, or that a user interrupted in an interactive job, is not continued but repeated.
     """
     job = scheduler_job(os.environ)
-    same = job is not None and earlier["host"]["scheduler_job"] == job
-    return bool(same and (earlier["status"] in {"stopped", "running"} or was_requeued(os.environ)))
+    same = job is not None and earlier.scheduler_job == job
+    return bool(same and (earlier.status in {"stopped", "running"} or was_requeued(os.environ)))
 
 
-def completed_by_this_job(plan: Plan, *, lock_sha256: str) -> bool:
+def completed_by_this_job(plan: Plan) -> bool:
     """Whether an earlier execution of this job has completed the run.
 
     This happens when a job is told to stop in its last moment: the scheduler requeues it although its run is complete.
     """
-    manifest = _planned_manifest(plan)
+    if was_requeued(os.environ) is False:
+        return False
+    earlier = _last_attempt(plan)
     job = scheduler_job(os.environ)
     return bool(
-        manifest
-        and was_requeued(os.environ) is not False
-        and (manifest["status"], manifest["host"]["scheduler_job"]) == ("complete", job)
-        and manifest["lock_sha256"] == lock_sha256
+        earlier
+        and (earlier.status, earlier.scheduler_job) == ("complete", job)
+        and not earlier.identity.another_training(plan.identity)
     )
 
 
 def newest_version(plan: Plan) -> Version | None:
-    """The newest sound version of the run. Removes half-written versions of killed attempts, so no rank may run."""
-    store = CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
+    """The newest sound version from which the run can go on; None if there is none.
+
+    Removes half-written versions of killed attempts, so no rank may run. A version is set aside if a trace lacks an
+    epoch before it: nobody would write that epoch any more. Raises CheckpointError if the newest version is that of
+    another run, and RunFolderError if a trace is damaged.
+    """
+    store = _store(plan)
     store.discard_partial()
-    return store.newest()
+    while (version := store.newest()) is not None:
+        _check_own(version, plan)
+        lost = _lost_epoch(plan, version.position)
+        if lost is None:
+            return version
+        aside = store.set_aside(version.folder)
+        log.warning("%s, which comes before %s; set aside as %s", lost, version.folder, aside.name)
+    return None
 
 
-def _interrupted_attempt(plan: Plan) -> dict[str, Any] | None:
-    """The manifest of the last attempt at the same cell and training, if that attempt did not complete."""
-    manifest = _planned_manifest(plan)
-    return manifest if manifest and manifest["status"] != "complete" else None
+def _store(plan: Plan) -> CheckpointStore:
+    return CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
 
 
-def _planned_manifest(plan: Plan) -> dict[str, Any] | None:
-    """The manifest of the last attempt at the same cell and training. None: there is no such attempt."""
-    if not (plan.run_folder / MANIFEST).exists():
+def _check_own(version: Version, plan: Plan) -> None:
+    if different := version.identity.another_run(plan.identity):
+        raise CheckpointError(
+            f"checkpoint {version.folder} is of another run: {different}; remove {plan.checkpoint_folder}, or start "
+            "without resume, which removes its versions and trains from the beginning"
+        )
+
+
+def _lost_epoch(plan: Plan, position: Position) -> str | None:
+    """The first epoch before `position` that a trace lacks, in words. None: every trace has all of them."""
+    dataset = Dataset.open(plan.dataset_folder)
+    each = steps_per_epoch(
+        len(dataset.train_labels),
+        plan.cell.ranks,
+        plan.cell.batch_size,
+        plan.training.steps_per_epoch,
+    )
+    for rank in range(plan.cell.ranks):
+        path = trace_path(plan.run_folder, rank)
+        recorded = {event.epoch for event in whole_events(path) if isinstance(event, Epoch)}
+        for epoch in range(position.step // each):
+            if epoch not in recorded:
+                return f'{path} has no "epoch" event for epoch {epoch}'
+    return None
+
+
+def _interrupted_attempt(plan: Plan) -> Attempt | None:
+    """The last attempt at the same training, if it did not complete. The log says why another one is not continued."""
+    earlier = _last_attempt(plan)
+    if earlier is None or earlier.status == "complete":
+        return None
+    if different := earlier.identity.another_training(plan.identity):
+        log.warning(
+            "the earlier attempt in %s is not continued, because it is of another training: %s",
+            plan.run_folder,
+            different,
+        )
+        return None
+    return earlier
+
+
+def _last_attempt(plan: Plan) -> Attempt | None:
+    """None if there is no attempt of this version in the run folder."""
+    path = plan.run_folder / MANIFEST
+    if not path.exists():
         return None
     try:
-        manifest = read_json(plan.run_folder / MANIFEST)
-        planned = Plan.read(plan.run_folder / PLAN)
+        return Attempt.read(path)
     except RunFolderError as error:
-        log.info("the earlier attempt cannot be continued: %s", error)
+        log.warning("the earlier attempt cannot be continued: %s", error)
         return None
-    same = (planned.cell, planned.training) == (plan.cell, plan.training)
-    return manifest if same else None

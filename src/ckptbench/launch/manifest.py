@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, cast
 from ckptbench import __version__
 from ckptbench.errors import LaunchError, RunStopped
 from ckptbench.launch.allocation import granted_cores, scheduler_job
-from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.machine.files import write_json
 from ckptbench.machine.host import host_facts, source_revision
 from ckptbench.matrix.catalogue import KILLED
 from ckptbench.runs.events import Digest, Start, State
@@ -36,8 +35,7 @@ def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "cell_id": plan.cell.id,
-        "cell": plan.cell.to_json(),
-        "training": dataclasses.asdict(plan.training),
+        **plan.identity.to_json(),
         "seed": plan.seed,
         "status": "running",
         "attempts": plan.attempt,
@@ -53,7 +51,6 @@ def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
         "lock": lock.name,
-        "lock_sha256": file_sha256(lock),
     }
 
 

@@ -70,7 +70,8 @@ def check(plan: Plan, *, ranks_here: int) -> None:
 
 def _held(folder: Path) -> int:
     """Bytes of the versions that an earlier attempt has left. `needed_disk` counts them too."""
-    return sum(path.stat().st_size for path in folder.glob("version-*/*"))
+    # A damaged version may hold links that lead nowhere.
+    return sum(path.lstat().st_size for path in folder.glob("version-*/*"))
 
 
 def _check_steps(plan: Plan, dataset: Dataset) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, LaunchError
-from ckptbench.launch import attempts, preflight
+from ckptbench.launch import attempts, checkpoint_folder, preflight
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.made_from import made_from
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.launch.watch import Limits
-from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.machine.files import write_json
 from ckptbench.recovery.loading import load_recovery
 from ckptbench.runs.finished import forget_seal, restore_seal
 from ckptbench.runs.layout import MANIFEST
@@ -61,8 +61,12 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     """
     if is_orphan(execution.parent):
         raise LaunchError("the workflow that started this run is gone: the run was not started")
-    plan.run_folder.mkdir(parents=True, exist_ok=True)
-    with _locked(plan.run_folder), stop_requests() as stop:
+    plan = attempts.identified(plan, execution.lock)
+    with (
+        _locked(plan.run_folder),
+        checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
+        stop_requests() as stop,
+    ):
         inputs = made_from(plan, python=execution.python, lock=execution.lock)
         if not execution.repeat and restore_seal(plan.run_folder, inputs):
             log.info(
@@ -72,7 +76,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             )
             _prune(plan, execution.keep_after_run)
             return
-        if attempts.completed_by_this_job(plan, lock_sha256=file_sha256(execution.lock)):
+        if attempts.completed_by_this_job(plan):
             log.info("the run is already complete: this job was stopped just after it had finished")
             seal(plan.run_folder, plan.cell.ranks, inputs)
             return
@@ -139,9 +143,16 @@ def _launch_until_done(
 def _locked(folder: Path) -> Iterator[None]:
     """Lock the run folder. The kernel releases the lock when this process ends, even if it is killed.
 
-    Raises LaunchError where another process holds the lock.
+    Raises LaunchError where another process holds the lock, or where the folder cannot be written.
     """
-    with (folder / ".lock").open("w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = (folder / ".lock").open("w")
+    except OSError as error:
+        raise LaunchError(
+            f"{folder} cannot be written ({error.strerror}): remove what lies there, or give it to this user"
+        ) from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

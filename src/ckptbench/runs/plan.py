@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.training import Training
 
 PLAN = "plan.json"
@@ -23,6 +25,10 @@ class Plan:
     dataset_folder: Path
     run_folder: Path
     checkpoint_folder: Path
+    run_id: str = ""
+    """See Identity. The launcher fills in this field and the next two."""
+    dataset_sha256: str = ""
+    lock_sha256: str = ""
     attempt: int = 1
     resume_from: Path | None = None
     """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
@@ -33,6 +39,17 @@ class Plan:
     def seed(self) -> int:
         """The seed of the run. Repeats have different seeds; a cell and its baseline have the same."""
         return self.training.seed + self.cell.repeat
+
+    @property
+    def identity(self) -> Identity:
+        """What the run's checkpoints say about the training that wrote them."""
+        return Identity(
+            run_id=self.run_id,
+            cell=self.cell.to_json(),
+            training=dataclasses.asdict(self.training),
+            dataset_sha256=self.dataset_sha256,
+            lock_sha256=self.lock_sha256,
+        )
 
     def write(self) -> Path:
         path = self.run_folder / PLAN
@@ -48,14 +65,23 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Self:
+        """Raises RunFolderError if `path` holds no plan of this version."""
         content = read_json(path)
-        paths = ("dataset_folder", "run_folder", "checkpoint_folder", "resume_from")
-        folders = {name: Path(content[name]) for name in paths if content[name] is not None}
-        return cls(
-            **{
-                **content,
-                **folders,
-                "cell": Cell.from_json(content["cell"]),
-                "training": Training(**content["training"]),
-            }
-        )
+        resume_from = content.get("resume_from")
+        names = ("dataset_folder", "run_folder", "checkpoint_folder")
+        try:
+            folders = {name: Path(content[name]) for name in names}
+            return cls(
+                **{
+                    **content,
+                    **folders,
+                    "resume_from": None if resume_from is None else Path(resume_from),
+                    "cell": Cell.from_json(content["cell"]),
+                    "training": Training(**content["training"]),
+                }
+            )
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunFolderError(
+                f"{path}: no plan of this version ({type(error).__name__}: {error}); start the run again, which "
+                "writes it anew"
+            ) from error

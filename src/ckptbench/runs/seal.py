@@ -9,6 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json

@@ -33,6 +33,8 @@ from ckptbench.runs.events import (
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+NOT_AN_EVENT = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""The errors of a line that is not an event, raised while it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +159,27 @@ def read_trace(path: Path) -> Trace:
         for number, line in enumerate(file, start=1):
             try:
                 trace.add(from_json(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise RunFolderError(
-                    f"{path}:{number}: not an event: {error!s:.200}; {_remedy(path)}"
-                ) from error
+            except NOT_AN_EVENT as error:
+                raise _refused(path, number, error) from error
     return trace
 
 
 def whole_events(path: Path) -> Iterator[Event]:
-    """The events in the complete lines of a trace that may still be written to. No events if there is no file."""
-    content = path.read_text("utf-8") if path.exists() else ""
-    for line in content[: content.rfind("\n") + 1].splitlines():
-        yield from_json(json.loads(line))
+    """The events in the complete lines of a trace that may still be written to. No events if there is no file.
+
+    Raises RunFolderError with the number of the first complete line that is not an event.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            event = from_json(json.loads(line))
+        except NOT_AN_EVENT as error:
+            raise _refused(path, number, error) from error
+        yield event
+
+
+def _refused(path: Path, number: int, error: Exception) -> RunFolderError:
+    return RunFolderError(f"{path}:{number}: not an event: {error!s:.200}; {_remedy(path)}")
 
 
 def last_events(path: Path, *kinds: type[Event]) -> list[Event]:

@@ -26,6 +26,7 @@ from ckptbench.machine.clock import clock
 from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import Captured, Durable, File, Hold, Save, SaveFailed, Written
+from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, Subject
@@ -73,6 +74,7 @@ class Clocked:
         subject: Trained,
         place: Place,
         format: str,
+        identity: Identity,
         store: CheckpointStore,
         recorder: Recorder,
         reach: Callable[[str], None],
@@ -81,6 +83,7 @@ class Clocked:
         self._subject = subject
         self._place = place
         self._format = format
+        self._identity = identity
         self._store = store
         self._recorder = recorder
         self._reach = reach
@@ -94,11 +97,15 @@ class Clocked:
         subject: Trained,
         place: Place,
         format: str,
+        identity: Identity,
         store: CheckpointStore,
         recorder: Recorder,
         reach: Callable[[str], None],
     ) -> Self:
-        """Open the strategy registered under the variant's name. `reach` is called with each stage of a save."""
+        """Open the strategy registered under the variant's name. `reach` is called with each stage of a save.
+
+        Every version that it commits says by `identity` of which training it is.
+        """
 
         def staging(level: str, step: int) -> Path:
             if level != SHARED:
@@ -118,6 +125,7 @@ class Clocked:
             subject=subject,
             place=place,
             format=format,
+            identity=identity,
             store=store,
             recorder=recorder,
             reach=reach,
@@ -202,6 +210,7 @@ class Clocked:
             staging,
             files,
             synced.checksums,
+            identity=self._identity,
             position=position,
             world_size=self._place.world_size,
             format=self._format,

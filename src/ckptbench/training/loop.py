@@ -91,6 +91,7 @@ class Trainer:
             subject=framework,
             place=place,
             format=checkpoint_format(plan),
+            identity=plan.identity,
             store=CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
             recorder=recorder,
             reach=self._interrupter.at_stage,

@@ -1,0 +1,110 @@
+"""The lock and the owner of a run's checkpoint folder.
+
+`checkpoints.folder` of the config may be shared by several studies. Then two runs of the same cell have the same
+checkpoint folder, although their run folders differ. The file `.lock` in it says to which run folder it belongs, and is
+locked while a launcher works there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ckptbench.errors import LaunchError
+
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"
+ANOTHER = "or set checkpoints.folder to another folder"
+WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def held(folder: Path, *, run_folder: Path) -> Iterator[None]:
+    """Lock the checkpoint folder for the run in `run_folder`. The kernel releases the lock when this process ends.
+
+    Raises LaunchError if the folder cannot be written, if another process holds the lock, or if the folder holds
+    checkpoints of another run folder. The folder is then unchanged.
+    """
+    with _opened(folder) as file:
+        _lock(file, folder)
+        _check_owner(_content(file), folder, run_folder)
+        _note_owner(file, folder, run_folder)
+        yield
+
+
+def _opened(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            path = next(path for path in (folder, *folder.parents) if path.exists())
+            raise LaunchError(f"{path} is no folder: remove it, {ANOTHER}") from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> LaunchError:
+    return LaunchError(
+        f"{folder} cannot be written ({error.strerror}): give it to this user, {ANOTHER}"
+    )
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = _content(file)
+        raise LaunchError(
+            f"{folder} is in use by process {holder.get('pid', '?')} on {holder.get('host', '?')}, which makes the run "
+            f"{holder.get('run_folder', '?')}: wait for it, end that process, {ANOTHER}"
+        ) from error
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise _unwritable(folder, error) from error
+        log.warning(
+            "%s is on a file system without locks (%s): let no other study use it at the same time",
+            folder,
+            error.strerror,
+        )
+
+
+def _content(file: IO[str]) -> dict[str, Any]:
+    """What the lock file says. Empty for a new file, and for one that a full disk has cut short."""
+    file.seek(0)
+    try:
+        content = json.loads(file.read())
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _check_owner(owner: dict[str, Any], folder: Path, run_folder: Path) -> None:
+    """Checkpoints inside the run folder are its own. Others are if the lock file says so."""
+    if folder.is_relative_to(run_folder) or owner.get("run_folder") == str(run_folder):
+        return
+    if any(folder.glob("version-*")):
+        of = f"the run {owner['run_folder']}" if "run_folder" in owner else "an unknown run"
+        raise LaunchError(
+            f"{folder} holds checkpoints of {of}, and this is the run {run_folder}: remove them if nobody needs them, "
+            f"{ANOTHER}"
+        )
+
+
+def _note_owner(file: IO[str], folder: Path, run_folder: Path) -> None:
+    note = {"run_folder": str(run_folder), "host": socket.gethostname(), "pid": os.getpid()}
+    try:
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(note) + "\n")
+        file.flush()
+    except OSError as error:
+        raise _unwritable(folder, error) from error

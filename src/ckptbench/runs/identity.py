@@ -1,0 +1,85 @@
+"""The identity of a training, by which a run knows its own checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+SHOWN_DIGITS = 12
+"""Digits of a checksum or a run id that a message shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What makes a training itself. A run goes on only from a checkpoint with the same identity."""
+
+    run_id: str
+    """Drawn at random when a run begins. Attempts that continue the run keep it."""
+    cell: dict[str, Any]
+    """As `Cell.to_json` gives it."""
+    training: dict[str, Any]
+    """The fields of `Training`."""
+    dataset_sha256: str
+    """`dataset_sha256` of the prepared dataset."""
+    lock_sha256: str
+    """Of the lock file of the environment."""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The identity whose fields are among those of `content`. Raises ValueError if one is missing or wrong."""
+        match content:
+            case {
+                "run_id": str(run_id),
+                "cell": dict(cell),
+                "training": dict(training),
+                "dataset_sha256": str(dataset_sha256),
+                "lock_sha256": str(lock_sha256),
+            }:
+                return cls(
+                    run_id=run_id,
+                    cell=cell,
+                    training=training,
+                    dataset_sha256=dataset_sha256,
+                    lock_sha256=lock_sha256,
+                )
+        names = ", ".join(field.name for field in dataclasses.fields(cls))
+        raise ValueError(f"{names}: one of them is missing or wrong")
+
+    def another_training(self, own: Self) -> str:
+        """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""
+        theirs, ours = _flat(self), _flat(own)
+        return ", ".join(
+            f"{name} is {_shown(theirs, name)} there and {_shown(ours, name)} here"
+            for name in {**ours, **theirs}
+            if name not in theirs or name not in ours or theirs[name] != ours[name]
+        )
+
+    def another_run(self, own: Self) -> str:
+        """As `another_training`. Of two runs of the same training it is the `run_id` that differs."""
+        if self.run_id == own.run_id:
+            return self.another_training(own)
+        return self.another_training(own) or (
+            f"run_id is {self.run_id[:SHOWN_DIGITS]!r} there and {own.run_id[:SHOWN_DIGITS]!r} here"
+        )
+
+
+def _flat(identity: Identity) -> dict[str, object]:
+    """The fields that make a training, those of the cell and the training by their own names."""
+    return {
+        **{f"cell.{name}": value for name, value in identity.cell.items()},
+        **{f"training.{name}": value for name, value in identity.training.items()},
+        "dataset_sha256": identity.dataset_sha256,
+        "lock_sha256": identity.lock_sha256,
+    }
+
+
+def _shown(fields: Mapping[str, object], name: str) -> str:
+    if name not in fields:
+        return "missing"
+    value = fields[name]
+    return repr(str(value)[:SHOWN_DIGITS] if name.endswith("_sha256") else value)

@@ -1,0 +1,302 @@
+"""A run goes on only from its own checkpoints, and shares their folder with no other run."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from in_process import in_job, interrupt, last_digest, stop_after, versions
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.checkpoints.version import open_version
+from ckptbench.data.dataset import dataset_sha256
+from ckptbench.data.sources import prepare
+from ckptbench.errors import CheckpointError, LaunchError, RunStopped
+from ckptbench.launch.checkpoint_folder import held
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.machine.files import file_sha256, read_json
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.plan import Plan
+
+MakePlan = Callable[..., Plan]
+
+
+def resuming(execution: Execution) -> Execution:
+    return dataclasses.replace(execution, resume=True)
+
+
+def manifest(plan: Plan) -> dict[str, object]:
+    return read_json(plan.run_folder / "manifest.json")
+
+
+def trained_with(plan: Plan, **changes: object) -> Plan:
+    training = dataclasses.replace(plan.training, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(plan, training=training)
+
+
+def test_a_version_says_of_which_run_training_dataset_and_lock_it_is(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    run_cell(plan, dataclasses.replace(execution, keep_after_run=9))
+    found = {open_version(path).identity.run_id for path in plan.checkpoint_folder.glob("v*")}
+    assert found == {manifest(plan)["run_id"]}
+    identity = open_version(plan.checkpoint_folder / "version-00000012").identity
+    assert identity.cell == plan.cell.to_json()
+    assert identity.training == dataclasses.asdict(plan.training)
+    assert identity.dataset_sha256 == dataset_sha256(plan.dataset_folder)
+    assert identity.lock_sha256 == file_sha256(execution.lock)
+
+
+def test_a_difference_is_named_with_both_values() -> None:
+    own = Identity(
+        run_id="a" * 32,
+        cell={"ranks": 1},
+        training={"seed": 1},
+        dataset_sha256="b",
+        lock_sha256="c",
+    )
+    assert own.another_run(own) == ""
+    other = dataclasses.replace(own, cell={"ranks": 2}, training={}, lock_sha256="0123456789abcdef")
+    assert other.another_training(own) == other.another_run(own)
+    assert other.another_training(own) == (
+        "cell.ranks is 2 there and 1 here, training.seed is missing there and 1 here, "
+        "lock_sha256 is '0123456789ab' there and 'c' here"
+    )
+    again = dataclasses.replace(own, run_id="f" * 32)
+    assert again.another_training(own) == ""
+    assert again.another_run(own) == "run_id is 'ffffffffffff' there and 'aaaaaaaaaaaa' here"
+
+
+def change_training(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
+    return trained_with(plan, learning_rate=0.2)
+
+
+def change_lock(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
+    execution.lock.write_text("numpy==2\n")
+    return plan
+
+
+def remake_dataset(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
+    shape = {"height": 4, "width": 4, "channels": 1, "classes": 3}
+    samples = {"train_samples": 64, "test_samples": 16}
+    prepare("synthetic", tmp_path / "synthetic", {**shape, **samples, "seed": 7})
+    return dataclasses.replace(plan, dataset_folder=tmp_path / "synthetic")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (change_training, "training.learning_rate is 0.1 there and 0.2 here"),
+        (change_lock, "lock_sha256 is '"),
+        (remake_dataset, "dataset_sha256 is '"),
+    ],
+)
+def test_after_a_change_a_run_with_resume_starts_over_and_says_what_differs(  # noqa: PLR0917
+    make_plan: MakePlan,
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    change: Callable[[Plan, Execution, Path], Plan],
+    words: str,
+) -> None:
+    plan = make_plan("e1")
+    interrupt(plan, execution, monkeypatch, steps=9)
+    changed = change(plan, execution, tmp_path)
+    run_cell(changed, resuming(execution))
+    assert manifest(plan)["attempts"] == 1
+    assert "is not continued, because it is of another training: " in caplog.text
+    assert words in caplog.text
+    anew = dataclasses.replace(changed, run_folder=tmp_path / "anew")
+    run_cell(dataclasses.replace(anew, checkpoint_folder=tmp_path / "anew" / "c"), execution)
+    assert last_digest(changed) == last_digest(anew)
+
+
+def test_after_a_change_of_the_lock_a_requeued_job_starts_over(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("never")
+    in_job(monkeypatch, "42")
+    stop_after(monkeypatch, 3)
+    with pytest.raises(RunStopped):
+        run_cell(plan, execution)
+    assert versions(plan) == ["version-00000003"]
+    execution.lock.write_text("numpy==2\n")
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    assert Run.read(plan.run_folder).manifest["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [
+        (0.2, r"training\.learning_rate is 0\.1 there and 0\.2 here"),
+        (0.1, r"run_id is '[0-9a-f]{12}' there and '[0-9a-f]{12}' here"),
+    ],
+)
+def test_a_folder_set_back_to_an_earlier_one_does_not_bring_back_another_training(  # noqa: PLR0917
+    make_plan: MakePlan,
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    rate: float,
+    words: str,
+) -> None:
+    """Interrupted with one folder and then with another one; both attempts are of this run folder."""
+    first = dataclasses.replace(make_plan("e1"), checkpoint_folder=tmp_path / "first")
+    interrupt(first, execution, monkeypatch, steps=9)
+    changed = trained_with(first, learning_rate=rate)
+    second = dataclasses.replace(changed, checkpoint_folder=tmp_path / "second")
+    interrupt(second, execution, monkeypatch, steps=5)
+    before = manifest(first)
+    with pytest.raises(CheckpointError, match=rf"version-00000008 is of another run: {words}; rem"):
+        run_cell(changed, resuming(execution))
+    assert manifest(first) == before
+    assert versions(first) == ["version-00000004", "version-00000008"]
+    run_cell(changed, execution)  # as the error says: without resume
+    assert Run.read(first.run_folder).manifest["attempts"] == 1
+
+
+def sharing(plan: Plan, folder: Path) -> Plan:
+    return dataclasses.replace(plan, checkpoint_folder=folder)
+
+
+def test_checkpoints_of_another_run_folder_are_neither_read_nor_removed(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one, two = (sharing(make_plan("e1", name=name), tmp_path / "shared") for name in ("1st", "2nd"))
+    interrupt(one, execution, monkeypatch, steps=9)
+    for how in (execution, resuming(execution)):
+        with pytest.raises(
+            LaunchError, match=rf"shared holds checkpoints of the run .*{one.run_folder.name}, and"
+        ):
+            run_cell(two, how)
+    assert versions(one) == ["version-00000004", "version-00000008"]
+    run_cell(one, resuming(execution))
+    assert manifest(one)["attempts"] == 2
+    run_cell(two, execution)  # the first run has left no version
+    assert manifest(two)["attempts"] == 1
+
+
+def test_checkpoints_of_nobody_are_cleared_only_inside_the_run_folder(
+    make_plan: MakePlan, execution: Execution, tmp_path: Path
+) -> None:
+    inside, outside = make_plan("e1"), sharing(make_plan("e1", name="other"), tmp_path / "outside")
+    for plan in (inside, outside):
+        (plan.checkpoint_folder / "version-00000099").mkdir(parents=True)
+    run_cell(inside, execution)
+    assert versions(inside) == []
+    with pytest.raises(LaunchError, match="outside holds checkpoints of an unknown run, and this"):
+        run_cell(outside, execution)
+    assert versions(outside) == ["version-00000099"]
+
+
+def test_what_is_no_checkpoint_is_never_removed(make_plan: MakePlan, execution: Execution) -> None:
+    plan = make_plan("e1")
+    plan.checkpoint_folder.mkdir()
+    (plan.checkpoint_folder / "notes.txt").write_text("mine")
+    run_cell(plan, execution)
+    assert (plan.checkpoint_folder / "notes.txt").read_text() == "mine"
+
+
+def test_two_live_launchers_do_not_share_a_checkpoint_folder(
+    make_plan: MakePlan, execution: Execution, tmp_path: Path
+) -> None:
+    one, two = (sharing(make_plan("e1", name=name), tmp_path / "shared") for name in ("1st", "2nd"))
+    with held(one.checkpoint_folder, run_folder=one.run_folder):
+        words = rf"shared is in use by process {os.getpid()} on {socket.gethostname()}, .*1st: wait"
+        with pytest.raises(LaunchError, match=words):
+            run_cell(two, execution)
+    run_cell(two, execution)
+
+
+HOLDER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from ckptbench.launch.checkpoint_folder import held
+with held(Path(sys.argv[2]), run_folder=Path(sys.argv[3])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_launcher_leaves_no_lock(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "src"
+    command = [sys.executable, "-c", HOLDER, source, tmp_path / "checkpoints", tmp_path / "run"]
+    holder = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with (
+        pytest.raises(LaunchError, match=f"in use by process {holder.pid} on"),
+        held(tmp_path / "checkpoints", run_folder=tmp_path / "run"),
+    ):
+        raise AssertionError("two have the lock")
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    with held(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
+        assert json.loads((tmp_path / "checkpoints" / ".lock").read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_used_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with held(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
+        assert "is on a file system without locks" in caplog.text
+
+
+@pytest.mark.parametrize("lock", ["", "{", "[]", "{}"])
+def test_a_lock_file_that_was_cut_short_names_nobody(tmp_path: Path, lock: str) -> None:
+    (tmp_path / ".lock").write_text(lock)
+    with held(tmp_path, run_folder=tmp_path / "run"):
+        assert json.loads((tmp_path / ".lock").read_text())["run_folder"] == str(tmp_path / "run")
+
+
+def test_a_checkpoint_folder_that_is_a_file_is_named(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    plan.checkpoint_folder.write_text("no folder")
+    with pytest.raises(LaunchError, match=r"run/checkpoints is no folder: remove it, or set check"):
+        run_cell(plan, execution)
+
+
+def test_a_checkpoint_folder_on_a_read_only_file_system_is_named(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    plan.checkpoint_folder.mkdir()
+    opened = Path.open
+
+    def read_only(self: Path, mode: str = "r", **options: object) -> object:
+        if self.parent == plan.checkpoint_folder and mode != "r":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+        return opened(self, mode, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(LaunchError, match=r"checkpoints cannot be written \(Read-only file system"):
+        run_cell(plan, execution)
+
+
+def test_a_run_folder_that_is_a_file_is_named(make_plan: MakePlan, execution: Execution) -> None:
+    plan = make_plan("e1")
+    plan.run_folder.rmdir()
+    plan.run_folder.write_text("no folder")
+    with pytest.raises(LaunchError, match=r"run cannot be written \(File exists\): remove what"):
+        run_cell(plan, execution)
