@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,12 +13,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from run_folders import FakeRun, cell
+from run_folders import TRAINING, FakeRun, cell
 
+from ckptbench.analysis.collect.asked import Asked
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.data.dataset import dataset_sha256
+from ckptbench.data.sources import prepare
 from ckptbench.errors import RunFolderError
 from ckptbench.runs.layout import SCHEMA_VERSION
 from ckptbench.runs.seal import seal
@@ -191,6 +196,83 @@ def test_a_manifest_that_is_no_result_is_refused(
         collect([folder])
 
 
+def test_a_folder_under_another_cells_name_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    copy = shutil.copytree(folder, tmp_path / cell(repeat=1).id)
+    words = rf"{copy.name}/manifest.json: is that of the cell {folder.name}, and its folder is named {copy.name}; remo"
+    with pytest.raises(RunFolderError, match=words):
+        collect([folder, copy])
+
+
+def test_a_seed_that_is_not_the_trainings_is_refused(tmp_path: Path) -> None:
+    folder = FakeRun(cell=cell(repeat=2), manifest={"seed": 7}).write(tmp_path)
+    with pytest.raises(
+        RunFolderError, match=r"manifest.json: seed is 7, its training makes it 3; "
+    ):
+        collect([folder])
+
+
+ASKED = Asked(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            dataclasses.replace(ASKED, training={**ASKED.training, "learning_rate": 0.5}),
+            "training.learning_rate is 0.1, the study asks for 0.5",
+        ),
+        (
+            dataclasses.replace(ASKED, training={**ASKED.training, "seed": 2}),
+            "training.seed is 1, the study asks for 2",
+        ),
+        (
+            dataclasses.replace(ASKED, training={**ASKED.training, "more": 1}),
+            "training.more is 'missing', the study asks for 1",
+        ),
+        (
+            dataclasses.replace(ASKED, datasets={"digits": "3" * 64}),
+            "dataset_sha256 is 2{64}, and digits of the study has 3{64}",
+        ),
+    ],
+)
+def test_a_run_that_is_none_of_the_study_is_refused(
+    tmp_path: Path, asked: Asked, words: str
+) -> None:
+    folder = FakeRun(cell=cell()).write(tmp_path)
+    collect([folder], ASKED)
+    collect([folder], dataclasses.replace(ASKED, datasets={}))
+    with pytest.raises(RunFolderError, match=rf"manifest.json: {words}; remove .* run the cell ag"):
+        collect([folder], asked)
+
+
+def test_runs_on_two_datasets_of_one_name_are_not_put_together(tmp_path: Path) -> None:
+    folders = [
+        FakeRun(cell=cell(repeat=repeat), manifest={"dataset_sha256": sha256}).write(tmp_path)
+        for repeat, sha256 in enumerate(("a", "b"))
+    ]
+    with pytest.raises(
+        RunFolderError, match="dataset_sha256 differs, so digits was made anew betw"
+    ):
+        collect(folders)
+
+
+def test_the_script_refuses_runs_of_another_training_and_of_another_dataset(tmp_path: Path) -> None:
+    FakeRun(cell=cell()).write(tmp_path)
+    study, datasets = tmp_path / "study.json", tmp_path / "datasets"
+    options = ("--study", study, "--runs", tmp_path, "--datasets", datasets, "--tables", tmp_path)
+    other = dataclasses.replace(TRAINING, momentum=0.5)
+    StudyRecord(cells=(cell(),), training=other).write(study)
+    failed = script("collect_runs.py", *options)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+    assert "training.momentum is 0.9, the study asks for 0.5" in failed.stderr
+    StudyRecord(cells=(cell(),), training=TRAINING).write(study)
+    prepare("synthetic", datasets / "digits", {"height": 4, "width": 4, "train_samples": 20})
+    failed = script("collect_runs.py", *options)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+    assert f"and digits of the study has {dataset_sha256(datasets / 'digits')}" in failed.stderr
+
+
 def test_one_cell_in_two_folders_is_refused(tmp_path: Path) -> None:
     folders = [FakeRun(cell=cell()).write(tmp_path / name) for name in "ab"]
     with pytest.raises(RunFolderError, match="hold the same cell"):
@@ -211,8 +293,8 @@ def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> N
     )
 
     study = tmp_path / "study.json"
-    StudyRecord(cells=(cell(),)).write(study)
-    of_study = ("--study", study, "--runs", tmp_path)
+    StudyRecord(cells=(cell(),), training=TRAINING).write(study)
+    of_study = ("--study", study, "--runs", tmp_path, "--datasets", tmp_path / "datasets")
 
     assert script("collect_runs.py", *of_study, "--tables", tables, "--log", log).returncode == 0
     assert script("analyse.py", "--tables", tables, "--log", log).returncode == 0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_folders import cell
+from run_folders import TRAINING, cell
 
 from ckptbench.errors import RunFolderError
 from ckptbench.study.record import StudyRecord
@@ -16,6 +16,7 @@ from ckptbench.study.record import StudyRecord
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = StudyRecord(
     cells=(cell("never"), cell(repeat=1)),
+    training=TRAINING,
     resume=True,
     keep_after_run=2,
     run_minutes=0.5,
@@ -37,13 +38,18 @@ def test_minutes_are_sixty_seconds_and_no_limit_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cells": None}, "cells, resume, keep_after_run, run_minutes or repeat"),
+        ({"cells": None}, "cells, training, resume, keep_after_run, run_minutes or repeat"),
         ({"cells": ["pytorch-resnet50-never-rep0"]}, "a cell that is none of this version"),
         ({"cells": [{"framework": "pytorch"}]}, "a cell that is none of this version"),
-        ({"resume": 1}, "cells, resume, keep_after_run, run_minutes or repeat"),
-        ({"keep_after_run": "two"}, "cells, resume, keep_after_run, run_minutes or repeat"),
-        ({"repeat": "no"}, "cells, resume, keep_after_run, run_minutes or repeat"),
-        ({"run_minutes": [1]}, "cells, resume, keep_after_run, run_minutes or repeat"),
+        ({"training": 1}, "cells, training, resume, keep_after_run, run_minutes or repeat"),
+        ({"training": {}}, "its training is none of this version: .*seed"),
+        ({"resume": 1}, "cells, training, resume, keep_after_run, run_minutes or repeat"),
+        (
+            {"keep_after_run": "two"},
+            "cells, training, resume, keep_after_run, run_minutes or repeat",
+        ),
+        ({"run_minutes": [1]}, "cells, training, resume, keep_after_run, run_minutes or repeat"),
+        ({"repeat": "no"}, "cells, training, resume, keep_after_run, run_minutes or repeat"),
     ],
 )
 def test_a_study_that_is_not_as_it_was_written_is_refused(
@@ -65,14 +71,15 @@ def test_a_field_that_is_missing_is_no_default(tmp_path: Path) -> None:
 
 def test_a_script_says_in_one_line_that_the_study_is_spoilt(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
-    where = ["--runs", tmp_path, "--study", tmp_path / "study.json"]
+    where: list[object] = ["--runs", tmp_path, "--study", tmp_path / "study.json"]
     training = {
         "seed": 1, "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0, "steps_per_epoch": 1,
         "test_samples": 0, "warmup_steps": 0, "keep_during_run": 1,
     }  # fmt: skip
     train = ["--cell", json.dumps(cell().to_json()), "--training", json.dumps(training)]
     train += ["--dataset", tmp_path, "--environment", tmp_path, "--lock", tmp_path / "lock"]
-    for script, options in (("train_cell", train), ("collect_runs", ["--tables", tmp_path])):
+    collect = ["--datasets", tmp_path, "--tables", tmp_path]
+    for script, options in (("train_cell", train), ("collect_runs", collect)):
         command = [sys.executable, ROOT / "scripts" / f"{script}.py", *where, *options]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         assert done.returncode == 1

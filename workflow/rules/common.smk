@@ -144,6 +144,7 @@ def write_study():
     """Write the record that runs read when they start. A change of it makes no rule run again."""
     StudyRecord(
         cells=tuple(CELLS.values()),
+        training=CONFIG.training_of_cells(),
         resume=CONFIG.resume,
         keep_after_run=CONFIG.checkpoints.keep_after_run,
         run_minutes=CONFIG.limits.run_minutes,

@@ -18,7 +18,8 @@ rule collect_runs:
     message:
         f"tables of {len(CELLS)} runs"
     shell:
-        "python {input.script} --study {params.study} --runs results/runs --tables results/tables --log {log}"
+        "python {input.script} --study {params.study} --runs results/runs --datasets results/datasets"
+        " --tables results/tables --log {log}"
 
 
 rule derive_tables:

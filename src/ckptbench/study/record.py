@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.training import Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class StudyRecord:
 
     cells: tuple[Cell, ...] = ()
     """In the order to run them."""
+    training: Training | None = None
+    """How every cell trains. None: a run without a study."""
     resume: bool = False
     """Whether an interrupted run goes on from its newest complete checkpoint."""
     keep_after_run: int = 0
@@ -37,6 +41,7 @@ class StudyRecord:
             path,
             {
                 "cells": [cell.to_json() for cell in self.cells],
+                "training": None if self.training is None else dataclasses.asdict(self.training),
                 "resume": self.resume,
                 "keep_after_run": self.keep_after_run,
                 "run_minutes": self.run_minutes,
@@ -50,6 +55,7 @@ class StudyRecord:
         match read_json(path):
             case {
                 "cells": [*cells],
+                "training": (dict() | None) as training,
                 "resume": bool(resume),
                 "keep_after_run": int(keep_after_run),
                 "run_minutes": (int() | float() | None) as run_minutes,
@@ -57,13 +63,15 @@ class StudyRecord:
             }:
                 return cls(
                     cells=tuple(_cell(path, cell) for cell in cells),
+                    training=None if training is None else _training(path, training),
                     resume=resume,
                     keep_after_run=keep_after_run,
                     run_minutes=run_minutes,
                     repeat=repeat,
                 )
         raise _refused(
-            path, "cells, resume, keep_after_run, run_minutes or repeat is missing or wrong"
+            path,
+            "cells, training, resume, keep_after_run, run_minutes or repeat is missing or wrong",
         )
 
 
@@ -72,6 +80,13 @@ def _cell(path: Path, fields: dict[str, object]) -> Cell:
         return Cell.from_json(fields)
     except (ConfigError, KeyError, TypeError) as error:
         raise _refused(path, f"it lists a cell that is none of this version: {error}") from error
+
+
+def _training(path: Path, fields: dict[str, Any]) -> Training:
+    try:
+        return Training(**fields)
+    except TypeError as error:
+        raise _refused(path, f"its training is none of this version: {error}") from error
 
 
 def _refused(path: Path, what: str) -> RunFolderError:

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.errors import ConfigError, RunFolderError
+from ckptbench.errors import ConfigError
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import KILLED, KILLED_INSIDE
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.kills import RecordedKill
 from ckptbench.runs.layout import KEPT_BYTES, MANIFEST, SCHEMA_VERSION, final_path, trace_path
-from ckptbench.runs.seal import verify_seal
+from ckptbench.runs.seal import refused, verify_seal
 from ckptbench.runs.trace import Steps, Trace, read_trace
 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
     "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
     "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
+    "run_id", "dataset_sha256",
 })
-TRAINING_FIELDS = frozenset({"warmup_steps", "proof"})
+TRAINING_FIELDS = frozenset({"seed", "warmup_steps", "proof"})
 # fmt: on
 
 
@@ -97,17 +98,18 @@ class Run:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path)
-    missing = sorted(MANIFEST_FIELDS - manifest.keys()) or [
-        f"training.{name}" for name in sorted(TRAINING_FIELDS - manifest["training"].keys())
-    ]
+    missing = sorted(MANIFEST_FIELDS - manifest.keys())
+    if not missing:
+        if not isinstance(manifest["training"], dict):
+            raise refused(path, f"training is {manifest['training']!r}, not a section")
+        training = manifest["training"].keys()
+        missing = [f"training.{name}" for name in sorted(TRAINING_FIELDS - training)]
     if missing:
-        raise _refused(path, f"lacks {', '.join(missing)}")
+        raise refused(path, f"lacks {', '.join(missing)}")
     if manifest["schema_version"] != SCHEMA_VERSION:
-        raise _refused(
-            path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}"
-        )
+        raise refused(path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}")
     if manifest["status"] != "complete":
-        raise _refused(path, f'status is "{manifest["status"]}", not "complete"')
+        raise refused(path, f'status is "{manifest["status"]}", not "complete"')
     return manifest
 
 
@@ -116,18 +118,18 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
     try:
         cell = Cell.from_json(manifest["cell"])
     except (ConfigError, KeyError, TypeError) as error:
-        raise _refused(path, f"cell is none of this version: {error}") from error
+        raise refused(path, f"cell is none of this version: {error}") from error
     if cell.id != manifest["cell_id"]:
-        raise _refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")
+        raise refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")
     if len(hosts := manifest["hosts"]) != cell.ranks:
-        raise _refused(path, f"hosts names {len(hosts)} machines, its cell has {cell.ranks} ranks")
+        raise refused(path, f"hosts names {len(hosts)} machines, its cell has {cell.ranks} ranks")
     return cell
 
 
 def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
     for path in paths:
         if path not in sealed:
-            raise _refused(path, "is not in the seal")
+            raise refused(path, "is not in the seal")
 
 
 def _check(run: Run) -> None:
@@ -137,9 +139,9 @@ def _check(run: Run) -> None:
     for rank, part in enumerate(run.ranks):
         trace = part.trace
         if not trace.ended:
-            raise _refused(trace.path, 'does not close with an "end" event')
+            raise refused(trace.path, 'does not close with an "end" event')
         if [start.rank for start in trace.starts[-1:]] != [rank]:
-            raise _refused(trace.path, f'has no "start" event of rank {rank}')
+            raise refused(trace.path, f'has no "start" event of rank {rank}')
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
         if not run.resumed:  # what a killed attempt had not written yet is in no trace
             _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
@@ -147,7 +149,7 @@ def _check(run: Run) -> None:
             _check_all(trace.path, "checkpoint", due, saved, event="save")
     for step in run.ranks[0].trace.checkpoints:
         if not any(_committed(part.trace, step) for part in run.ranks):
-            raise _refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
+            raise refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
 
 
 def _committed(trace: Trace, step: int) -> bool:
@@ -160,13 +162,13 @@ def _check_kills(run: Run) -> None:
     kills = [_kill(run, kill) for kill in run.manifest["kills"]]
     attempts = run.manifest["attempts"]
     if len(kills) != (wanted := KILLED.get(run.cell.history, 0)) or attempts <= wanted:
-        raise _refused(
+        raise refused(
             run.folder / MANIFEST,
             f"was killed {len(kills)} times in {attempts} attempts, its history asks for {wanted}",
         )
     inside = sum(kill.inside is not None for kill in kills)
     if inside != (asked := KILLED_INSIDE.get(run.cell.history, 0)):
-        raise _refused(
+        raise refused(
             run.folder / MANIFEST,
             f"{inside} of {len(kills)} kills came inside a checkpoint, its history asks for {asked}",
         )
@@ -176,7 +178,7 @@ def _check_kills(run: Run) -> None:
         for attempt, kill in part.trace.kills
     ]
     if set(kills) != set(recorded):
-        raise _refused(
+        raise refused(
             run.folder / MANIFEST,
             f"kills are {sorted(map(str, kills))}, the traces say {sorted(map(str, recorded))}",
         )
@@ -186,7 +188,7 @@ def _kill(run: Run, content: dict[str, Any]) -> RecordedKill:
     try:
         return RecordedKill.from_json(content)
     except TypeError as error:
-        raise _refused(run.folder / MANIFEST, f"kills hold {content!r}: {error}") from error
+        raise refused(run.folder / MANIFEST, f"kills hold {content!r}: {error}") from error
 
 
 def _check_digests(run: Run) -> None:
@@ -196,7 +198,7 @@ def _check_digests(run: Run) -> None:
         of_epochs = {digest.epoch for digest in digests if digest.when == "epoch"}
         _check_all(part.trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
         if not any(digest.when == "end" for digest in digests):
-            raise _refused(part.trace.path, 'has no "digest" event for the end')
+            raise refused(part.trace.path, 'has no "digest" event for the end')
 
 
 def _check_all(
@@ -207,10 +209,6 @@ def _check_all(
         return
     expected_set, found_set = set(expected), set(found)
     if missing := sorted(expected_set - found_set):
-        raise _refused(path, f'has no "{event or what}" event for {what} {missing[0]}')
+        raise refused(path, f'has no "{event or what}" event for {what} {missing[0]}')
     if extra := sorted(found_set - expected_set):
-        raise _refused(path, f"holds {what} {extra[0]}, which is none of this cell")
-
-
-def _refused(path: Path, what: str) -> RunFolderError:
-    return RunFolderError(f"{path}: {what}; remove {path.parent} to run the cell again")
+        raise refused(path, f"holds {what} {extra[0]}, which is none of this cell")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED
@@ -78,12 +79,18 @@ RUNS = Table(
 )
 
 
-def collect(folders: Iterable[Path]) -> dict[str, pd.DataFrame]:
-    """The collected tables by name. Raises RunFolderError at the first folder that is not a result."""
+def collect(folders: Iterable[Path], asked: Asked | None = None) -> dict[str, pd.DataFrame]:
+    """The collected tables by name. Raises RunFolderError at the first folder that is not a result.
+
+    `asked` is what every run of a study must agree with. None: the folders are those of no study.
+    """
     found = sorted((Run.read(folder) for folder in folders), key=lambda run: run.cell.id)
+    for run in found:
+        check_asked(run, asked)
     for one, other in itertools.pairwise(found):
         if one.cell == other.cell:
             raise RunFolderError(f"{one.folder} and {other.folder} hold the same cell: give one")
+    check_datasets(found)
     return {name: entry.fill(found) for name, entry in COLLECTED.items()}
 
 

@@ -1,0 +1,58 @@
+"""Whether run folders hold the runs that were asked for: those of their names, with the study's training and datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.errors import RunFolderError
+from ckptbench.runs.layout import MANIFEST
+from ckptbench.runs.seal import refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What all runs of a study have in common."""
+
+    training: Mapping[str, Any]
+    """The fields of `Training`."""
+    datasets: Mapping[str, str]
+    """The `dataset_sha256` of every prepared dataset that is still there, by its name."""
+
+
+def check_asked(run: Run, asked: Asked | None) -> None:
+    """Raises RunFolderError where the folder is not named after the run's cell, or the run is none of the study.
+
+    `asked` is None for a run of no study.
+    """
+    path = run.folder / MANIFEST
+    if (name := run.folder.absolute().name) != run.cell.id:
+        raise refused(path, f"is that of the cell {run.cell.id}, and its folder is named {name}")
+    training = run.manifest["training"]
+    if run.manifest["seed"] != (seed := training["seed"] + run.cell.repeat):
+        raise refused(path, f"seed is {run.manifest['seed']}, its training makes it {seed}")
+    if asked is None:
+        return
+    for field in {**asked.training, **training}:
+        found, wanted = (each.get(field, "missing") for each in (training, asked.training))
+        if found != wanted:
+            raise refused(path, f"training.{field} is {found!r}, the study asks for {wanted!r}")
+    found = run.manifest["dataset_sha256"]
+    if found != (wanted := asked.datasets.get(run.cell.dataset, found)):
+        raise refused(
+            path, f"dataset_sha256 is {found}, and {run.cell.dataset} of the study has {wanted}"
+        )
+
+
+def check_datasets(runs: Iterable[Run]) -> None:
+    """Raises RunFolderError where two runs trained on different datasets of one name, made at different times."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        other = first.setdefault(run.cell.dataset, run)
+        if other.manifest["dataset_sha256"] != run.manifest["dataset_sha256"]:
+            raise RunFolderError(
+                f"{other.folder} and {run.folder}: dataset_sha256 differs, so {run.cell.dataset} was made anew "
+                "between them; remove the older folder to run its cell again"
+            )
