@@ -5,11 +5,11 @@ Two ratios of one run, taken in turns:
 - Reading. Ours is `collect`: it also checks every checksum, finds every missing event and builds typed tables. Theirs is
   `pandas.read_json(lines=True)` on every trace, which gives one frame of raw events for each trace and nothing else.
 - The whole path. Ours is the work of the workflow from run folders to figures, in one process: it collects, writes the
-  tables and reads them, derives all tables with their bootstrap intervals, writes them, and draws every figure for which
+  tables and reads them, derives all tables with their intervals, writes them, and draws every figure for which
   these runs have data. Theirs is `plain_pandas`: code that someone would write in a notebook to see the cost of
   checkpoints. It reads manifests and traces, joins the events to one frame, explodes the steps, and computes by group the
-  training time of each run, its stalls and its step period. From these it computes the overhead of each setup. It checks,
-  bootstraps, writes and draws nothing. Both must find the same overhead.
+  training time of each run, its stalls and its step period. From these it computes the overhead of each setup. It checks
+  nothing, has no intervals, and writes and draws nothing. Both must find the same overhead.
 """
 
 from __future__ import annotations

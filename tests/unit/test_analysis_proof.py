@@ -448,7 +448,7 @@ def test_determinism_costs_what_the_baselines_differ_by(tmp_path: Path) -> None:
     row = cost.iloc[0]
     assert row[["time_s", "default_s"]].tolist() == pytest.approx([3.0, 2.0])
     assert row[["cost", "cost_lo", "cost_hi"]].tolist() == pytest.approx([0.5] * 3)
-    assert row["note"] == "of fewer than 5 repeats the interval is too narrow"
+    assert row["note"] == ""
 
 
 def test_the_cost_of_determinism_says_how_few_its_repeats_are_and_where_they_ran(

@@ -1,78 +1,107 @@
-"""The bootstrap: against closed forms, and the same on every call."""
+"""Intervals of few repeats: against printed tables, by hand, and on repeats whose truth is known."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 
-from ckptbench.analysis.cost import statistics
 from ckptbench.analysis.cost.statistics import (
     UNKNOWN,
+    Error,
+    Estimate,
     Interval,
-    blocks,
-    cluster_medians,
-    cluster_totals,
-    generator,
-    percentile_interval,
-    varies,
+    Repeated,
+    errors,
+    estimates,
+    student,
 )
 
 
-def test_the_spread_of_resampled_means_is_the_standard_error() -> None:
-    values = np.random.default_rng(0).normal(size=(400, 1))
-    (totals,) = cluster_totals([[values]], generator("a"), resamples=4000)
-    means = totals[:, 0, 0] / 400
-    assert means.mean() == pytest.approx(values.mean(), abs=0.005)
-    assert means.std() == pytest.approx(values.std() / 20, rel=0.05)
+@pytest.mark.parametrize(
+    ("freedom", "within"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (12, 2.1788), (120, 1.9799)],
+)
+def test_student_agrees_with_the_printed_table(freedom: float, within: float) -> None:
+    assert student(0.95, freedom) == pytest.approx(within, abs=1e-4)
 
 
-def test_runs_are_drawn_whole() -> None:
-    # Two runs without any variation within: a mean is 0, 5 or 10, with probabilities 1/4, 1/2, 1/4.
-    clusters = [[np.full((10, 1), value)] for value in (0.0, 10.0)]
-    (totals,) = cluster_totals(clusters, generator("a"), resamples=4000)
-    means, counts = np.unique(totals.sum(axis=(1, 2)) / 20, return_counts=True)
-    assert means.tolist() == [0.0, 5.0, 10.0]
-    assert (counts / 4000).tolist() == pytest.approx([0.25, 0.5, 0.25], abs=0.03)
+def test_student_lies_between_those_of_whole_degrees_of_freedom() -> None:
+    assert student(0.95, 2) < student(0.95, 1.6) < student(0.95, 1)
+    assert student(0.99, 2) == pytest.approx(9.9248, abs=1e-3)
 
 
-def test_quantities_of_one_observation_stay_together() -> None:
-    pairs = np.column_stack([np.arange(10.0), 2 * np.arange(10.0)])
-    (totals,) = cluster_totals([[pairs]], generator("a"))
-    assert totals[..., 1] == pytest.approx(2 * totals[..., 0])
+def test_a_ratio_is_of_sums_and_each_repeat_has_its_own() -> None:
+    ratio = Repeated.ratio([1.0, 3.0], [2.0, 2.0])
+    assert ratio.value == 1.0
+    assert ratio.each.tolist() == [0.5, 1.5]
+    assert math.isnan(Repeated.ratio([], []).value)
 
 
-def test_a_stratum_of_one_observation_is_kept_and_an_empty_one_adds_nothing() -> None:
-    strata = [np.array([[3.0]]), np.zeros((0, 2))]
-    one, empty = cluster_totals([strata, strata], generator("a"), resamples=5)
-    assert one.tolist() == [[[3.0], [3.0]]] * 5
-    assert not empty.any()
+def test_a_setup_alone_has_the_interval_of_its_own_repeats() -> None:
+    # Logarithms -1, 0 and 1: a variance of 1 with two degrees of freedom.
+    (error,) = errors([np.exp([-1.0, 0.0, 1.0])])
+    assert error == Error(pytest.approx(1 / 3), 2.0)
+    lo, hi = error.around(10.0)
+    assert math.log(hi / 10) == pytest.approx(4.3027 / math.sqrt(3), abs=1e-4)
+    assert math.log(lo / 10) == pytest.approx(-math.log(hi / 10))
 
 
-def test_medians_weigh_runs_alike() -> None:
-    short, long = np.array([1.0]), np.full(99, 2.0)
-    medians = cluster_medians([short, long], generator("a"), resamples=2000)
-    # Short drawn twice: 1; long twice: 2; one of each: as many of either, 1.5.
-    assert set(medians) == {1.0, 1.5, 2.0}
-    assert medians.mean() == pytest.approx(1.5, abs=0.05)
+@pytest.mark.parametrize("others", [1, 9])
+def test_all_other_setups_together_count_as_one_more_repeat(others: int) -> None:
+    steady, shaky = np.exp([0.0, 0.0, 0.0]), np.exp([-1.0, 0.0, 1.0])
+    # Variances of 0 and 1: its own has two degrees of freedom, that of the others one.
+    error = errors([steady, *[shaky] * others])[0]
+    assert error == Error(pytest.approx((2 * 0 + 1 * 1) / 3 / 3), 3.0)
 
 
-def test_large_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "CHUNK", 7)
-    values = np.arange(5.0)
-    (totals,) = cluster_totals([[values[:, None]]], generator("a"), resamples=50)
-    assert totals.shape == (50, 1, 1)
-    assert 0 < totals.mean() < 20
-    assert len(cluster_medians([values], generator("a"), resamples=50)) == 50
+def test_a_setup_that_ran_once_borrows_from_the_others() -> None:
+    once, thrice = errors([np.array([2.0]), np.exp([-1.0, 0.0, 1.0])])
+    assert once == Error(pytest.approx(1.0), 1.0)
+    assert thrice.freedom == 2.0
 
 
-def test_the_same_key_draws_the_same_numbers() -> None:
-    draws = [generator(*key).random(3).tolist() for key in (("a", 1), ("a", 1), ("a", 2))]
-    assert draws[0] == draws[1] != draws[2]
+def test_where_nothing_ran_twice_nothing_is_known() -> None:
+    for error in errors([np.array([2.0]), np.array([3.0])]):
+        assert error.freedom == 0
+        assert np.isnan(error.around(2.0)).all()
+    assert errors([]) == []
 
 
-def test_a_percentile_interval_cuts_off_equal_tails() -> None:
-    assert percentile_interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
-    assert percentile_interval(np.array([1.0, np.nan])) is UNKNOWN
+def test_ratios_to_one_baseline_count_for_fewer_degrees_of_freedom() -> None:
+    rows = [np.array([1.0, 1.1])] * 2
+    apart, together = errors(rows)[0], errors(rows, shared=["a", "a"])[0]
+    assert apart.freedom == 2.0
+    # Two sums of squares whose correlation is a quarter: 2^2 / (2 + 2 / 4).
+    assert together.freedom == pytest.approx(1.6)
+    assert together.variance == apart.variance
+
+
+def test_the_error_of_a_quotient_is_as_large_as_both_and_as_little_known_as_the_worse() -> None:
+    assert Error(1.0, 4.0).and_(Error(2.0, 3.0)) == Error(3.0, 3.0)
+
+
+def test_a_cost_that_is_not_above_zero_has_an_interval_of_its_own_repeats() -> None:
+    others = Repeated.mean(np.array([1.0, 1.1, 1.2]))
+    cost = Repeated.mean(np.array([-0.1, 0.0, 0.1]))
+    alone, beside = estimates([cost])[0], estimates([cost, others])[0]
+    assert alone == beside
+    assert alone.interval.hi == pytest.approx(4.3027 * 0.1 / math.sqrt(3), abs=1e-5)
+    assert alone.interval.lo == pytest.approx(-alone.interval.hi)
+    assert estimates([others])[0] == estimates([others, cost])[0]
+
+
+def test_a_value_that_is_no_number_spoils_no_other_row() -> None:
+    known = Repeated.mean(np.array([1.0, 1.1]))
+    unknown = Repeated(math.nan, np.array([math.nan, 1.0]))
+    found = estimates([known, unknown, Repeated.ratio([], [])])
+    assert found[0] == estimates([known])[0]
+    assert found[1].interval is found[2].interval is UNKNOWN
+
+
+def test_the_ends_of_a_ratio_of_times_are_those_of_the_overhead_plus_one() -> None:
+    assert Estimate(1.5, Interval(1.25, 2.0)).minus(1.0) == Estimate(0.5, Interval(0.25, 1.0))
 
 
 def test_intervals_overlap_where_they_touch_and_are_unknown_where_one_is() -> None:
@@ -82,15 +111,16 @@ def test_intervals_overlap_where_they_touch_and_are_unknown_where_one_is() -> No
     assert UNKNOWN.overlaps(Interval(0.0, 1.0)) is None
 
 
-def test_blocks_keep_neighbours_together_and_lose_nothing() -> None:
-    parts = blocks(np.arange(10.0))
-    assert parts.tolist() == [[6.0, 4.0], [15.0, 3.0], [24.0, 3.0]]
-    assert len(blocks(np.ones(100_000))) == statistics.MAX_BLOCKS
-    assert blocks(np.zeros(0)).shape == (0, 2)
-
-
-def test_one_observation_does_not_vary() -> None:
-    one, two = np.zeros((1, 1)), np.zeros((2, 1))
-    assert not varies([[one, one]])
-    assert varies([[one, two]])
-    assert varies([[one], [one]])
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+@pytest.mark.parametrize("spreads", [[0.05], [0.05] * 6, [0.02, 0.02, 0.05, 0.05]])
+def test_nominal_95_of_100_hold_the_truth(repeats: int, spreads: list[float]) -> None:
+    random = np.random.default_rng(repeats)
+    held = []
+    for _ in range(1000):
+        rows = [np.exp(spread * random.standard_normal(repeats)) for spread in spreads]
+        intervals = [
+            error.around(math.exp(np.log(row).mean()))
+            for row, error in zip(rows, errors(rows), strict=True)
+        ]
+        held.append([interval.lo <= 1.0 <= interval.hi for interval in intervals])
+    assert np.mean(held, axis=0).min() > 0.93

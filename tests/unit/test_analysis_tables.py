@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from run_folders import HOST, FakeRun, cell
@@ -48,18 +49,19 @@ def test_sizes_that_vary_say_so(tmp_path: Path) -> None:
 
 
 def test_throughput_counts_the_images_of_all_ranks(tmp_path: Path) -> None:
-    def run(ranks: int, step_s: float) -> FakeRun:
+    def run(ranks: int, step_s: float, repeat: int = 0) -> FakeRun:
         slow_start = {0: 50.0}
         return FakeRun(
-            cell=cell("never", ranks=ranks),
+            cell=cell("never", ranks=ranks, repeat=repeat),
             warmup_steps=1,
             step_s=lambda rank, step: slow_start.get(step, step_s),
         )
 
-    scaling = tables(tmp_path, run(2, 0.1), run(4, 0.125))["scaling"]
+    scaling = tables(tmp_path, run(2, 0.1), run(4, 0.125), run(4, 0.125, repeat=1))["scaling"]
 
     assert scaling["ranks"].tolist() == [2, 4]
-    assert scaling["steps"].tolist() == [19, 19]
+    assert scaling["repeats"].tolist() == [1, 2]
+    assert scaling["steps"].tolist() == [19, 38]
     assert scaling["images_per_s"].tolist() == pytest.approx([160.0, 256.0])
     assert scaling["reference_ranks"].tolist() == [2, 2]
     assert scaling["speedup"].tolist() == pytest.approx([1.0, 1.6])
@@ -78,8 +80,39 @@ def test_the_cost_of_a_checkpoint_is_its_median_over_all_repeats(tmp_path: Path)
     assert (cost["repeats"], cost["checkpoints"]) == (2, 6)
     assert cost["stall_s"] == pytest.approx(0.4)
     assert cost["durable_s"] == pytest.approx(0.4 * 0.875)
-    assert (cost["stall_s_lo"], cost["stall_s_hi"]) == pytest.approx((0.2, 9.0))
+    assert (cost["stall_s_lo"], cost["stall_s_hi"]) == pytest.approx((0.4, 0.4))
     assert cost["in_run"] == pytest.approx(9.6 / 3.0)
+
+
+def test_an_efficiency_is_as_uncertain_as_both_throughputs(tmp_path: Path) -> None:
+    def run(ranks: int, repeat: int) -> FakeRun:
+        seconds = 0.1 * np.exp([-0.01, 0.01][repeat])
+        return FakeRun(
+            cell=cell("never", ranks=ranks, repeat=repeat), step_s=lambda rank, step: seconds
+        )
+
+    one, two = tables(tmp_path, *(run(ranks, repeat) for ranks in (1, 2) for repeat in (0, 1)))[
+        "scaling"
+    ].to_dict("records")
+    # Logarithms -0.01 and 0.01, twice: a variance of 0.0002 with one degree of freedom each.
+    half = 4.3027 * math.sqrt(0.0002 / 2)
+    assert math.log(one["images_per_s_hi"] / one["images_per_s"]) == pytest.approx(half, rel=1e-4)
+    assert (one["efficiency_lo"], one["efficiency_hi"]) == (1.0, 1.0)
+    assert math.log(two["efficiency_hi"]) == pytest.approx(half * math.sqrt(2), rel=1e-4)
+    assert math.log(two["efficiency_lo"]) == pytest.approx(-half * math.sqrt(2), rel=1e-4)
+
+
+def test_the_stall_of_a_setup_is_the_mean_of_its_runs_medians(tmp_path: Path) -> None:
+    stalls_s = [{10: 0.3, 20: 0.4, 30: 9.0}, {10: 0.1, 20: 0.2, 30: 0.2}]
+    runs = [
+        FakeRun(cell=cell(repeat=repeat, epochs=3), stall_s=lambda rank, step, s=own: s[step])
+        for repeat, own in enumerate(stalls_s)
+    ]
+    cost = tables(tmp_path, *runs)["checkpoint_cost"].iloc[0]
+    assert cost["stall_s"] == pytest.approx(0.3)
+    assert cost["durable_s"] == pytest.approx(0.3 * 0.875)
+    half = 12.7062 * math.log(0.4 / 0.2) / 2
+    assert cost["stall_s_hi"] == pytest.approx(0.3 * math.exp(half), rel=1e-3)
 
 
 def test_a_stall_is_its_slowest_rank_with_the_parts_of_the_writing_one(tmp_path: Path) -> None:

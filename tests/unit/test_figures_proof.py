@@ -334,7 +334,7 @@ def test_the_cost_of_determinism_is_in_percent_beside_a_zero_line() -> None:
 
 def test_a_cost_of_one_repeat_is_a_point_without_interval() -> None:
     figure = FIGURES["determinism_cost"].draw(Study(repeats=1).tables())
-    assert "one repeat alone has none" in caption_of(figure)
+    assert "without a repeat there is none" in caption_of(figure)
     assert "above zero" not in caption_of(figure)
 
 

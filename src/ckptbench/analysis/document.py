@@ -13,8 +13,8 @@ INTRODUCTION = """\
 `python -m ckptbench.analysis.document`; a test fails where this page and the registry differ.
 
 A missing value is null in parquet and empty in CSV. Types are those of pandas. Ratios are fractions: 0.05 is 5 %.
-Intervals are two-level bootstrap 95 % intervals; of few repeats they are too narrow: see
-`src/ckptbench/analysis/cost/statistics.py` for how much.
+Intervals are 95 % intervals of Student's t over repeats; [method.md](method.md#intervals) says how they are made, and how
+often they hold the truth.
 A **setup** is everything that makes a cell but its repeat. Words are those of the README.
 """
 

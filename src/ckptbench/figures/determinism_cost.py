@@ -16,10 +16,10 @@ from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
 READING = (
     "Training time without checkpoints in deterministic mode against default mode, paired by repeat:"
-    " 10 % is a tenth longer. Bars are bootstrap 95 % intervals"
+    " 10 % is a tenth longer. Bars are 95 % intervals"
 )
-SINGLE = "one repeat alone has none"
-WITHIN = "of one repeat they show the variation within a run only"
+SINGLE = "one repeat has the spread of the other systems"
+WITHOUT = "without a repeat there is none"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
 ENDS = ("cost_lo", "cost_hi")
@@ -52,8 +52,8 @@ def _reading(rows: pd.DataFrame) -> str:
     slower = int((known["cost_lo"] > 0).sum())
     parts = [
         READING,
-        *([SINGLE] if len(known) < len(rows) else []),
-        *([WITHIN] if (known["repeats"] == 1).any() else []),
+        *([SINGLE] if (known["repeats"] == 1).any() else []),
+        *([WITHOUT] if len(known) < len(rows) else []),
         *([f"{slower} of {len(known)} lie above zero"] if len(known) else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]

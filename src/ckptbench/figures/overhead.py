@@ -1,4 +1,4 @@
-"""Overhead of checkpointing: both estimates of every setup, with their bootstrap intervals."""
+"""Overhead of checkpointing: both estimates of every setup, with their intervals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
-READING = "Points are estimates, bars their bootstrap 95 % intervals"
-SINGLE = "those of one repeat show the variation within the run only"
+READING = "Points are estimates, bars their 95 % intervals"
+SINGLE = "one repeat has the spread of the other setups"
+WITHOUT = "without a repeat there is none"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
@@ -47,9 +48,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _reading(rows: pd.DataFrame) -> str:
+    once, known = rows["repeats"] == 1, rows["in_run_lo"].notna() | rows["paired_lo"].notna()
     parts = [
         READING,
-        *([SINGLE] if (rows["repeats"] == 1).any() else []),
+        *([SINGLE] if (once & known).any() else []),
+        *([WITHOUT] if (once & ~known).any() else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]
     return "; ".join(parts)

@@ -42,8 +42,8 @@ from ckptbench.figures.kit.ticks import logarithmic, measured_ranks
 
 READING = (
     "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks"
-    " measured, times the ranks. One checkpoint: filled points are the median stall of the slowest rank,"
-    " hollow ones the median time until all is on stable storage. Vertical bars are bootstrap 95 % intervals"
+    " measured, times the ranks. One checkpoint: filled points are the median stall of the slowest rank in a run,"
+    " hollow ones the median time until all is on stable storage, means over repeats. Vertical bars are 95 % intervals"
 )
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 SERIES = ("strategy", "format", "interval")

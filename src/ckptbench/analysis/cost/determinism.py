@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from ckptbench.analysis.cost.estimates import paired
 from ckptbench.analysis.cost.overhead import on_same_machine
-from ckptbench.analysis.cost.statistics import FEW_REPEATS, generator
+from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
@@ -30,8 +30,13 @@ DETERMINISM_COST = Table(
         Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
         Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
         Column("cost", "number", "1", "(time - default) / default, paired by repeat: 0.05 is 5 %"),
-        Column("cost_lo", "number", "1", "lower end of its bootstrap 95 % interval"),
-        Column("cost_hi", "number", "1", "upper end of its bootstrap 95 % interval"),
+        Column(
+            "cost_lo",
+            "number",
+            "1",
+            "lower end of its 95 % interval; missing where no system ran twice",
+        ),
+        Column("cost_hi", "number", "1", "upper end of its 95 % interval"),
         Column("note", "text", "", "what to know before quoting the row; empty where nothing"),
     ),
 )
@@ -48,9 +53,15 @@ def determinism_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
     runs = timed(tables["runs"])
     baselines = runs[runs["interval"] == str(NEVER)]
-    times, systems = run_times(tables, baselines), groups(baselines, KEY)
+    times = run_times(tables, baselines)
+    systems = [(key, pairs) for key, group in groups(baselines, KEY) if (pairs := _pairs(group))]
+    timed_pairs = [
+        [(times[row["run"]], times[other["run"]]) for row, other in pairs] for _, pairs in systems
+    ]
+    ratios = estimates([paired(own) for own in timed_pairs])
     return DETERMINISM_COST.rows(
-        _row(key, pairs, times) for key, group in systems if (pairs := _pairs(group))
+        _row(key, pairs, own, ratio.minus(1.0))
+        for (key, pairs), own, ratio in zip(systems, timed_pairs, ratios, strict=True)
     )
 
 
@@ -62,10 +73,9 @@ def _pairs(baselines: pd.DataFrame) -> Pairs:
     return [(row, default[repeat]) for repeat, row in modes[True].items() if repeat in default]
 
 
-def _row(key: Row, pairs: Pairs, times: Mapping[str, RunTimes]) -> Row:
-    timed_pairs = [(times[row["run"]], times[other["run"]]) for row, other in pairs]
-    random = generator("determinism_cost", tuple(key.values()))
-    cost = paired(timed_pairs, epochs_per_block=1, random=random)
+def _row(
+    key: Row, pairs: Pairs, timed_pairs: Sequence[tuple[RunTimes, RunTimes]], cost: Estimate
+) -> Row:
     return {
         **key,
         "repeats": len(pairs),
@@ -74,14 +84,12 @@ def _row(key: Row, pairs: Pairs, times: Mapping[str, RunTimes]) -> Row:
         "cost": cost.value,
         "cost_lo": cost.interval.lo,
         "cost_hi": cost.interval.hi,
-        "note": "; ".join(_notes(pairs)),
+        "note": "; ".join(_notes(pairs, cost)),
     }
 
 
-def _notes(pairs: Pairs) -> Iterator[str]:
+def _notes(pairs: Pairs, cost: Estimate) -> Iterator[str]:
     if not on_same_machine(pairs):
         yield "the two modes ran on different machines, devices or file systems"
     if len(pairs) == 1:
-        yield "one repeat: the interval shows the variation within a run only"
-    elif len(pairs) < FEW_REPEATS:
-        yield f"of fewer than {FEW_REPEATS} repeats the interval is too narrow"
+        yield note_of_one_repeat(cost)

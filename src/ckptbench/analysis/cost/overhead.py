@@ -9,25 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.estimates import (
-    Estimate,
-    epochs_per_block,
-    in_run,
-    paired,
-    slowdown_s,
-    sync_share,
-)
-from ckptbench.analysis.cost.statistics import FEW_REPEATS, generator
+from ckptbench.analysis.cost.estimates import in_run, paired, slowdown_s, sync_share
+from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.interval import NEVER
 
 OVERHEAD = Table(
     "overhead",
     "One row a setup with checkpoints. Times are of the slowest rank of each epoch, without warm-up steps"
-    " and evaluation; intervals are bootstrap 95 % intervals, missing where one observation is all there is.",
+    " and evaluation; intervals are 95 % intervals, missing where no setup of the study ran twice.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -57,7 +50,15 @@ MACHINE = ("host", "device", "cores", "checkpoint_file_system")
 
 def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
-    return OVERHEAD.rows(_row(setup) for setup in _setups(tables))
+    setups = list(_setups(tables))
+    ratios = estimates(
+        [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
+    )
+    inside = estimates([in_run(setup.runs) for setup in setups])
+    return OVERHEAD.rows(
+        _row(setup, ratio.minus(1.0), own_inside)
+        for setup, ratio, own_inside in zip(setups, ratios, inside, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class _Setup:
     pairs: list[tuple[RunTimes, RunTimes]]
     same_machine: bool
     """Whether every baseline ran where its run did."""
+
+    @property
+    def system(self) -> tuple[Any, ...]:
+        """What it shares its baselines with."""
+        return tuple(self.key[name] for name in SYSTEM)
 
 
 def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
@@ -100,13 +106,7 @@ def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> b
     return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
 
 
-def _row(setup: _Setup) -> dict[str, Any]:
-    interval = Interval.parse(setup.key["interval"])
-    key = tuple(setup.key.values())
-    against_baseline = paired(
-        setup.pairs, epochs_per_block(interval, setup.steps_per_epoch), generator("paired", key)
-    )
-    inside = in_run(setup.runs, generator("in_run", key))
+def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
     return {
         **setup.key,
@@ -142,7 +142,7 @@ def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Itera
     if not setup.same_machine:
         yield "a baseline ran on another machine, device or file system than its run"
     if len(setup.runs) == 1:
-        yield "one repeat: the intervals show the variation within a run only"
+        yield note_of_one_repeat(against_baseline, inside)
     if not any(len(run.checkpoints) for run in setup.runs):
         yield "no checkpoint after the warm-up: no in-run estimate"
     elif not all(len(run.outside_s) for run in setup.runs):
@@ -152,8 +152,6 @@ def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Itera
             f"the estimates disagree: {_words(against_baseline)} against the baseline, "
             f"{_words(inside)} from inside the run"
         )
-        if len(setup.runs) < FEW_REPEATS:
-            yield f"of fewer than {FEW_REPEATS} repeats intervals are too narrow: this may be chance"
 
 
 def _words(estimate: Estimate) -> str:

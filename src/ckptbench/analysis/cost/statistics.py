@@ -1,43 +1,52 @@
-"""Bootstrap intervals: Efron & Tibshirani, *An Introduction to the Bootstrap* (1993), chapters 8 and 13.
+"""95 % intervals from few repeats: Student's t on logarithms, with a variance that borrows from the other setups.
 
-Measurements come in clusters (runs, the repeats of a cell), and those of one run are more alike than those of
-two: so whole runs are drawn with replacement, and then, within each drawn run, its observations (Davison &
-Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). Neighbours in time are alike too: what is
-drawn within a run are blocks of consecutive steps or epochs (Carlstein 1986; Künsch 1989).
+**A run is one observation.** Whatever makes one run slower than the next does so in all of its steps and checkpoints, so
+these say nothing about how far runs differ. What each repeat gives is one number: a ratio of times, a rate, a stall. Such
+numbers vary by factors, so the mean of their logarithms is estimated, and the ends are taken back by the exponential
+(Hedges, Gurevitch & Curtis, *The meta-analysis of response ratios*, Ecology 80, 1999; for benchmarks Kalibera & Jones,
+*Rigorous benchmarking in reasonable time*, ISMM 2013). Its interval is Student's (1908). The noise within runs needs no
+part of its own: it is in every repeat's number, and so in the spread of these numbers.
 
-Few clusters give few different resamples, so intervals of few repeats are too narrow, and every table says how
-many there were. Simulated (ten epochs, a checkpoint in each, steps of +-10 %), the 95 % interval of a paired
-overhead held the truth with 1, 2, 3 and 5 repeats in 89, 93, 96 and 98 % of studies where runs are equally fast,
-and in 36, 65, 77 and 85 % where they differ by 2 % (standard deviation).
+**Two repeats say little about their spread**: with one degree of freedom the interval is 13 standard errors wide to either
+side. The other setups of a study ran on the same machine, so their spread tells too. The two are averaged by degrees of
+freedom (Smyth, *Linear models and empirical Bayes methods*, Statistical Applications in Genetics and Molecular Biology
+3(1), 2004, section 3): the setup's own count as they are, and those of all others together as PRIOR_FREEDOM.
+Smyth estimates this number from thousands of genes. A study has too few setups for that, so it is fixed.
+
+`benchmarks/coverage.py` simulates how often the intervals of all tables hold the truth; docs/method.md has the result.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Stratum = Floats
-"""Observations that are drawn together with one another only: shape (observations, quantities)."""
 
-RESAMPLES = 2000
 LEVEL = 0.95
-MAX_BLOCKS = 50
-FEW_REPEATS = 5
-"""With fewer repeats than this, intervals are too narrow, and tables say so."""
-CHUNK = 4_000_000
-"""Most observations that are drawn at once: bounds the memory."""
+PRIOR_FREEDOM = 1.0
+"""Degrees of freedom that the spread of all other setups together counts for: one, as a further repeat would.
+
+More would make narrower intervals, which hold the truth where all setups vary alike. Where the runs of one setup differ three
+times as much as those of the others, they would miss it too often: with three repeats, 4 instead of 1 let 86 instead of
+93 % of simulated intervals hold it.
+"""
+APART = 10.0
+"""Repeats that differ by this factor are costs of about zero. Their logarithms would say nothing of other setups."""
+SHARED_CORRELATION = 0.5
+"""Correlation of two ratios of the same repeat to one baseline, where run and baseline vary alike."""
 ROUNDING = 1e-9
 """Ends of intervals that are nearer to one another than this count as equal."""
 
 
 class Interval(NamedTuple):
-    """Lower and upper end; NaN where nothing varies between resamples, for then nothing is known."""
+    """Lower and upper end; NaN where nothing is known."""
 
     lo: float
     hi: float
@@ -52,92 +61,146 @@ class Interval(NamedTuple):
 UNKNOWN = Interval(math.nan, math.nan)
 
 
-def generator(*key: object) -> np.random.Generator:
-    """Random numbers that depend on `key` alone: a row's interval does not change with the rows beside it."""
-    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A quantity over all repeats, and in each of them."""
+
+    value: float
+    each: Floats
+    """Shape (repeats,)."""
+
+    @classmethod
+    def ratio(cls, above: Sequence[float], below: Sequence[float]) -> Repeated:
+        """Sum over sum, and each repeat's own ratio; NaN of no repeats."""
+        numerators, denominators = np.array(above, float), np.array(below, float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return cls(
+                float(numerators.sum() / denominators.sum()), np.asarray(numerators / denominators)
+            )
+
+    @classmethod
+    def mean(cls, each: Floats) -> Repeated:
+        return cls(float(each.mean()), each)
+
+    @property
+    def has_logarithms(self) -> bool:
+        """Whether the repeats are positive numbers of about the same size."""
+        if not len(self.each) or not np.isfinite(self.each).all():
+            return False
+        return bool(self.each.min() > 0 and self.each.min() * APART > self.each.max())
 
 
-def percentile_interval(resampled: Floats, level: float = LEVEL) -> Interval:
-    """The percentile interval (Efron & Tibshirani, section 13.3) of a statistic, one value a resample."""
-    if not np.isfinite(resampled).all():
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its interval. Of a ratio, 0.05 is 5 %."""
+
+    value: float
+    interval: Interval
+
+    def minus(self, subtrahend: float) -> Estimate:
+        lo, hi = self.interval
+        return Estimate(self.value - subtrahend, Interval(lo - subtrahend, hi - subtrahend))
+
+
+def note_of_one_repeat(*of_a_row: Estimate) -> str:
+    """What to know of the intervals of a row that has a single repeat."""
+    if all(math.isnan(estimate.interval.lo) for estimate in of_a_row):
+        return "one repeat: no interval, as nothing shows how far its runs would differ"
+    return "one repeat: the intervals take its runs to differ as much as those of the other setups"
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """What is not known of an estimate: its variance, with the degrees of freedom that this is known with."""
+
+    variance: float
+    freedom: float
+
+    def and_(self, other: Error) -> Error:
+        """Of the sum or difference of two independent estimates. The fewer degrees of freedom are the safe side."""
+        return Error(self.variance + other.variance, min(self.freedom, other.freedom))
+
+    @property
+    def half_width(self) -> float:
+        """NaN where no repeat shows how far runs differ."""
+        if not self.freedom:
+            return math.nan
+        return student(LEVEL, self.freedom) * math.sqrt(self.variance)
+
+    def around(self, value: float) -> Interval:
+        """The interval of a value of whose logarithm this is the error."""
+        return Interval(value * math.exp(-self.half_width), value * math.exp(self.half_width))
+
+
+def estimates(rows: Sequence[Repeated], shared: Sequence[Hashable] | None = None) -> list[Estimate]:
+    """The value of each row of a table, with its interval.
+
+    `shared` names what the ratios of a row are taken to: rows of the same name share their baselines.
+
+    A cost may be about zero, or below it, in one of the repeats. The interval of such a row comes from its own repeats
+    alone, without logarithms.
+    """
+    known = errors([row.each if row.has_logarithms else np.zeros(0) for row in rows], shared)
+    return [
+        Estimate(row.value, error.around(row.value) if row.has_logarithms else _alone(row))
+        for row, error in zip(rows, known, strict=True)
+    ]
+
+
+def _alone(row: Repeated) -> Interval:
+    number = len(row.each)
+    if number < 2 or not np.isfinite(row.each).all():
         return UNKNOWN
-    lo, hi = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(lo), float(hi))
+    half = Error(float(row.each.var(ddof=1)) / number, number - 1).half_width
+    return Interval(row.value - half, row.value + half)
 
 
-def cluster_totals(
-    clusters: Sequence[Sequence[Stratum]],
-    random: np.random.Generator,
-    resamples: int = RESAMPLES,
-) -> list[Floats]:
-    """Totals of every stratum in clusters drawn with replacement.
+def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> list[Error]:
+    """The error of the mean logarithm of each row, which has a positive number for each repeat.
 
-    `clusters[c][s]` holds the observations of stratum s in cluster c. Returns one array per stratum, shape
-    (resamples, clusters, quantities): in each resample, for each drawn cluster, the sum of as many observations
-    as the stratum has, drawn with replacement. A stratum of one observation is thereby kept as it is.
+    All rows are of one study. `shared` is that of `estimates`.
     """
-    drawn = random.integers(len(clusters), size=(resamples, len(clusters)))
-    totals = [np.zeros((*drawn.shape, stratum.shape[1])) for stratum in clusters[0]]
-    for strata, places in zip(clusters, _places(drawn, len(clusters)), strict=True):
-        for total, stratum in zip(totals, strata, strict=True):
-            flat = total.reshape(-1, total.shape[-1])
-            flat[places] = _resampled_totals(stratum, len(places), random)
-    return totals
+    freedom = np.array([max(len(row) - 1, 0) for row in rows], float)
+    squares = np.array([_squares(np.log(row)) for row in rows])
+    together = _together(freedom, range(len(rows)) if shared is None else shared)
+    other_freedom = freedom.sum() - freedom
+    prior_freedom = np.minimum(PRIOR_FREEDOM, other_freedom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        other_squares = np.maximum(squares.sum() - squares, 0.0)  # not below zero by rounding
+        others = np.where(other_freedom > 0, other_squares / other_freedom, 0.0)
+        variance = (squares + prior_freedom * others) / (freedom + prior_freedom)
+        of_mean = variance / [len(row) for row in rows]
+    known = np.minimum(freedom + prior_freedom, together)
+    return [Error(float(one), float(two)) for one, two in zip(of_mean, known, strict=True)]
 
 
-def _places(drawn: NDArray[np.int64], number: int) -> list[NDArray[np.int64]]:
-    """By each of the `number` clusters, where in the flat array it was drawn; sorted once, not searched for each."""
-    flat = drawn.ravel()
-    return np.split(
-        np.argsort(flat, kind="stable"), np.cumsum(np.bincount(flat, minlength=number))[:-1]
-    )
+def _squares(values: Floats) -> float:
+    """Sum of the squared distances from the mean."""
+    return float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0
 
 
-def _resampled_totals(stratum: Stratum, times: int, random: np.random.Generator) -> Floats:
-    number, quantities = stratum.shape
-    totals = np.zeros((times, quantities))
-    if number:
-        for part in _chunks(totals, number * quantities):
-            part[:] = stratum[random.integers(number, size=(len(part), number))].sum(axis=1)
-    return totals
+def _together(freedom: Floats, shared: Sequence[Hashable]) -> float:
+    """Degrees of freedom of all rows together: fewer than their sum where rows share their baselines.
 
-
-def cluster_medians(
-    clusters: Sequence[Floats], random: np.random.Generator, resamples: int = RESAMPLES
-) -> Floats:
-    """Medians, shape (resamples,), over clusters and then their observations, each drawn with replacement.
-
-    From every drawn cluster as many observations are drawn as the largest has.
+    Satterthwaite, *An approximate distribution of estimates of variance components*, Biometrics Bulletin 2, 1946: the
+    squared mean of a sum of squares over half its variance.
     """
-    lengths = np.array([len(cluster) for cluster in clusters])
-    starts = np.cumsum(lengths) - lengths
-    values = np.concatenate(clusters)
-    medians = np.empty(resamples)
-    for part in _chunks(medians, lengths.max() * len(clusters)):
-        drawn = random.integers(len(clusters), size=(len(part), len(clusters), 1))
-        within = random.random((len(part), len(clusters), lengths.max())) * lengths[drawn]
-        chosen = values[starts[drawn] + within.astype(np.int64)]
-        part[:] = np.median(chosen.reshape(len(part), -1), axis=1)
-    return medians
+    numbers: dict[Hashable, int] = {}
+    place = np.array([numbers.setdefault(name, len(numbers)) for name in shared])
+    correlation = np.where(place[:, None] == place, SHARED_CORRELATION, 0.0)
+    np.fill_diagonal(correlation, 1.0)
+    variance = float((correlation**2 * np.minimum.outer(freedom, freedom)).sum())
+    return float(freedom.sum()) ** 2 / variance if variance else 0.0
 
 
-def _chunks(results: Floats, observations: int) -> list[Floats]:
-    """Views of `results`, which need `observations` each, so that none needs more than CHUNK."""
-    return np.array_split(results, math.ceil(max(len(results), 1) * observations / CHUNK))
+@lru_cache
+def student(level: float, freedom: float) -> float:
+    """What a variable of Student's distribution stays within, on either side of zero, with probability `level`.
 
-
-def varies(clusters: Sequence[Sequence[Stratum]]) -> bool:
-    """Whether there is more than one observation to draw from."""
-    return len(clusters) > 1 or any(len(stratum) > 1 for stratum in clusters[0])
-
-
-def blocks(values: Floats) -> Stratum:
-    """Sum and number of consecutive values, shape (blocks, 2).
-
-    Blocks of about sqrt(n) values, so that neighbours stay together, yet no more than MAX_BLOCKS of them.
+    `freedom` is at least 1, and need not be whole. The variable is sqrt(freedom) tan(a), where the density of the angle
+    a is proportional to cos(a)^(freedom - 1) (Abramowitz & Stegun, *Handbook of Mathematical Functions*, 26.7).
     """
-    if not len(values):
-        return np.zeros((0, 2))
-    number = min(math.isqrt(len(values)), MAX_BLOCKS)
-    parts = np.array_split(values, number)
-    return np.array([(part.sum(), len(part)) for part in parts])
+    angle = np.linspace(0.0, math.pi / 2, 20_001)
+    density = np.cos(angle) ** (freedom - 1)
+    within = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return math.sqrt(freedom) * math.tan(np.interp(level, within / within[-1], angle))
