@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import matplotlib as mpl
 import pandas as pd
@@ -387,6 +388,22 @@ def test_a_warm_load_is_only_said_not_to_be_read_from_storage(
     text = caption_of(FIGURES["restore"].draw(dataclasses.replace(ONE, restarts=restarts).tables()))
     assert said in text
     assert "shown to be warm" not in text
+
+
+@pytest.mark.parametrize("times", [0.0, 1.0, 1.4, 2.5, 10.0, 64.0])
+def test_the_ticks_of_what_was_read_stand_apart_however_often_a_small_checkpoint_reads_itself(
+    times: float,
+) -> None:
+    tables = ONE.tables()
+    cold = tables["restore"]["cache"] == "cold"
+    tables["restore"].loc[cold, "read_bytes"] = int(times * 188_000_000)
+    figure = FIGURES["restore"].draw(tables)
+    with paper():
+        figure.draw_without_rendering()
+        read = figure.axes[1]
+        boxes = [tick.label1.get_window_extent() for tick in read.xaxis.get_major_ticks()]
+    assert len(boxes) >= 2
+    assert all(one.x1 + 2 < other.x0 for one, other in itertools.pairwise(boxes))
 
 
 def test_the_bounds_of_cold_and_warm_are_those_of_the_table() -> None:

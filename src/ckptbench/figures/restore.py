@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from ckptbench.analysis.proof.restore import COLD, WARM
 from ckptbench.figures.kit.captions import caption
@@ -45,6 +46,8 @@ ROW = (*CHECKPOINT, "cache")
 GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
 COLD_PERCENT, WARM_PERCENT = 100 * COLD, 100 * WARM
 COUNTED = {"warm": "no warm load", "cold": "every cold load"}
+CROWDED = 150
+"""Percent read from which on ticks at 50 and 100 would stand too close to one another."""
 BAR = 0.6
 ROOM = 1.25
 """The factor between the longest bar and the axis: the room for the numbers."""
@@ -107,7 +110,9 @@ def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
         for axes in panel.axes:
             axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="not shown")
     phases.set_xlim(0, ROOM * facet[list(PARTS)].sum(axis=1).max())
-    read.set_xlim(-8, max(108, 1.08 * rows["read_percent"].max()))
+    most = max(100.0, rows["read_percent"].max())
+    read.set_xlim(-0.08 * most, 1.08 * most)
+    read.set_xticks(_ticks(most))
     if panel.is_lowest:
         phases.set_xlabel("Restart (s)")
         read.set_xlabel("Read (%)")
@@ -135,8 +140,18 @@ def _draw_read(axes: Axes, panel: Panel) -> None:
         known["read_percent"], known["y"], appearance.marker, color=appearance.color, gid="read"
     )
     for y in rows.loc[rows["read_percent"].isna(), "y"]:
-        axes.text(50, y, "not counted", ha="center", va="center")
-    axes.set_xticks([0, 50, 100])
+        axes.text(
+            0.5, y, "not counted", transform=axes.get_yaxis_transform(), ha="center", va="center"
+        )
+
+
+def _ticks(most: float) -> list[float]:
+    """Zero, and up to `most` the few round numbers, in percent, that the narrow panel has room for."""
+    if most < CROWDED:
+        return [0.0, 50.0, 100.0]
+    return [
+        tick for tick in MaxNLocator(2, steps=[1, 2, 5, 10]).tick_values(0, most) if tick <= most
+    ]
 
 
 def _legend(framework: str) -> list[list[Artist]]:
