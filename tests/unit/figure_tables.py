@@ -34,12 +34,14 @@ class Study:
     batch_size: int = 32
     epochs: int = 5
     restarts: Restarts = field(default_factory=Restarts)
+    shared_cores: bool = False
+    """Whether all ranks compute with the same cores, which allow what the fewest ranks did."""
 
     def tables(self) -> dict[str, pd.DataFrame]:
         rows = {
             "overhead": [_overhead(setup, self.repeats) for setup in self._setups()],
             "sizes": list({_size_key(s): _size(s) for s in self._setups()}.values()),
-            "scaling": [_rate(setup, min(self.ranks)) for setup in self._baselines()],
+            "scaling": [_rate(setup, self) for setup in self._baselines()],
             "checkpoint_cost": [_cost(setup, self.repeats) for setup in self._setups()],
             "stall": [row for setup in self._setups() for row in _stalls(setup, self)],
             "training": [row for setup in self._all() for row in _curve(setup, self)],
@@ -187,11 +189,15 @@ def _size(setup: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rate(setup: dict[str, Any], reference: int) -> dict[str, Any]:
+def _rate(setup: dict[str, Any], study: Study) -> dict[str, Any]:
+    reference = min(study.ranks)
     base = {"chainer": 60.0, "pytorch": 160.0, "tensorflow": 110.0}.get(setup["framework"], 140.0)
     base *= 40 if setup["measured_on"] == "gpu" else 1
     efficiency = (setup["ranks"] / reference) ** -0.12
+    if study.shared_cores:
+        efficiency *= reference / setup["ranks"]
     rate = base * setup["ranks"] * efficiency
+    allowed = base * (reference if study.shared_cores else setup["ranks"])
     return setup | {
         "repeats": 3,
         "steps": 300,
@@ -199,6 +205,7 @@ def _rate(setup: dict[str, Any], reference: int) -> dict[str, Any]:
         "images_per_s_lo": 0.96 * rate,
         "images_per_s_hi": 1.03 * rate,
         "reference_ranks": reference,
+        "allowed_images_per_s": allowed if setup["measured_on"] == "cpu" else float("nan"),
         "speedup": setup["ranks"] / reference * efficiency,
         "efficiency": efficiency,
         "efficiency_lo": 0.97 * efficiency,

@@ -84,6 +84,28 @@ def test_the_cost_of_a_checkpoint_is_its_median_over_all_repeats(tmp_path: Path)
     assert cost["in_run"] == pytest.approx(9.6 / 3.0)
 
 
+@pytest.mark.parametrize(
+    ("cores", "nodes", "ranks", "times"),
+    [(2, 1, 2, 1.0), (4, 1, 2, 1.0), (3, 1, 2, 2 / 3), (2, 1, 4, 1.0), (2, 2, 2, 2.0)],
+)
+def test_more_ranks_on_the_same_cores_are_not_allowed_more(
+    tmp_path: Path, cores: int, nodes: int, ranks: int, times: float
+) -> None:
+    def run(ranks: int, nodes: int) -> FakeRun:
+        hosts = [f"node{1 + rank % nodes}" for rank in range(ranks)]
+        manifest = {"host": {**HOST, "cores": cores}, "hosts": hosts}
+        return FakeRun(cell=cell("never", ranks=ranks), manifest=manifest)
+
+    one, more = tables(tmp_path, run(1, 1), run(ranks, nodes))["scaling"].to_dict("records")
+    assert one["allowed_images_per_s"] == pytest.approx(one["images_per_s"])
+    assert more["allowed_images_per_s"] == pytest.approx(times * one["images_per_s"])
+
+
+def test_nothing_is_known_of_what_a_gpu_allows(tmp_path: Path) -> None:
+    run = FakeRun(cell=cell("never"), manifest={"measured_on": "gpu", "device": "V100"})
+    assert tables(tmp_path, run)["scaling"]["allowed_images_per_s"].isna().all()
+
+
 def test_an_efficiency_is_as_uncertain_as_both_throughputs(tmp_path: Path) -> None:
     def run(ranks: int, repeat: int) -> FakeRun:
         seconds = 0.1 * np.exp([-0.01, 0.01][repeat])

@@ -193,6 +193,28 @@ def test_scaling_shows_measured_ranks_only_and_the_ideal_from_the_fewest() -> No
     assert [axes.get_title(loc="left") for axes in costs] == ["Chainer", "PyTorch", "TensorFlow"]
 
 
+def test_where_ranks_share_the_cores_of_a_machine_scaling_shows_what_these_allow() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1, 2, 4), shared_cores=True)
+    figure = FIGURES["scaling"].draw(study.tables())
+    throughput = figure.axes[0]
+    (measured,), (allowed,) = lines(throughput, "measured"), lines(throughput, "allowed")
+    assert list(allowed.get_xdata()) == [1, 2, 4]
+    assert list(allowed.get_ydata()) == pytest.approx([measured.get_ydata()[0]] * 3)
+    assert [text.get_text() for text in throughput.get_legend().get_texts()] == [
+        "PyTorch",
+        "ideal",
+        "cores allow",
+    ]
+    assert "Ranks share the cores of a machine" in caption_of(figure)
+
+
+def test_where_each_rank_has_cores_of_its_own_scaling_shows_the_ideal_alone() -> None:
+    for hardware in ("cpu", "gpu"):
+        figure = FIGURES["scaling"].draw(Study(hardware=(hardware,)).tables())
+        assert not lines(figure.axes[0], "allowed")
+        assert "share the cores" not in caption_of(figure)
+
+
 def test_the_axes_of_scaling_hold_the_ideal_and_both_ends_of_every_interval() -> None:
     tables = Study(frameworks=("chainer",), ranks=(1, 2)).tables()
     rates = ["images_per_s_lo", "images_per_s", "images_per_s_hi"]

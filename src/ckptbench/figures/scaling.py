@@ -31,6 +31,7 @@ from ckptbench.figures.kit.setups import (
 )
 from ckptbench.figures.kit.style import (
     COLUMN_IN,
+    DASH_DOTTED,
     DOTTED,
     FAINT,
     LINE_STYLES,
@@ -45,9 +46,15 @@ READING = (
     " measured, times the ranks. One checkpoint: filled points are the median stall of the slowest rank in a run,"
     " hollow ones the median time until all is on stable storage, means over repeats. Vertical bars are 95 % intervals"
 )
+SHARED = (
+    "Ranks share the cores of a machine: dash-dotted is what these allow, if each core does as much as"
+    " with the fewest ranks"
+)
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 SERIES = ("strategy", "format", "interval")
-RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal")
+RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal", "allowed")
+ROUNDING = 1e-6
+"""Shares by which the cores allow less than the ideal count as none below this."""
 TITLE_IN = 2.3
 """Width in inches that a title may take: that of a panel beside another, or in one column."""
 COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
@@ -62,7 +69,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         text = caption(shown, tables["provenance"], "", (*SYSTEM, "ranks"))
         return nothing_to_show(NOTHING, text)
     rows = list(_rows(throughput, cost))
-    text = caption(shown, tables["provenance"], READING, (*SYSTEM, *SERIES))
+    reading = f"{READING}. {SHARED}" if throughput["allowed"].notna().any() else READING
+    text = caption(shown, tables["provenance"], reading, (*SYSTEM, *SERIES))
     return _grid(rows, text, shown["ranks"])
 
 
@@ -83,7 +91,7 @@ class _Row:
 
 def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables in order, with facets in common; the first with `ideal`, what the fewest ranks
-    promise, the second with `label`, the name of a series, and `line`, its number within the framework."""
+    promise, and `allowed`, what the machine does where that is less; the second with `label`, the name of a series, and `line`, its number within the framework."""
     frames = [with_hardware(scaling), with_hardware(cost)]
     both = pd.concat(
         [frame.assign(is_cost=place == 1) for place, frame in enumerate(frames) if len(frame)]
@@ -92,7 +100,7 @@ def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, 
     known = faceted(ordered(both, (*SYSTEM, "framework", "ranks")))
     # Of a study without baselines the first has no rows, and would have lost its columns.
     rates = known[~known["is_cost"]].reindex(
-        columns=known.columns.union(pd.Index(RATES), sort=False)
+        columns=known.columns.union(pd.Index([*RATES, "allowed_images_per_s"]), sort=False)
     )
     throughput, cost = _with_ideal(rates), known[known["is_cost"]]
     if cost.empty:
@@ -106,7 +114,12 @@ def _with_ideal(throughput: pd.DataFrame) -> pd.DataFrame:
     fewest = throughput.groupby(["facet", "framework"])[["images_per_s", "ranks"]].transform(
         "first"
     )
-    return throughput.assign(ideal=fewest["images_per_s"] * throughput["ranks"] / fewest["ranks"])
+    ideal = fewest["images_per_s"] * throughput["ranks"] / fewest["ranks"]
+    bounded = throughput["allowed_images_per_s"] < (1 - ROUNDING) * ideal
+    bounds = bounded.groupby([throughput["facet"], throughput["framework"]]).transform("any")
+    return throughput.assign(
+        ideal=ideal, allowed=throughput["allowed_images_per_s"].where(bounds.astype(bool))
+    )
 
 
 def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
@@ -172,6 +185,15 @@ def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
         axes.plot(
             ends["ranks"], ends["ideal"], linestyle=DOTTED, color=color, linewidth=0.8, gid="ideal"
         )
+        if rows["allowed"].notna().any():
+            axes.plot(
+                rows["ranks"],
+                rows["allowed"],
+                linestyle=DASH_DOTTED,
+                color=color,
+                linewidth=0.8,
+                gid="allowed",
+            )
         axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
         axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
 
@@ -181,7 +203,16 @@ def _throughput_legend(rates: pd.DataFrame) -> list[Line2D]:
         Line2D([], [], color=look(f).color, marker=look(f).marker, label=labels.name(f))
         for f, _ in per_framework(rates)
     ]
-    return [*measured, Line2D([], [], color=FAINT, linestyle=DOTTED, linewidth=0.8, label="ideal")]
+    lines = {"ideal": DOTTED, "cores allow": DASH_DOTTED}
+    if rates["allowed"].isna().all():
+        del lines["cores allow"]
+    return [
+        *measured,
+        *(
+            Line2D([], [], color=FAINT, linestyle=style, linewidth=0.8, label=label)
+            for label, style in lines.items()
+        ),
+    ]
 
 
 def _draw_cost(axes: Axes, own: pd.DataFrame) -> None:

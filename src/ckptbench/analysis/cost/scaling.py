@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ SCALING = Table(
         Column("images_per_s_lo", "number", "images/s", "lower end of the 95 % interval; missing where no baseline ran twice"),
         Column("images_per_s_hi", "number", "images/s", "upper end of the 95 % interval"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured: what the next columns compare with"),
+        Column("allowed_images_per_s", "number", "images/s", "images_per_s of the reference x the cores that these ranks use / those that it used: what the machines allow where each core does as much; missing on GPUs"),
         Column("speedup", "number", "1", "images_per_s / that of the reference"),
         Column("efficiency", "number", "1", "speedup / (ranks / reference_ranks)"),
         Column("efficiency_lo", "number", "1", "lower end of the 95 % interval; of the reference, 1"),
@@ -79,14 +81,16 @@ class _Throughput:
     steps: int
     images_per_s: Repeated
     """Of all ranks together."""
+    cores: float
+    """Cores that the ranks use; NaN where GPUs compute."""
 
     @classmethod
-    def of(cls, setup: dict[str, Any], periods_s: Sequence[Floats]) -> _Throughput:
+    def of(cls, setup: dict[str, Any], periods_s: Sequence[Floats], cores: float) -> _Throughput:
         """From the periods of the steps of each repeat; a repeat without a step after the warm-up says nothing."""
         timed_s = [own for own in periods_s if len(own)]
         images = [setup["ranks"] * setup["batch_size"] * len(own) for own in timed_s]
         rate = Repeated.ratio(images, [float(own.sum()) for own in timed_s])
-        return cls(setup, sum(map(len, timed_s)), rate)
+        return cls(setup, sum(map(len, timed_s)), rate, cores)
 
 
 def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -95,7 +99,9 @@ def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     baselines = runs[runs["interval"] == str(NEVER)]
     times = run_times(tables, baselines)
     throughputs = [
-        _Throughput.of(setup, [times[run].outside_s for run in repeats["run"]])
+        _Throughput.of(
+            setup, [times[run].outside_s for run in repeats["run"]], _cores(repeats.iloc[0])
+        )
         for setup, repeats in groups(baselines, SYSTEM)
     ]
     known = [throughput for throughput in throughputs if throughput.steps]
@@ -106,6 +112,18 @@ def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         alike = tuple(row[0].setup[name] for name in BUT_RANKS)
         rows.append(_against(*row, *references.setdefault(alike, row)))
     return SCALING.rows(rows)
+
+
+def _cores(run: pd.Series[Any]) -> float:
+    """Cores that the ranks of this row of the table `runs` compute with; NaN where GPUs do.
+
+    Each rank has its whole share of the cores of its machine, and at least one.
+    """
+    if run["measured_on"] != "cpu":
+        return math.nan
+    on_a_node = math.ceil(run["ranks"] / run["nodes"])
+    share = max(1, run["cores"] // on_a_node)
+    return float(min(run["ranks"] * share, run["nodes"] * run["cores"]))
 
 
 def _against(
@@ -128,6 +146,7 @@ def _against(
         "images_per_s_lo": own.lo,
         "images_per_s_hi": own.hi,
         "reference_ranks": reference.setup["ranks"],
+        "allowed_images_per_s": reference.images_per_s.value * throughput.cores / reference.cores,
         "speedup": speedup,
         "efficiency": speedup / ideal,
         "efficiency_lo": efficiency.lo,

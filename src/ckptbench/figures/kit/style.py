@@ -45,7 +45,8 @@ LineStyle = tuple[float, tuple[float, ...]]
 SOLID: LineStyle = (0, ())
 DASHED: LineStyle = (0, (4, 1.5))
 DOTTED: LineStyle = (0, (1, 1.2))
-LINE_STYLES = (SOLID, DASHED, DOTTED, (0, (5, 1.2, 1, 1.2)), (0, (7, 3)))
+DASH_DOTTED: LineStyle = (0, (5, 1.2, 1, 1.2))
+LINE_STYLES = (SOLID, DASHED, DOTTED, DASH_DOTTED, (0, (7, 3)))
 """Series of one framework, by their place in its order."""
 
 
