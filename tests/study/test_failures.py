@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from checkout import Checkout, launchers_of, ranks_of, wait_for
@@ -140,14 +141,21 @@ def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout:
     assert not is_repeat(checkout)
     workflow.kill()
     workflow.wait()
-    builder = Path("/proc", pid.read_text().strip())
-    wait_for(lambda: not builder.exists(), "what uv has started to end", 20)
+    wait_for(lambda: not is_running(int(pid.read_text())), "what uv has started to end", 20)
     lock.write_text("")
     checkout.run("--unlock", study=PYTORCH)
     again = checkout.run(target, "--forcerun", "create_environment", study=PYTORCH)
     assert again.returncode == 0, again.stdout
     assert (environment / "ready.json").exists()
     assert is_repeat(checkout)
+
+
+def is_running(pid: int) -> bool:
+    """False also where it has ended and its parent has not asked for its exit status."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def is_repeat(checkout: Checkout) -> bool:
