@@ -94,6 +94,7 @@ class Shape:
                 "host": "node1",
                 "device": "cpu",
                 "cores": 2,
+                "nodes": 1,
                 "checkpoint_file_system": "ext4",
             }
 
