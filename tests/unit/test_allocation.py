@@ -34,8 +34,8 @@ def on(scheduler: str, *nodes: str, here: str | None = None) -> Allocation:
     )
 
 
-def commands(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[str]:
-    processes = rank_processes(
+def processes(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[list[str]]:
+    started = rank_processes(
         TRAIN,
         allocation,
         allocation.seats(ranks),
@@ -43,7 +43,11 @@ def commands(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[s
         variables={"CKPTBENCH_CONTROL": "n1:5", "PYTHONPATH": "/s"},
         logs=LOGS,
     )
-    return [" ".join(process.command) for process in processes]
+    return [process.command for process in started]
+
+
+def commands(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[str]:
+    return [" ".join(words) for words in processes(allocation, ranks, mpi=mpi)]
 
 
 def test_without_a_scheduler_all_ranks_sit_on_this_host() -> None:
@@ -178,17 +182,20 @@ def test_from_a_login_node_even_one_node_needs_the_scheduler() -> None:
     assert command.startswith("srun --nodes=1 --ntasks=1")
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "start"), [("gridengine", "qrsh -nostdin -inherit"), ("pbs", "pbs_tmrsh")]
-)
-def test_grid_engine_and_pbs_start_each_remote_rank_with_its_variables(
-    scheduler: str, start: str
-) -> None:
-    here, there = commands(on(scheduler, "n1", "n2"), 2)
+def test_grid_engine_quotes_the_words_of_a_remote_rank_for_its_shell() -> None:
+    here, there = commands(on("gridengine", "n1", "n2"), 2)
     assert here == "python -m train a plan.json"
     assert there == (
-        f"{start} n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s {variables.RANK}=1 python -m train 'a plan.json'"
+        "qrsh -nostdin -inherit n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s "
+        f"{variables.RANK}=1 python -m train 'a plan.json'"
     )
+
+
+def test_pbs_starts_the_words_of_a_remote_rank_as_they_are() -> None:
+    """Quotes would reach the rank: a variable's name would begin with one."""
+    _, there = processes(on("pbs", "n1", "n2"), 2)
+    settings = ["CKPTBENCH_CONTROL=n1:5", "PYTHONPATH=/s", f"{variables.RANK}=1"]
+    assert there == ["pbs_tmrsh", "n2", "env", *settings, *TRAIN]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,9 +59,9 @@ def rank_processes(
         case "slurm":
             return [Process([*_srun(seats), *command], STEP, paths)]
         case "gridengine":
-            start = ["qrsh", "-nostdin", "-inherit"]
+            start = _qrsh
         case "pbs":
-            start = ["pbs_tmrsh"]
+            start = _pbs_tmrsh
         case "none":
             raise LaunchError("ranks on other hosts need a scheduler that starts them there")
     return [
@@ -82,14 +82,26 @@ def _here(command: list[str], seat: Seat, logs: Path) -> Process:
 
 
 def _there(
-    start: list[str], command: list[str], seat: Seat, variables: Mapping[str, str], logs: Path
+    start: Callable[[str, list[str]], list[str]],
+    command: list[str],
+    seat: Seat,
+    variables: Mapping[str, str],
+    logs: Path,
 ) -> Process:
     settings = {**variables, RANK: str(seat.rank)}
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
-    # The remote side passes the words to a shell.
-    quoted = [shlex.quote(word) for word in words]
     starter_log = logs / f"starter-{seat.rank}.log"
-    return Process([*start, seat.node, *quoted], {}, [starter_log, rank_log(logs, seat.rank)])
+    return Process(start(seat.node, words), {}, [starter_log, rank_log(logs, seat.rank)])
+
+
+def _qrsh(node: str, words: list[str]) -> list[str]:
+    """Grid Engine passes the words to a shell, which needs them quoted."""
+    return ["qrsh", "-nostdin", "-inherit", node, *map(shlex.quote, words)]
+
+
+def _pbs_tmrsh(node: str, words: list[str]) -> list[str]:
+    """PBS starts the words as they are, without a shell that would take quotes away."""
+    return ["pbs_tmrsh", node, *words]
 
 
 def _srun(seats: Sequence[Seat]) -> list[str]:
