@@ -106,7 +106,7 @@ def test_abci_gets_whole_nodes_of_eight_gpus_by_select(checkout: Checkout) -> No
     assert submission(checkout, "abci", 32) == [
         "qsub FOLDER/submission.sh",
         "#PBS -N train_cell",
-        "#PBS -S /bin/bash",
+        "#PBS -S FOLDER/pbs-shell",
         "#PBS -V",
         "#PBS -r y",
         "#PBS -j n",

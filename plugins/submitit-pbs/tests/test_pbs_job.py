@@ -16,7 +16,7 @@ import pytest
 from submitit.core import core, plugins
 from submitit.core.utils import DelayedSubmission
 
-from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment
+from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment, shell
 
 # A job's Python does not import this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -85,7 +85,7 @@ def test_near_its_limit_a_job_goes_on_as_another_with_the_same_id_for_submitit(
     assert not job.paths.result_pickle.exists()
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[-2:] == ["qrerun 77[0].pbs1", "qsub -v SUBMITIT_PBS_FOLLOWS=77_0"]
-    assert watcher._make_command() == ["qstat", "-x", "-t", "-f", "-F", "json", "77[]", "90"]
+    assert watcher._make_command() == ["qstat", "-x", "-t", "-f", "-F", "dsv", "77[]", "90"]
 
     follow_on = submitted.read_text()
     assert follow_on == script.replace("#PBS -J 0-1\n", "")
@@ -128,10 +128,10 @@ def test_a_job_that_ended_while_it_was_asked_for_is_not_taken_for_lost(
     job = executor(tmp_path).submit(print)
     watcher._make_command()
     (job.paths.folder / "306_pbs_ids.txt").write_text("307\n")
-    infos = watcher.read_info((data / "qstat.json").read_text())
+    infos = watcher.read_info((data / "qstat.dsv").read_text())
     assert infos["306"]["State"] == "REQUEUED"
     watcher._make_command()
-    assert watcher.read_info((data / "qstat.json").read_text())["306"]["State"] == "TIMEOUT"
+    assert watcher.read_info((data / "qstat.dsv").read_text())["306"]["State"] == "TIMEOUT"
 
 
 @pytest.fixture
@@ -154,3 +154,39 @@ def test_a_job_knows_its_id_and_its_hosts(
     monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
     assert inside.hostnames == ["node2", "node1"]
     assert (inside.num_nodes, inside.num_tasks, inside.global_rank) == (2, 1, 0)
+
+
+def test_a_script_runs_with_no_shell_above_it_that_a_signal_would_end(tmp_path: Path) -> None:
+    shell.write(tmp_path)
+    script = tmp_path / "2[0].pbs1.SC"
+    script.write_text("trap 'echo told; exit 3' USR2; echo $$; while :; do sleep 0.1; done\n")
+    process = subprocess.Popen(
+        [shell.path(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"HOME": str(tmp_path)},
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(f"{tmp_path}/2\\[0\\].pbs1.SC\n")
+    process.stdin.flush()
+    assert int(process.stdout.readline()) == process.pid
+    process.send_signal(signal.SIGUSR2)
+    assert process.communicate(timeout=20)[0] == "told\n"
+    assert process.returncode == 3
+
+
+def test_the_shell_is_written_once_and_mended_by_a_rename(tmp_path: Path) -> None:
+    shell.write(tmp_path)
+    program = shell.path(tmp_path)
+    first = program.stat().st_ino
+    shell.write(tmp_path)
+    assert program.stat().st_ino == first
+    with program.open("a") as damaged:
+        damaged.write("exit 1\n")
+        damaged.flush()
+        shell.write(tmp_path)
+    assert program.read_text() == shell.TEXT
+    assert os.access(program, os.X_OK)
+    assert list(tmp_path.iterdir()) == [program]

@@ -39,7 +39,7 @@ def options(**parameters: Any) -> list[str]:
 def test_a_plain_job() -> None:
     expected = r"""#!/bin/bash
 #PBS -N submitit
-#PBS -S /bin/bash
+#PBS -S /shared/jobs/pbs-shell
 #PBS -V
 #PBS -r y
 #PBS -j n
@@ -69,7 +69,7 @@ def test_two_full_nodes_as_on_abci_3() -> None:
         queue="rt_HF", account="gaa50000", nodes=2, chunk="", tasks_per_node=8, timeout_min=90
     ) == [
         "-N submitit",
-        "-S /bin/bash",
+        "-S /shared/jobs/pbs-shell",
         "-V",
         "-r y",
         "-j n",
@@ -116,6 +116,35 @@ def test_a_job_with_everything() -> None:
 
 def test_a_chunk_may_be_given_in_full() -> None:
     assert "-l select=3:ncpus=36:model=xyz" in options(nodes=3, chunk="ncpus=36:model=xyz")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({}, []),
+        ({"nodes": 2}, ["-l place=scatter"]),
+        ({"nodes": 2, "chunk": "ncpus=4"}, ["-l place=scatter"]),
+        ({"nodes": 2, "chunk": ""}, []),
+        ({"nodes": 2, "place": "pack"}, ["-l place=pack"]),
+    ],
+)
+def test_several_nodes_are_not_one_unless_the_queue_says_what_a_node_is(
+    parameters: dict[str, Any], place: list[str]
+) -> None:
+    assert [line for line in options(**parameters) if "place" in line] == place
+
+
+def test_a_folder_with_a_space_is_quoted_and_has_its_shell_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    asked = options(folder="/my jobs/here")
+    assert '-o "/my jobs/here/"' in asked
+    assert '-e "/my jobs/here/"' in asked
+    assert "-S /home/ada/.submitit/pbs-shell" in asked
+    monkeypatch.setenv("HOME", "/home/a b")
+    with pytest.raises(FailedSubmissionError, match="no path like /my jobs/here or /home/a b"):
+        options(folder="/my jobs/here")
 
 
 def test_an_array() -> None:

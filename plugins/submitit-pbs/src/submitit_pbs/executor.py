@@ -13,6 +13,7 @@ from typing import Any
 
 from submitit.core import core, utils
 
+from submitit_pbs import shell
 from submitit_pbs.job import PbsJob
 from submitit_pbs.parameters import Parameters
 from submitit_pbs.script import script, unset_unsafe
@@ -48,6 +49,7 @@ class PbsExecutor(core.PicklingExecutor):
             raise utils.FailedSubmissionError(
                 "qsub was not found: submit from a host with PBS's commands on its PATH."
             )
+        shell.write(self.folder)
         if len(delayed_submissions) == 1:
             return super()._internal_process_submissions(delayed_submissions)
         return self._submit_array(delayed_submissions)

@@ -33,6 +33,8 @@ class Parameters:
     """What stands after `select=N:`. None: worked out from the numbers above; empty: nothing,
     where the queue fixes what a node is, as on ABCI 3.0."""
     place: str | None = None
+    """None: a node for each chunk (scatter), unless there is one only or the queue says what a
+    node is."""
     stop_seconds: float = 90
     """How long before the limit (walltime) the job tells itself to stop; at most half of the
     limit; 0: not at all."""
@@ -71,6 +73,12 @@ class Parameters:
     def walltime(self) -> str:
         minutes, seconds = divmod(self.limit_s, 60)
         return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+
+    @property
+    def placement(self) -> str | None:
+        """What stands after `place=`. Left to itself PBS may put all chunks on one node."""
+        several = self.nodes > 1 and self.chunk != ""
+        return self.place or ("scatter" if several else None)
 
     @property
     def select(self) -> str:

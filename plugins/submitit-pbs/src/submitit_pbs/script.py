@@ -8,6 +8,7 @@ from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
+from submitit_pbs import shell
 from submitit_pbs.parameters import Parameters
 
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
@@ -57,8 +58,8 @@ def single(text: str) -> str:
 
 
 def unset_unsafe(environment: Mapping[str, str]) -> list[str]:
-    """A command prefix that keeps from qsub's `-V` what later breaks the answers of
-    `qstat -F json`: exported shell functions, and whatever else spans lines."""
+    """A command prefix that keeps from qsub's `-V` what is not one line with a plain name, such as
+    exported shell functions: not every version brings it through whole."""
     plain = re.compile(r"[A-Za-z_]\w*", re.ASCII)
     unsafe = [k for k, v in environment.items() if "\n" in v or not plain.fullmatch(k)]
     return ["env", *(f"--unset={name}" for name in sorted(unsafe))] if unsafe else []
@@ -68,16 +69,21 @@ def _options(parameters: Parameters, folder: Path) -> list[str]:
     name = re.sub(r"[^\w.-]", "_", parameters.name, flags=re.ASCII)
     # PBS's own messages; the job itself writes to the files that submitit reads.
     messages = JobPaths.get_first_id_independent_folder(folder)
-    options = [f"-N {name}", "-S /bin/bash", "-V", "-r y", "-j n"]
-    options += [f"-o {messages}/", f"-e {messages}/"]
+    options = [f"-N {name}", f"-S {shell.path(folder)}", "-V", "-r y", "-j n"]
+    options += [f"-o {_quoted(messages)}", f"-e {_quoted(messages)}"]
     if parameters.queue:
         options.append(f"-q {parameters.queue}")
     if parameters.account:
         options.append(f"{parameters.account_option} {parameters.account}")
     options.append(f"-l select={parameters.select}")
-    if parameters.place:
-        options.append(f"-l place={parameters.place}")
+    if parameters.placement:
+        options.append(f"-l place={parameters.placement}")
     return [*options, f"-l walltime={parameters.walltime}"]
+
+
+def _quoted(folder: Path) -> str:
+    """For qsub, which takes a space for the end of a value."""
+    return f'"{folder}/"' if " " in str(folder) else f"{folder}/"
 
 
 def _stop_at(parameters: Parameters) -> list[str]:

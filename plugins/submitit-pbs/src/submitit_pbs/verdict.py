@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
+
+from submitit_pbs.qstat import Record
 
 Info = dict[str, str]
 
@@ -13,8 +14,8 @@ _STATES = {
     **dict.fromkeys("RBSU", "RUNNING"),
     "E": "COMPLETING",
 }
-_ENDED = "FX"
-_SUBSTATE_DELETED = 91
+_ENDED = ("F", "X")
+_SUBSTATE_DELETED = "91"
 
 # Exit statuses below 0 are PBS's own (src/include/job.h of OpenPBS).
 _OWN_STATUSES = {
@@ -37,27 +38,30 @@ _TIMEOUT = -29
 _OUT_OF_MEMORY = {-26, -27}
 
 
-def info(job_id: str, record: dict[str, Any]) -> Info:
-    """`job_id` is submitit's. The state UNKNOWN: ended, and PBS does not say how."""
-    letter = str(record.get("job_state", ""))
-    if letter not in _ENDED or not letter:
-        state, reason = _STATES.get(letter, "UNKNOWN"), ""
-    else:
+def info(job_id: str, record: Record) -> Info:
+    """`job_id` is submitit's. The state UNKNOWN: ended, and PBS does not say how. The reason: why a
+    job waits, or why it ended without a result."""
+    letter = record["job_state"]
+    if letter in _ENDED:
         state, reason = _verdict(record)
+        reason = _with_comment(reason, record)
+    else:
+        state = _STATES.get(letter, "UNKNOWN")
+        reason = record.get("comment", "") if state == "PENDING" else ""
     return {
         "JobID": job_id,
         "State": state,
-        "Reason": _with_comment(reason, record),
+        "Reason": reason,
         "PbsState": letter,
-        "NodeList": str(record.get("exec_host", "")),
-        "ExitStatus": str(record.get("Exit_status", "")),
+        "NodeList": record.get("exec_host", ""),
+        "ExitStatus": record.get("Exit_status", ""),
     }
 
 
-def _verdict(record: dict[str, Any]) -> tuple[str, str]:
+def _verdict(record: Record) -> tuple[str, str]:
     status = _number(record.get("Exit_status"))
     if status is None:
-        deleted = _number(record.get("substate")) == _SUBSTATE_DELETED or record["job_state"] == "F"
+        deleted = record.get("substate") == _SUBSTATE_DELETED or record["job_state"] == "F"
         return ("CANCELLED", "deleted before it ran") if deleted else ("UNKNOWN", "")
     if status == 0:
         return "COMPLETED", ""
@@ -65,9 +69,15 @@ def _verdict(record: dict[str, Any]) -> tuple[str, str]:
         return _own_verdict(status)
     if _time_is_over(record):
         return "TIMEOUT", f"{_ended(status)}, after its time limit (walltime)"
-    if _number(record.get("substate")) == _SUBSTATE_DELETED:
+    if record.get("substate") == _SUBSTATE_DELETED:
         return "CANCELLED", f"deleted ({_ended(status)})"
     return "FAILED", _ended(status)
+
+
+def was_deleted(record: Record) -> bool:
+    """Whether somebody deleted the job. PBS itself calls some of these ended with exit status 0:
+    those that stopped in good order, and subjobs that had not yet run."""
+    return record.get("substate") == _SUBSTATE_DELETED or "exec_host" not in record
 
 
 def _own_verdict(status: int) -> tuple[str, str]:
@@ -85,15 +95,14 @@ def _ended(status: int) -> str:
     return f"ended with exit status {status}"
 
 
-def _time_is_over(record: dict[str, Any]) -> bool:
-    used = _seconds(record.get("resources_used"))
-    limit = _seconds(record.get("Resource_List"))
+def _time_is_over(record: Record) -> bool:
+    used = _seconds(record.get("resources_used.walltime", ""))
+    limit = _seconds(record.get("Resource_List.walltime", ""))
     return limit is not None and used is not None and used >= limit
 
 
-def _seconds(resources: Any) -> int | None:
-    """The walltime, written HH:MM:SS or as a number of seconds."""
-    text = str(resources.get("walltime", "")) if isinstance(resources, dict) else ""
+def _seconds(text: str) -> int | None:
+    """Of a time written HH:MM:SS or as a number of seconds."""
     parts = text.split(":")
     if not all(part.isdigit() for part in parts):
         return None
@@ -103,11 +112,10 @@ def _seconds(resources: Any) -> int | None:
     return seconds
 
 
-def _with_comment(reason: str, record: dict[str, Any]) -> str:
-    comment = str(record.get("comment", "")).strip()
+def _with_comment(reason: str, record: Record) -> str:
+    comment = record.get("comment", "").strip()
     return f"{reason}; PBS says: {comment}" if reason and comment else reason
 
 
-def _number(value: Any) -> int | None:
-    text = str(value)
-    return int(text) if text.removeprefix("-").isdigit() else None
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.removeprefix("-").isdigit() else None

@@ -14,6 +14,9 @@ from submitit_pbs.verdict import Info
 
 HISTORY_DELAY_S = 60
 """How long a job that PBS does not name, or says nothing of, is still waited for."""
+ANSWER_S = 60
+"""How long qstat may take."""
+DELETED = {"State": "CANCELLED", "Reason": "deleted"}
 
 
 class PbsInfoWatcher(core.InfoWatcher):
@@ -39,12 +42,20 @@ class PbsInfoWatcher(core.InfoWatcher):
             return
         self._num_calls += 1
         self._last_status_check = time.time()
-        if (answer := _ask(command)) is None:
+        if (answer := self._ask(command)) is None:
             return
         self._output = answer.encode()
         self._info_dict.update(self.read_info(answer))
         asked = self._registered - self._finished
         self._finished.update(job_id for job_id in asked if self.is_done(job_id, mode="cache"))
+
+    def _ask(self, command: list[str]) -> str | None:
+        """What qstat says; None if it cannot answer. A server without history is asked again for
+        the jobs that it still has."""
+        done = _run(command)
+        if done is not None and qstat.lacks_history(done.stderr):
+            done = _run(qstat.command(list(self._asked.values()), history=False))
+        return None if done is None else done.stdout
 
     def _make_command(self) -> list[str] | None:
         asked = self._registered - self._finished
@@ -75,6 +86,8 @@ class PbsInfoWatcher(core.InfoWatcher):
             if info["State"] == "UNKNOWN":
                 return self._without_record(job_id)
         self._missing_since.pop(job_id, None)
+        if info["State"] == "COMPLETED" and verdict.was_deleted(record):
+            return info if self._paths[job_id].result_pickle.exists() else info | DELETED
         if info["State"] == "FAILED" and job_id in self.cancelled:
             return info | {"State": "CANCELLED", "Reason": f"deleted ({info['Reason']})"}
         return info
@@ -84,7 +97,7 @@ class PbsInfoWatcher(core.InfoWatcher):
         if self._paths[job_id].result_pickle.exists():
             return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
         if job_id in self.cancelled:
-            return {"JobID": job_id, "State": "CANCELLED", "Reason": "deleted"}
+            return {"JobID": job_id, **DELETED}
         now = time.time()
         if now - self._missing_since.setdefault(job_id, now) < HISTORY_DELAY_S:
             return {"JobID": job_id, "State": "COMPLETING"}
@@ -92,14 +105,16 @@ class PbsInfoWatcher(core.InfoWatcher):
         return {"JobID": job_id, "State": "FAILED", "Reason": why}
 
 
-def _ask(command: list[str]) -> str | None:
-    """What qstat prints; None if it cannot answer."""
+def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """None if qstat cannot answer."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
         logger.get_logger().warning(f"{command[0]}: {error}")
         return None
     if done.returncode != 0 and "Unknown Job" not in done.stderr:
         logger.get_logger().warning(f"qstat failed: {done.stderr.strip()}")
         return None
-    return done.stdout
+    return done
