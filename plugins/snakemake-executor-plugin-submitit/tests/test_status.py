@@ -2,6 +2,7 @@ from pathlib import Path
 
 from fakes import COMPLETED, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
 
+from snakemake_executor_plugin_submitit.cluster import JobState
 from snakemake_executor_plugin_submitit.status import (
     RESULT_LATENCY_SECONDS,
     UNKNOWN_SECONDS,
@@ -54,6 +55,15 @@ def test_a_killed_job_fails_in_the_same_round(tmp_path: Path):
     watch = Watch(tmp_path)
     watch.cluster.states["0"] = TIMEOUT
     assert watch.round() == {"0": "ended without a result: TIMEOUT (after 00:01:00)"}
+
+
+def test_a_job_that_can_never_run_is_named_once(tmp_path: Path):
+    watch = Watch(tmp_path)
+    words = "PENDING (Can Never Run: Insufficient amount of resource: ncpus)"
+    watch.cluster.states["0"] = JobState(known=True, ended=False, killed=False, words=words)
+    assert watch.round() == {}
+    assert watch.round() == {}
+    assert watch.logger.lines == [f"fake job 0 will not start: {words}"]
 
 
 def test_a_job_that_was_requeued_is_still_active(tmp_path: Path):

@@ -116,10 +116,11 @@ class Cluster:
         info = watcher.get_info(job.job_id, mode="cache")
         word = watcher.get_state(job.job_id, mode="cache")
         reason = info.get("Reason", "")
+        ended = watcher.is_done(job.job_id, mode="cache")
         return JobState(
             known=bool(info),
-            ended=watcher.is_done(job.job_id, mode="cache"),
-            killed=bool(reason),
+            ended=ended,
+            killed=bool(reason) and ended,
             words=f"{word} ({reason})" if reason else word,
         )
 

@@ -1,7 +1,7 @@
 """What has become of the jobs: results from files, the rest from one query a round."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ RESULT_LATENCY_SECONDS = 30
 UNKNOWN_SECONDS = 600
 """How long a scheduler may not know a job before it is taken for lost."""
 GROWTH = 1.5
+NEVER = "can never run"
+"""What PBS says of a job that asks for more than there is."""
 
 
 class Backoff:
@@ -55,6 +57,8 @@ class Poller:
         self._since: dict[str, float] = {}
         """Since when a job is in a state that is given some time to change."""
         self._unanswered = 0
+        self._hopeless: set[str] = set()
+        """Jobs of which the scheduler has said that they can never run."""
         self.queries = 0
 
     def ended(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
@@ -90,6 +94,7 @@ class Poller:
 
     def _by_state(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
         states = {job.job_id: self._cluster.state(job) for job in jobs}
+        self._warn_of_hopeless(states)
         over = [job for job in jobs if states[job.job_id].ended]
         for job in jobs:
             if states[job.job_id].known and not states[job.job_id].ended:
@@ -98,6 +103,16 @@ class Poller:
         return [Outcome(job, self._lost_words()) for job in lost] + self._without_result(
             over, states
         )
+
+    def _warn_of_hopeless(self, states: Mapping[str, JobState]) -> None:
+        """Once a job: it would wait for ever, and the user with it."""
+        for job_id, state in states.items():
+            hopeless = not state.ended and NEVER in state.words.lower()
+            if hopeless and job_id not in self._hopeless:
+                self._hopeless.add(job_id)
+                self._logger.warning(
+                    f"{self._cluster.name} job {job_id} will not start: {state.words}"
+                )
 
     def _without_result(self, jobs: list[Job[Any]], states: dict[str, JobState]) -> list[Outcome]:
         """Jobs that ended and left no result, once that is certain."""
