@@ -16,6 +16,7 @@ _STATES = {
 }
 _ENDED = ("F", "X")
 _SUBSTATE_DELETED = "91"
+_SUBSTATE_NOT_RUN = "70"
 
 # Exit statuses below 0 are PBS's own (src/include/job.h of OpenPBS).
 _OWN_STATUSES = {
@@ -75,9 +76,9 @@ def _verdict(record: Record) -> tuple[str, str]:
 
 
 def was_deleted(record: Record) -> bool:
-    """Whether somebody deleted the job. PBS itself calls some of these ended with exit status 0:
-    those that stopped in good order, and subjobs that had not yet run."""
-    return record.get("substate") == _SUBSTATE_DELETED or "exec_host" not in record
+    """Whether somebody deleted the job, which has ended. PBS itself says of some of these nothing, or
+    exit status 0: of those that stopped in good order, and of subjobs that had not yet run."""
+    return record.get("substate") in (_SUBSTATE_DELETED, _SUBSTATE_NOT_RUN)
 
 
 def _own_verdict(status: int) -> tuple[str, str]:

@@ -83,11 +83,12 @@ class PbsInfoWatcher(core.InfoWatcher):
             if current_id(self._paths[job_id]) != self._asked[job_id]:
                 # It submitted the job that goes on with its work after the question was made.
                 return {"JobID": job_id, "State": "REQUEUED"}
+            if info["State"] in ("COMPLETED", "UNKNOWN") and verdict.was_deleted(record):
+                done = self._paths[job_id].result_pickle.exists()
+                return info | ({"State": "COMPLETED"} if done else DELETED)
             if info["State"] == "UNKNOWN":
                 return self._without_record(job_id)
         self._missing_since.pop(job_id, None)
-        if info["State"] == "COMPLETED" and verdict.was_deleted(record):
-            return info if self._paths[job_id].result_pickle.exists() else info | DELETED
         if info["State"] == "FAILED" and job_id in self.cancelled:
             return info | {"State": "CANCELLED", "Reason": f"deleted ({info['Reason']})"}
         return info
