@@ -16,7 +16,7 @@ from ckptbench.launch.allocation import (
     scheduler_job,
     was_requeued,
 )
-from ckptbench.launch.starters import rank_processes
+from ckptbench.launch.starters import PBS_RSH, rank_processes
 from ckptbench.world import variables
 from ckptbench.world.seats import Seat, same_host
 
@@ -203,7 +203,7 @@ def test_pbs_starts_the_words_of_a_remote_rank_as_they_are() -> None:
     [
         ("slurm", "-launcher slurm"),
         ("gridengine", "-launcher sge"),
-        ("pbs", "-launcher rsh -launcher-exec pbs_tmrsh"),
+        ("pbs", f"-launcher rsh -launcher-exec {PBS_RSH}"),
     ],
 )
 def test_mpi_ranks_are_started_by_mpiexec_over_the_schedulers_starter(

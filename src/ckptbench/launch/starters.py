@@ -21,6 +21,9 @@ STEP: Mapping[str, str | None] = {
     ),
 }
 
+PBS_RSH = Path(__file__).with_name("pbs_rsh")
+"""Starts a command line on another host of a PBS job, as rsh does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -129,7 +132,7 @@ def _hydra(allocation: Allocation, seats: Sequence[Seat]) -> list[str]:
     launcher = {
         "slurm": ["-launcher", "slurm"],
         "gridengine": ["-launcher", "sge"],
-        "pbs": ["-launcher", "rsh", "-launcher-exec", "pbs_tmrsh"],
+        "pbs": ["-launcher", "rsh", "-launcher-exec", str(PBS_RSH)],
         "none": ["-launcher", "ssh"],
     }[allocation.scheduler]
     hosts = ",".join(f"{node}:{sum(seat.node == node for seat in seats)}" for node in nodes)
