@@ -49,7 +49,7 @@ environments: environment
 study-tests: environments
 	$(BIN)/pytest --durations=10 tests/study
 
-# Tests with a real Slurm and a real Grid Engine, if `sudo tests/cluster/install.sh` has installed them.
+# Tests with a real Slurm, Grid Engine and PBS: those that `sudo tests/cluster/install.sh` has installed.
 cluster-tests: environments
 	$(BIN)/pytest --durations=10 tests/cluster
 

@@ -1,4 +1,4 @@
-"""Schedulers by hand: `python -m tests.cluster up|down|env|status slurm|gridengine`.
+"""Schedulers by hand: `python -m tests.cluster up|down|env|status slurm|gridengine|pbs`.
 
 `up` leaves the cluster running and prints the variables of its clients, for a shell to evaluate.
 """
@@ -12,9 +12,10 @@ import sys
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError
 from tests.cluster.gridengine import GridEngine
+from tests.cluster.pbs import Pbs
 from tests.cluster.slurm import Slurm
 
-CLUSTERS: dict[str, type[Cluster]] = {"slurm": Slurm, "gridengine": GridEngine}
+CLUSTERS: dict[str, type[Cluster]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
 
 
 def up(cluster: Cluster) -> None:

@@ -6,8 +6,12 @@ import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
+
+import pytest
 
 from tests.cluster.commands import ClusterError
 from tests.cluster.processes import CLEAN_ENVIRONMENT, Daemons, processes_with
@@ -96,3 +100,12 @@ class Cluster(ABC):
         for process in processes_with(self.environment()):
             if process.name == self.job_guard:
                 process.end(grace_s=1)
+
+
+@contextmanager
+def client_of(cluster: Cluster) -> Iterator[None]:
+    """This process and what it starts are clients of the cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.environment().items():
+            patch.setenv(name, value)
+        yield

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.gridengine import GridEngine
+from tests.cluster.pbs import Pbs
 from tests.cluster.slurm import Slurm
 
 
@@ -26,6 +27,21 @@ def gridengine() -> Iterator[Cluster]:
     """A Grid Engine cell of one host; the tests are its clients from here on."""
     with running(GridEngine) as cluster, client_of(cluster):
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def pbs() -> Iterator[Cluster]:
+    """A PBS of two hosts. Its commands have the names of Grid Engine's: who uses it is its client
+    only as long as `client_of` says so."""
+    with running(Pbs) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pbs_client(pbs: Cluster) -> Iterator[Cluster]:
+    """The test is a client of PBS."""
+    with client_of(pbs):
+        yield pbs
 
 
 @pytest.fixture
@@ -61,11 +77,3 @@ def new(kind: type[Cluster]) -> Cluster:
         pytest.skip(f"left out: what needs a real {kind.name}: {obstacle}")
     # Not pytest's own folder: its path is too long for a Unix socket.
     return kind(Path(tempfile.mkdtemp(prefix=f"ckptbench-{kind.name}-")))
-
-
-@contextmanager
-def client_of(cluster: Cluster) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in cluster.environment().items():
-            patch.setenv(name, value)
-        yield

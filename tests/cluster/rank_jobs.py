@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,8 @@ class RankJob:
         script = folder / "job.sh"
         script.write_text(
             f"#!/bin/sh\nexport PYTHONPATH={ROOT / 'src'}\n"
-            f"{sys.executable} {LAUNCHER} {folder / 'request.json'}\nsleep {LINGER_S}\n"
+            f"{sys.executable} {LAUNCHER} {shlex.quote(str(folder / 'request.json'))}\n"
+            f"sleep {LINGER_S}\n"
         )
         self.output = folder / "output"
         self.id = check([*submit, str(script)], {}).strip()

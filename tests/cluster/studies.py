@@ -24,11 +24,14 @@ FITTED = {
     "slurm": ("--submitit-tasks-per-node", "1", "runtime=10", "mem_mb=1500", "cpus_per_task=1"),
     # One host, which two ranks share; so many slots that a rank gets as many threads as locally.
     "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10", f"cpus_per_task={CORES}"),
+    # Whole hosts, as the queue says. Two ranks have two.
+    "abci": ("--submitit-tasks-per-node", "1", "runtime=10"),
 }
 
 QUEUES: dict[str, list[list[str]]] = {
     "slurm": [["squeue", "--format=%i %T %r %N %M"], ["sinfo", "--Node", "--format=%N %T %E"]],
     "gridengine": [["qstat", "-f"]],
+    "abci": [["qstat", "-x", "-t"], ["qstat", "-s"], ["pbsnodes", "-a"]],
     "local": [],
 }
 """What is asked about a scheduler when a study does not end."""

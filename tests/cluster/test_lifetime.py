@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError, check, poll
 from tests.cluster.gridengine import GridEngine
+from tests.cluster.pbs import Pbs
 from tests.cluster.processes import Daemons, processes_with, start_ticks
 from tests.cluster.slurm import Slurm
 
@@ -18,10 +19,11 @@ Fresh = Callable[[type[Cluster]], Cluster]
 SUBMIT = {
     "slurm": ["sbatch", "--output=/dev/null"],
     "gridengine": ["qsub", "-o", "/dev/null", "-j", "y"],
+    "pbs": ["qsub", "-o", "/dev/null", "-j", "oe"],
 }
 
 
-@pytest.mark.parametrize("kind", [Slurm, GridEngine])
+@pytest.mark.parametrize("kind", [Slurm, GridEngine, Pbs])
 def test_stopping_ends_even_the_processes_that_left_their_job(
     kind: type[Cluster], fresh: Fresh, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import pbs_conf
 from tests.cluster.commands import poll
 from tests.cluster.rank_jobs import RankJob, Request, through_mpiexec
 from tests.cluster.rank_probe import LAST_WORDS
@@ -25,6 +26,7 @@ WAYS = [lambda request: request, through_mpiexec]
 
 starters = pytest.mark.parametrize("through", WAYS, ids=["srun", "mpiexec"])
 starters_of_gridengine = pytest.mark.parametrize("through", WAYS, ids=["qrsh", "mpiexec"])
+starters_of_pbs = pytest.mark.parametrize("through", WAYS, ids=["pbs_tmrsh", "mpiexec"])
 
 
 @pytest.fixture
@@ -69,6 +71,22 @@ def qsub(gridengine: object, jobs: list[RankJob], tmp_path: Path) -> Submit:
         ]
         shape = ["-S", "/bin/sh", "-pe", "mpi", str(request.ranks)]
         jobs.append(RankJob(tmp_path / "job", request, [*command, *shape], "qdel"))
+        return jobs[-1]
+
+    return submit
+
+
+@pytest.fixture
+def pbs_qsub(pbs_client: object, jobs: list[RankJob], tmp_path: Path) -> Submit:
+    """Submits a launcher on both hosts. The path of its folder has a space."""
+
+    def submit(request: Request) -> RankJob:
+        folder = tmp_path / "a job"
+        chunk = f"ncpus=2:mpiprocs={request.ranks // 2}"
+        command = ["qsub", "-k", "oed", "-j", "oe", "-o", f"{folder / 'output'}"]
+        shape = ["-l", f"select=2:{chunk}", "-l", "place=scatter"]
+        request = dataclasses.replace(request, accelerator="cpu")
+        jobs.append(RankJob(folder, request, [*command, *shape], "qdel"))
         return jobs[-1]
 
     return submit
@@ -185,5 +203,41 @@ def test_ranks_on_a_host_of_grid_engine_end_with_their_launcher(
 ) -> None:
     job = qsub(through(Request(ranks=3, acts={"others": "stay"})))
     job.wait_for_ranks(3)
+    os.kill(job.launcher(), signal.SIGKILL)
+    assert nobody_is_left(job), job.said()
+
+
+# PBS
+
+
+@starters_of_pbs
+def test_pbs_starts_ranks_on_both_hosts(pbs_qsub: Submit, through: Through) -> None:
+    job = pbs_qsub(through(Request(ranks=4)))
+    assert job.error() is None, job.said()
+    found = [
+        (note["rank"], note["node"], note["local_rank"], note["peers"]) for note in job.found()
+    ]
+    nodes = sorted({note["node"] for note in job.found()})
+    assert nodes == list(pbs_conf.NODES)
+    first, second = dict.fromkeys(note["node"] for note in job.found())
+    assert found == [(0, first, 0, 4), (1, first, 1, 4), (2, second, 0, 4), (3, second, 1, 4)]
+
+
+@starters_of_pbs
+def test_a_rank_that_dies_on_another_host_of_pbs_ends_all_and_is_quoted(
+    pbs_qsub: Submit, through: Through
+) -> None:
+    job = pbs_qsub(through(Request(ranks=4, acts={"3": "die", "others": "stay"})))
+    job.wait_for_ranks(4)
+    error = job.error()
+    assert error is not None
+    assert f"[rank-3] {LAST_WORDS}" in error
+    assert nobody_is_left(job)
+
+
+@starters_of_pbs
+def test_ranks_on_hosts_of_pbs_end_with_their_launcher(pbs_qsub: Submit, through: Through) -> None:
+    job = pbs_qsub(through(Request(ranks=4, acts={"others": "stay"})))
+    job.wait_for_ranks(4)
     os.kill(job.launcher(), signal.SIGKILL)
     assert nobody_is_left(job), job.said()

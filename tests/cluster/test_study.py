@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.world.seats import same_host
+from tests.cluster import pbs_conf
+from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES
 from tests.cluster.studies import VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout
@@ -64,13 +67,23 @@ def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
     )
 
 
+@pytest.fixture(scope="module")
+def on_pbs(pbs: Cluster, tmp_path_factory: Folder) -> Iterator[Checkout]:
+    """In forked processes that enter the host of their job: what PBS starts and ends is tested in test_ranks.py."""
+    folder = tmp_path_factory.mktemp("pbs") / "checkout"
+    options = ["--submitit-account", "gxx50000", *resources("abci")]
+    checkout = Checkout.make(folder, "abci", *options, environments=warm_environments())
+    with client_of(pbs):
+        yield run_to_its_end(checkout)
+
+
 def run_to_its_end(checkout: Checkout) -> Checkout:
     with started(checkout, study=vary(checkout, {}, {}, repeats=1)) as process:
         end_well(checkout, process, PATIENCE_S)
     return checkout
 
 
-@pytest.fixture(scope="module", params=["on_slurm", "on_gridengine"])
+@pytest.fixture(scope="module", params=["on_slurm", "on_gridengine", "on_pbs"])
 def done(request: pytest.FixtureRequest) -> Checkout:
     """A checkout in which the whole study has been run on a cluster."""
     checkout: Checkout = request.getfixturevalue(request.param)
@@ -159,6 +172,13 @@ def test_all_ranks_ran_on_the_host_of_grid_engine(on_gridengine: Checkout) -> No
         hosts = hosts_of(on_gridengine, run)
         assert len(hosts) == ranks
         assert all(same_host(name, host) for name in hosts)
+
+
+def test_two_ranks_have_two_hosts_of_pbs_by_the_profile_for_abci(on_pbs: Checkout) -> None:
+    for run, ranks in on_pbs.table("runs").set_index("run")["ranks"].items():
+        hosts = hosts_of(on_pbs, str(run))
+        assert len(set(hosts)) == len(hosts) == ranks
+        assert set(hosts) <= set(pbs_conf.NODES)
 
 
 def hosts_of(checkout: Checkout, run: str) -> list[str]:

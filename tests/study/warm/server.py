@@ -20,6 +20,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ HIGHEST_DESCRIPTOR = 31
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LATER = ("numpy.random", "torch._dynamo")
 """What libraries import when they are first used, and none computes with: seconds of every program otherwise."""
+
+NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
+"""By their names below /proc: their flags for setns(2)."""
 
 Request = dict[str, Any]
 
@@ -89,10 +93,12 @@ def guard(line: socket.socket) -> Request:
     size, descriptors, _, _ = socket.recv_fds(line, 4, HIGHEST_DESCRIPTOR + 1)
     content = line.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
     request: Request = json.loads(content)
+    client = client_of(line)
     parent = os.getpid()
     if not (program := os.fork()):
         die_with_parent(parent)
         line.close()
+        follow(client)
         take_over(request, descriptors)
         return request
     for descriptor in descriptors:
@@ -100,6 +106,25 @@ def guard(line: socket.socket) -> Request:
     status = watch(program, line)
     line.sendall(status.to_bytes(4, "big"))
     os._exit(0)
+
+
+def client_of(line: socket.socket) -> int:
+    """The process at the other end."""
+    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid
+
+
+def follow(client: int) -> None:
+    """Enter the namespaces of the client: an emulated host may have a name and a network of its own."""
+    other = [
+        flag
+        for name, flag in NAMESPACES.items()
+        if os.readlink(f"/proc/{client}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
+    ]
+    library = ctypes.CDLL(None, use_errno=True)
+    if other and library.setns(os.pidfd_open(client), sum(other)):
+        raise OSError(ctypes.get_errno(), "cannot enter the namespaces of the client")
 
 
 def watch(program: int, line: socket.socket) -> int:

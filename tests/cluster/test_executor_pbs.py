@@ -1,0 +1,66 @@
+"""Snakemake's submitit executor on a real PBS."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import check, poll
+from tests.cluster.executor_workflow import Workflow, interrupt
+
+pytestmark = pytest.mark.usefixtures("pbs_client")
+
+HELD = """
+    rule all:
+        input: expand("out/{i}", i=range(3))
+    rule one:
+        output: "out/{i}"
+        resources: runtime=5, mem_mb=100
+        shell: "echo $PBS_JOBID >> starts; while [ ! -e go ]; do sleep 0.2; done; echo done > {output}"
+    """
+
+
+def active(job_ids: list[str]) -> list[str]:
+    """Those of these jobs that the server still has."""
+    mains = {job_id.split("_")[0] for job_id in job_ids}
+    listed = check(["qselect"], {}).split()
+    return [job_id for job_id in listed if job_id.split("[")[0].split(".")[0] in mains]
+
+
+def starts(workflow: Workflow) -> list[str]:
+    path = workflow.folder / "starts"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path / "a space", HELD, "pbs")
+    process = workflow.start()
+    assert poll(lambda: len(starts(workflow)) == 3, 60, 0.2), workflow.text()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert workflow.run("--unlock") == 0
+    process = workflow.start("--rerun-incomplete")
+    workflow.wait_for_text("is taken back")
+    (workflow.folder / "go").touch()
+    assert workflow.wait(process) == 0, workflow.text()
+    assert len(starts(workflow)) == len(workflow.job_ids()) == 3
+
+
+def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, HELD, "pbs")
+    process = workflow.start()
+    workflow.wait_for_file("starts")
+    interrupt(process)
+    assert workflow.wait(process) == 1
+    assert poll(lambda: not active(workflow.job_ids()), 30, 0.5), active(workflow.job_ids())
+
+
+def test_a_refused_job_fails_with_the_words_of_pbs(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, HELD.replace("runtime=5", "runtime=5, queue='nowhere'"), "pbs")
+    assert workflow.run() == 1
+    assert "did not take the job: " in workflow.text()
+    assert "Unknown queue" in workflow.text()
+    assert not workflow.job_ids()
