@@ -33,16 +33,15 @@ from tests.cluster.pbs_conf import (
 from tests.cluster.processes import Process, start_ticks
 
 VARIABLE = "CKPTBENCH_OPENPBS"
-"""Names a folder with `openpbs-*.tar.xz`, whose only entry is the folder `pbs`."""
-DEFAULT = Path(__file__).resolve().parents[2].parent / "shared" / "openpbs"
+"""Names a folder with `openpbs-*.tar.xz`, whose only entry is the folder `pbs`. Unset: no test with PBS is selected."""
 LIBRARIES = ("libcjson.so.1", "libedit.so.2", "libhwloc.so.15", "libical.so.3", "libpq.so.5")
 PROFILES = Path("/etc/profile.d")
 
 
 def archive() -> Path | None:
     """The newest built OpenPBS that there is."""
-    folder = Path(os.environ.get(VARIABLE) or DEFAULT)
-    return max(folder.glob("openpbs-*.tar.xz"), default=None)
+    folder = os.environ.get(VARIABLE)
+    return max(Path(folder).glob("openpbs-*.tar.xz"), default=None) if folder else None
 
 
 class Pbs(Cluster):
@@ -55,8 +54,7 @@ class Pbs(Cluster):
     @classmethod
     def obstacle(cls) -> str:
         if archive() is None:
-            folder = os.environ.get(VARIABLE) or DEFAULT
-            return f"no openpbs-*.tar.xz in {folder}: set {VARIABLE} to the folder of a built one"
+            return f"{VARIABLE} names no folder with openpbs-*.tar.xz: set it to the folder of a built one"
         if missing := super().obstacle():
             return missing
         known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True)
