@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import yaml
 from checkout import Checkout, launchers_of, ranks_of, wait_for
 from selection import FULL
 
 from ckptbench.study.record import StudyRecord
+from tests.living import is_running
 
 PYTORCH = "config/studies/pytorch.yaml"
 SMALL = {
@@ -148,14 +148,6 @@ def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout:
     assert again.returncode == 0, again.stdout
     assert (environment / "ready.json").exists()
     assert is_repeat(checkout)
-
-
-def is_running(pid: int) -> bool:
-    """False also where it has ended and its parent has not asked for its exit status."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def is_repeat(checkout: Checkout) -> bool:

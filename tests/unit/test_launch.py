@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ckptbench.errors import LaunchError
@@ -22,6 +21,7 @@ from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
 from ckptbench.world.seats import Seat, seats_of
 from ckptbench.world.variables import RANK, rank_environment, read_seat
+from tests.living import is_running
 
 SECOND = Seat(rank=1, node="here", local_rank=1)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -45,19 +45,12 @@ def after(path: Path) -> str:
     return f"[time.sleep(0.02) for _ in iter(lambda: os.path.exists({str(path)!r}), True)]"
 
 
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def gone(pid: int) -> bool:
     """Within five seconds; the bound is for a machine under load."""
     deadline = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < deadline:
+    while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not alive(pid)
+    return not is_running(pid)
 
 
 def test_a_run_ends_when_all_have_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.living import is_running
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 WORK = """
@@ -36,13 +38,6 @@ WORKFLOW = """
 import os, subprocess, sys
 subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid()), sys.argv[2]]).wait()
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def wait_for(condition, seconds: float = 20) -> None:  # type: ignore[no-untyped-def]
@@ -74,10 +69,10 @@ def test_the_end_of_one_is_the_end_of_all_below_it(
         name: int((tmp_path / name).read_text()) for name in ("worker", "installer", "compiler")
     }
     pids |= {"workflow": workflow.pid, "supervisor": psutil.Process(pids["worker"]).ppid()}
-    assert all(map(alive, pids.values()))
+    assert all(map(is_running, pids.values()))
     os.kill(pids[killed], number)
     workflow.wait(20)
-    wait_for(lambda: not any(map(alive, pids.values())))
+    wait_for(lambda: not any(map(is_running, pids.values())))
 
 
 def test_a_workflow_that_was_gone_before_the_work_began_gets_none(tmp_path: Path) -> None:
