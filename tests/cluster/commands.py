@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 TIMED_OUT = 124
+PATIENCE_S = 300
+"""For what must come. It costs nothing where it comes, and a machine under load may need it."""
 PORTS = range(20000, 32000)
 """Below the range from which the kernel hands out ports of its own accord."""
 
@@ -19,7 +21,7 @@ class ClusterError(Exception):
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], timeout_s: float = 60
+    command: Sequence[str], environment: Mapping[str, str], timeout_s: float = PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     """Run `command` to its end; one that takes longer ends with the status TIMED_OUT."""
     try:
@@ -37,7 +39,9 @@ def run(
         return subprocess.CompletedProcess(command, TIMED_OUT, stdout="", stderr=late)
 
 
-def check(command: Sequence[str], environment: Mapping[str, str], timeout_s: float = 60) -> str:
+def check(
+    command: Sequence[str], environment: Mapping[str, str], timeout_s: float = PATIENCE_S
+) -> str:
     """What `command` printed on its standard output; an error with all it said if it failed."""
     done = run(command, environment, timeout_s)
     if done.returncode != 0:
@@ -49,7 +53,9 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stdout + done.stderr).strip() or "(nothing)"
 
 
-def poll(condition: Callable[[], bool], timeout_s: float, interval_s: float = 0.05) -> bool:
+def poll(
+    condition: Callable[[], bool], timeout_s: float = PATIENCE_S, interval_s: float = 0.05
+) -> bool:
     """Whether `condition` came true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.cluster.commands import poll
-
-PATIENCE_S = 90
+from tests.cluster.commands import PATIENCE_S, poll
 
 
 class Workflow:
@@ -25,6 +23,7 @@ class Workflow:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "Snakefile").write_text(textwrap.dedent(snakefile))
         self.log = folder / "snakemake.log"
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def start(
         self, *options: str, environment: Mapping[str, str] | None = None
@@ -33,7 +32,7 @@ class Workflow:
         command = [sys.executable, "-m", "snakemake", "--executor", "submitit"]
         command += ["--submitit-cluster", self.cluster, "--jobs", "2000", "--scheduler", "greedy"]
         with self.log.open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*command, *options],
                 cwd=self.folder,
                 env={**os.environ, **(environment or {})},
@@ -42,6 +41,8 @@ class Workflow:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._started.append(process)
+        return process
 
     def run(
         self,
@@ -57,24 +58,28 @@ class Workflow:
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             interrupt(process)
-            process.wait(60)
+            process.wait(PATIENCE_S)
             raise AssertionError(f"not over after {timeout_s} s:\n{self.text()}") from None
 
     def text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
     def wait_for_text(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
-        assert poll(lambda: re.search(pattern, self.text()) is not None, timeout_s, 0.2), (
-            f"no {pattern!r} within {timeout_s} s in:\n{self.text()}"
-        )
+        self._wait_for(lambda: re.search(pattern, self.text()) is not None, pattern, timeout_s)
         match = re.search(pattern, self.text())
         assert match is not None
         return match.group(match.lastindex or 0)
 
     def wait_for_file(self, name: str, timeout_s: float = PATIENCE_S) -> None:
-        assert poll((self.folder / name).exists, timeout_s, 0.2), (
-            f"no {name} within {timeout_s} s:\n{self.text()}"
-        )
+        self._wait_for((self.folder / name).exists, name, timeout_s)
+
+    def _wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Until it is there, at most as long as Snakemake runs."""
+        poll(lambda: self._is_over() or condition(), timeout_s, 0.2)
+        assert condition(), f"no {what!r} within {timeout_s} s in:\n{self.text()}"
+
+    def _is_over(self) -> bool:
+        return bool(self._started) and self._started[-1].poll() is not None
 
     def job_ids(self) -> list[str]:
         """Of the jobs that were submitted, in order."""

@@ -55,10 +55,10 @@ class GridEngine(Cluster):
         self._fill_spool()
         environment = {**self.environment(), **IN_FOREGROUND}
         master = self.daemons.start("sge_qmaster", ["sge_qmaster"], environment)
-        self.daemons.wait_for(master, self._master_missing, timeout_s=60)
+        self.daemons.wait_for(master, self._master_missing)
         self._configure()
         execd = self.daemons.start("sge_execd", ["sge_execd"], environment)
-        self.daemons.wait_for(execd, self._queue_missing, timeout_s=60)
+        self.daemons.wait_for(execd, self._queue_missing)
 
     def _cancel_jobs(self) -> None:
         run(["qdel", "-u", "*"], self.environment(), 10)

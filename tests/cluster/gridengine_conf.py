@@ -71,7 +71,8 @@ QUEUE_SETTINGS = {
     "rerun": "TRUE",
     "slots": str(SLOTS),
     "shell": "/bin/sh",
-    "notify": "00:00:05",
+    # It costs nothing where a job stops in time, and a machine under load may need it.
+    "notify": "00:02:00",
 }
 
 

@@ -84,7 +84,7 @@ class Pbs(Cluster):
     def start_server(self) -> None:
         """Start it and wait until it takes jobs."""
         server = self._daemon("pbs_server", SERVER, "-N")
-        self.daemons.wait_for(server, self._server_missing, timeout_s=60)
+        self.daemons.wait_for(server, self._server_missing)
 
     def _configured(self) -> bool:
         return (self.folder / "namespace").exists()
@@ -93,14 +93,14 @@ class Pbs(Cluster):
         self._write_configuration()
         self._enter_namespaces()
         conf = {"PBS_CONF_FILE": str(self._conf(SERVER))}
-        check(self.inside(str(PREFIX / "libexec" / "pbs_habitat")), conf, timeout_s=120)
+        check(self.inside(str(PREFIX / "libexec" / "pbs_habitat")), conf)
         self._daemon("pbs_comm", SERVER, "-N")
         self._daemon("pbs_sched", SERVER, "-N")
         self.start_server()
         self.manage(*SETTINGS)
         for node in NODES:
             mom = self._daemon("pbs_mom", node, "-N")
-        self.daemons.wait_for(mom, self._nodes_missing, timeout_s=60)
+        self.daemons.wait_for(mom, self._nodes_missing)
 
     def _cancel_jobs(self) -> None:
         """Not asked for: every process of a job ends with the namespaces."""
@@ -108,10 +108,15 @@ class Pbs(Cluster):
     def _end_leftovers(self) -> None:
         """Every process of the namespaces: the data store, and what left its job."""
         network = (self.folder / "namespace").read_text()
-        for process in _processes_in(network):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        poll(lambda: not _processes_in(network), timeout_s=10)
+
+        def none_left() -> bool:
+            left = _processes_in(network)
+            for process in left:  # again, for one may have started another meanwhile
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            return not left
+
+        poll(none_left)
 
     def _server_missing(self) -> str:
         done = run(["qstat", "-B"], self.environment(), 10)
@@ -158,7 +163,7 @@ class Pbs(Cluster):
         command = [*unshare, "sh", "-c", NAMESPACE, "sh", str(self.folder)]
         first = self.daemons.start("namespace", command, {})
         entered = self.folder / "entered"
-        self.daemons.wait_for(first, lambda: "" if entered.exists() else "its mounts", timeout_s=20)
+        self.daemons.wait_for(first, lambda: "" if entered.exists() else "its mounts")
         (self.folder / "namespace").write_text(os.readlink(f"/proc/{first.pid}/ns/net"))
         client = CLIENT.format(prefix=PREFIX, conf=self._conf(SERVER), namespace=first.pid)
         (self.folder / "bin").mkdir()

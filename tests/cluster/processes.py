@@ -8,10 +8,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.cluster.commands import ClusterError, poll
+from tests.cluster.commands import PATIENCE_S, ClusterError, poll
 
 LOG_LINES_SHOWN = 15
 CLEAN_ENVIRONMENT = {
@@ -35,10 +36,11 @@ class Process:
 
     def end(self, grace_s: float) -> None:
         """Ask it to end, and kill it after `grace_s`."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, PATIENCE_S)):
             if self.alive():
-                os.kill(self.pid, number)
-                poll(lambda: not self.alive(), grace_s)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(self.pid, number)
+                poll(lambda: not self.alive(), patience_s)
 
 
 def start_ticks(pid: int) -> int | None:
@@ -86,7 +88,9 @@ class Daemons:
         self._record().write_text(json.dumps(records, indent=1) + "\n")
         return process
 
-    def wait_for(self, process: Process, missing: Callable[[], str], timeout_s: float) -> None:
+    def wait_for(
+        self, process: Process, missing: Callable[[], str], timeout_s: float = PATIENCE_S
+    ) -> None:
         """Wait until `missing` names nothing; an error shows it and the end of the log."""
         deadline = time.monotonic() + timeout_s
         while what := missing():

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.commands import check, poll, run
+from tests.cluster.commands import PATIENCE_S, check, poll, run
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = Path(__file__).with_name("rank_launcher.py")
 PROBE = Path(__file__).with_name("rank_probe.py")
 CHAINER = ROOT / ".environments" / "chainer" / "bin"
-PATIENCE_S = 60
-LINGER_S = 120
+LINGER_S = 3 * PATIENCE_S
 """A job stays after its launcher has ended: who ends the ranks is then not the scheduler."""
 
 
@@ -32,7 +31,8 @@ class Request:
     """By rank, else `others`. After all have come up: `end`, `die`, `stay`; before: `vanish`, `sleep`."""
     python: str = sys.executable
     mpiexec: str | None = None
-    come_up_s: float = 60.0
+    impatient: bool = False
+    """Give up as soon as a single rank is missing, not after minutes."""
     elsewhere: bool = False
     """Take none of the nodes for the launcher's own, so that every rank is started by the scheduler's means."""
 
@@ -67,11 +67,11 @@ class RankJob:
         return sorted(notes, key=lambda note: note["rank"])
 
     def wait_for_ranks(self, ranks: int) -> None:
-        assert poll(lambda: len(self.found()) == ranks, PATIENCE_S), self.said()
+        assert poll(lambda: len(self.found()) == ranks), self.said()
 
     def error(self) -> str | None:
         """What the launcher raised; waits for its end."""
-        assert poll((self._folder / "outcome.json").exists, PATIENCE_S), self.said()
+        assert poll((self._folder / "outcome.json").exists), self.said()
         outcome = json.loads((self._folder / "outcome.json").read_text())
         return str(outcome["error"]) if outcome["error"] else None
 

@@ -17,7 +17,8 @@ from ckptbench.world.place import take_place
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals
 from ckptbench.world.variables import LOGS, read_seat
 
-LONG_S = 300
+LONG_S = 900
+"""Longer than any test waits for this rank's end."""
 LAST_WORDS = "the reason why it died"
 
 
@@ -46,7 +47,10 @@ def main() -> int:
         "python": sys.executable,
         "peers": len(set(place.addresses)),
     }
-    (folder / f"found-{place.rank}.json").write_text(json.dumps(found))
+    note = folder / f"found-{place.rank}.json"
+    new = note.with_suffix(".new")  # or the test might read half of it
+    new.write_text(json.dumps(found))
+    new.replace(note)
     if act == "die":
         print(LAST_WORDS)
         return 3

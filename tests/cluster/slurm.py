@@ -79,22 +79,22 @@ class Slurm(Cluster):
         files = {"key": "munge.key", "pid": "munge/pid", "seed": "munge/seed", "log": "munge/log"}
         command += [f"--{kind}-file={self.folder / file}" for kind, file in files.items()]
         process = self.daemons.start("munged", command, {})
-        self.daemons.wait_for(process, lambda: _absent(socket), timeout_s=20)
+        self.daemons.wait_for(process, lambda: _absent(socket))
 
     def _start_database(self) -> None:
         socket = self._database_socket()
         common = ["--no-defaults", "--user=root", f"--datadir={self.folder / 'mysql'}"]
-        check(["mariadb-install-db", *common, "--skip-test-db"], {}, timeout_s=120)
+        check(["mariadb-install-db", *common, "--skip-test-db"], {})
         command = ["mariadbd", *common, "--skip-networking", f"--socket={socket}"]
         command += [f"--pid-file={self.folder / 'mysql' / 'pid'}", "--innodb-buffer-pool-size=64M"]
         command += ["--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"]
         process = self.daemons.start("mariadbd", command, {})
-        self.daemons.wait_for(process, lambda: _absent(socket), timeout_s=60)
+        self.daemons.wait_for(process, lambda: _absent(socket))
 
     def _start_accounting(self) -> None:
         environment = {**self.environment(), "MYSQL_UNIX_PORT": str(self._database_socket())}
         process = self.daemons.start("slurmdbd", ["slurmdbd", "-D"], environment)
-        self.daemons.wait_for(process, self._accounting_missing, timeout_s=60)
+        self.daemons.wait_for(process, self._accounting_missing)
         check(["sacctmgr", "--immediate", "add", "cluster", "ckptbench"], self.environment())
 
     def _accounting_missing(self) -> str:
@@ -106,7 +106,7 @@ class Slurm(Cluster):
         controller = self.daemons.start("slurmctld", ["slurmctld", "-D"], environment)
         for node in NODES:
             self.daemons.start(node, ["slurmd", "-D", "-N", node], environment)
-        self.daemons.wait_for(controller, self._nodes_missing, timeout_s=60)
+        self.daemons.wait_for(controller, self._nodes_missing)
 
     def _database_socket(self) -> Path:
         return self.folder / "mysql" / "socket"

@@ -11,7 +11,8 @@ NODES = ("node1", "node2", "node3")
 GPUS_PER_NODE = 2
 CPUS_PER_NODE = 16
 MEMORY_PER_NODE_MB = 16000
-PREEMPTION_GRACE_S = 20
+PREEMPTION_GRACE_S = 600
+"""It costs nothing where a job stops in time, and a machine under load may need it."""
 
 
 def gres_conf(folder: Path) -> str:

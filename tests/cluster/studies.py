@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.commands import run
+from tests.cluster.commands import PATIENCE_S, run
 from tests.study.checkout import Checkout, ranks_of
 
 TINY = "config/studies/tiny.yaml"
@@ -65,7 +65,7 @@ def started(checkout: Checkout, *targets: str, study: str) -> Iterator[subproces
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
+            process.wait(PATIENCE_S)
 
 
 def end_well(checkout: Checkout, process: subprocess.Popen[bytes], timeout_s: float) -> None:

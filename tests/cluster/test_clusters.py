@@ -6,12 +6,13 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.commands import check, poll, run
-from tests.cluster.slurm_conf import CPUS_PER_NODE, GPUS_PER_NODE, NODES
+from tests.cluster.slurm_conf import CPUS_PER_NODE, GPUS_PER_NODE, NODES, PREEMPTION_GRACE_S
 
 Script = Callable[..., Path]
 
@@ -28,18 +29,12 @@ def script(tmp_path: Path) -> Script:
     return write
 
 
-def seconds_between(lines: list[str]) -> int:
-    """Between two lines that end with a time in seconds since the epoch."""
-    first, second = (int(line.split()[-1]) for line in lines)
-    return second - first
-
-
 # Slurm
 
 
 def sbatch(output: Path, *arguments: object) -> str:
     """Submit, and give the job's id."""
-    options = ["--parsable", f"--output={output}", "--open-mode=append", "--time=5"]
+    options = ["--parsable", f"--output={output}", "--open-mode=append", "--time=60"]
     return check(["sbatch", *options, *map(str, arguments)], {}).strip()
 
 
@@ -48,8 +43,8 @@ def accounted(job: str, field: str) -> str:
     return check(["sacct", "-X", "-n", "-P", "-j", job, f"--format={field}"], {}).strip()
 
 
-def comes_to(job: str, state: str, timeout_s: float) -> bool:
-    return poll(lambda: accounted(job, "State") == state, timeout_s, interval_s=0.5)
+def comes_to(job: str, state: str) -> bool:
+    return poll(lambda: accounted(job, "State") == state, interval_s=0.5)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -68,34 +63,40 @@ def test_a_step_runs_on_every_node_and_sees_its_gpus() -> None:
 
 @pytest.mark.usefixtures("slurm")
 def test_slurm_times_out_a_job_at_its_limit(tmp_path: Path) -> None:
-    ident = sbatch(tmp_path / "output", "--time=1", "--wrap=sleep 1000")
-    assert comes_to(ident, "RUNNING", timeout_s=60), accounted(ident, "State")
-    # A limit is a whole minute at least, but its end can be moved.
+    ident = sbatch(tmp_path / "output", "--wrap=sleep 10000")
+    assert comes_to(ident, "RUNNING"), accounted(ident, "State")
+    # Its end can be moved, however slowly it came up.
     check(["scontrol", "update", f"JobId={ident}", "EndTime=now+1"], {})
-    assert comes_to(ident, "TIMEOUT", timeout_s=60), accounted(ident, "State")
+    assert comes_to(ident, "TIMEOUT"), accounted(ident, "State")
 
 
 @pytest.mark.usefixtures("slurm")
 def test_slurm_kills_a_job_over_its_memory_and_says_so(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    eat = f"{sys.executable} -c 'x = bytearray(300_000_000); import time; time.sleep(60)'"
+    eat = f"{sys.executable} -c 'x = bytearray(300_000_000); import time; time.sleep(600)'"
     ident = sbatch(output, "--mem=50", f"--wrap={eat}")
-    assert comes_to(ident, "FAILED", timeout_s=20), accounted(ident, "State")
+    assert comes_to(ident, "FAILED"), accounted(ident, "State")
     assert "exceeded memory limit" in output.read_text()
 
 
 @pytest.mark.usefixtures("slurm")
-def test_slurm_runs_a_requeued_job_again_within_ten_seconds(script: Script, tmp_path: Path) -> None:
+def test_slurm_lets_a_requeued_job_run_again_within_ten_seconds(
+    script: Script, tmp_path: Path
+) -> None:
+    """From then on it may run; when it does, is a matter of the machine's load."""
     job = script(
-        "echo run ${SLURM_RESTART_COUNT:-0} $(date +%s)",
-        '[ "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }',
+        "echo run ${SLURM_RESTART_COUNT:-0}",
+        '[ "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 600; }',
     )
     output = tmp_path / "output"
     ident = sbatch(output, "--requeue", job)
-    assert comes_to(ident, "COMPLETED", timeout_s=30), accounted(ident, "State")
+    assert comes_to(ident, "COMPLETED"), accounted(ident, "State")
     runs = [line for line in output.read_text().splitlines() if line.startswith("run ")]
-    assert [line.split()[1] for line in runs] == ["0", "1"]
-    assert seconds_between(runs) < 10
+    assert runs == ["run 0", "run 1"]
+    requeued, allowed = (
+        datetime.fromisoformat(accounted(ident, field)) for field in ("Submit", "Eligible")
+    )
+    assert timedelta(0) <= allowed - requeued < timedelta(seconds=10)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -103,17 +104,23 @@ def test_an_urgent_job_preempts_a_main_one_which_is_signalled_and_requeued(
     script: Script, tmp_path: Path
 ) -> None:
     job = script(
-        'echo "run ${SLURM_RESTART_COUNT:-0}"',
-        '[ "$SLURM_RESTART_COUNT" ] && exit 0',
         # A job that ends of itself in its grace would not be requeued.
         'trap "echo USR2" USR2',
+        'echo "run ${SLURM_RESTART_COUNT:-0}"',
+        '[ "$SLURM_RESTART_COUNT" ] && exit 0',
         "while :; do sleep 0.1; done",
     )
     output = tmp_path / "output"
     preempted = sbatch(output, "--nodes=3", "--exclusive", "--signal=B:USR2@60", job)
-    assert poll(lambda: output.exists() and "run 0" in output.read_text(), timeout_s=60)
-    check(["srun", "--partition=urgent", "--nodelist=node3", "--exclusive", "true"], {}, 90)
-    assert comes_to(preempted, "COMPLETED", timeout_s=60), accounted(preempted, "State")
+    assert poll(lambda: output.exists() and "run 0" in output.read_text())
+    # It takes no notice, so that its grace is waited for.
+    check(["scontrol", "update", "PartitionName=main", "GraceTime=3"], {})
+    try:
+        check(["srun", "--partition=urgent", "--nodelist=node3", "--exclusive", "true"], {})
+    finally:
+        grace = f"GraceTime={PREEMPTION_GRACE_S}"
+        check(["scontrol", "update", "PartitionName=main", grace], {})
+    assert comes_to(preempted, "COMPLETED"), accounted(preempted, "State")
     events = re.findall(r"^(?:run \d|USR2|.*PREEMPTION)", output.read_text(), re.MULTILINE)
     assert (events[0], events[1], events[-1]) == ("run 0", "USR2", "run 1")
     assert any("PREEMPTION" in event for event in events)
@@ -138,14 +145,14 @@ def ends_of(ident: str) -> list[tuple[str, str]]:
 _ENDS = ("failed", "exit_status")
 
 
-def has_ended(ident: str, times: int, timeout_s: float) -> bool:
-    return poll(lambda: len(ends_of(ident)) == times, timeout_s, interval_s=0.5)
+def has_ended(ident: str, times: int) -> bool:
+    return poll(lambda: len(ends_of(ident)) == times, interval_s=0.5)
 
 
 @pytest.mark.usefixtures("gridengine")
 def test_gridengine_tells_how_a_job_ended(script: Script, tmp_path: Path) -> None:
     ident = qsub(tmp_path / "output", script("exit 3"))
-    assert has_ended(ident, times=1, timeout_s=30)
+    assert has_ended(ident, times=1)
     assert ends_of(ident) == [("0", "3")]
 
 
@@ -161,7 +168,7 @@ def test_a_parallel_job_starts_tasks_in_its_slots(script: Script, tmp_path: Path
     )
     output = tmp_path / "output"
     ident = qsub(output, "-pe", "mpi", 4, job)
-    assert has_ended(ident, times=5, timeout_s=60)
+    assert has_ended(ident, times=5)
     tasks = sorted(line for line in output.read_text().splitlines() if line.startswith("task"))
     assert tasks == [f"task {task}" for task in (1, 2, 3, 4)]
     assert "4 slots" in output.read_text()
@@ -172,14 +179,14 @@ def test_gridengine_signals_a_job_at_its_soft_limit_and_runs_it_again_on_status_
     script: Script, tmp_path: Path
 ) -> None:
     job = script(
+        'trap "echo USR1; exit 99" USR1',
         'echo "run $RESTARTED of $JOB_ID"',
         '[ "$RESTARTED" = 1 ] && exit 0',
-        'trap "echo USR1; exit 99" USR1',
         "while :; do sleep 0.1; done",
     )
     output = tmp_path / "output"
-    ident = qsub(output, "-r", "y", "-l", "s_rt=0:0:2,h_rt=0:1:0", job)
-    assert has_ended(ident, times=2, timeout_s=60), ends_of(ident)
+    ident = qsub(output, "-r", "y", "-l", "s_rt=0:0:8,h_rt=0:10:0", job)
+    assert has_ended(ident, times=2), ends_of(ident)
     lines = [line for line in output.read_text().splitlines() if line.startswith(("run", "USR1"))]
     assert lines == [f"run 0 of {ident}", "USR1", f"run 1 of {ident}"]
     assert ends_of(ident) == [("25", "99"), ("0", "0")]
@@ -189,17 +196,17 @@ def test_gridengine_signals_a_job_at_its_soft_limit_and_runs_it_again_on_status_
 def test_gridengine_kills_a_job_at_its_hard_limit_and_says_so(
     script: Script, tmp_path: Path
 ) -> None:
-    ident = qsub(tmp_path / "output", "-l", "h_rt=0:0:2", script("sleep 100"))
-    assert has_ended(ident, times=1, timeout_s=60)
+    ident = qsub(tmp_path / "output", "-l", "h_rt=0:0:2", script("sleep 1000"))
+    assert has_ended(ident, times=1)
     assert ends_of(ident)[0][0] == "37"
 
 
 @pytest.mark.usefixtures("gridengine")
 def test_a_job_waits_for_gpus_that_another_one_holds(script: Script, tmp_path: Path) -> None:
-    holder = qsub(tmp_path / "holder", "-l", "gpu=4", script("sleep 100"))
-    waiter = qsub(tmp_path / "waiter", "-l", "gpu=1", script("sleep 100"))
+    holder = qsub(tmp_path / "holder", "-l", "gpu=4", script("sleep 1000"))
+    waiter = qsub(tmp_path / "waiter", "-l", "gpu=1", script("sleep 1000"))
     running = ["qstat", "-s", "r", "-u", "*"]
-    assert poll(lambda: holder in check(running, {}), timeout_s=30, interval_s=0.5)
+    assert poll(lambda: holder in check(running, {}), interval_s=0.5)
     time.sleep(2)
     assert waiter not in check(running, {})
     check(["qdel", holder, waiter], {})

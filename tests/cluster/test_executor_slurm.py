@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from snakemake_executor_plugin_submitit.executor import SHORTEST_POLL_SECONDS
-from tests.cluster.commands import poll
+from tests.cluster.commands import PATIENCE_S, poll
 from tests.cluster.executor_workflow import Workflow, interrupt
 
 pytestmark = pytest.mark.usefixtures("slurm")
@@ -26,7 +26,7 @@ MANY = """
         input: expand("out/{i}", i=range(4))
     rule one:
         output: "out/{i}"
-        resources: runtime=2, mem_mb=400
+        resources: runtime=30, mem_mb=400
         shell: "echo $SLURM_ARRAY_JOB_ID > {output}"
     """
 STOPPABLE = """
@@ -34,21 +34,23 @@ STOPPABLE = """
         input: "result"
     rule train:
         output: "result"
-        resources: runtime=2, mem_mb=400
+        resources: runtime=30, mem_mb=400
         shell:
             \"\"\"
-            echo $SLURM_JOB_ID >> starts
-            if [ -e checkpoint ]; then cp checkpoint {output}; exit 0; fi
             trap 'echo saved > checkpoint; exit 1' TERM
+            if [ -e checkpoint ]; then echo $SLURM_JOB_ID >> starts; cp checkpoint {output}; exit 0; fi
+            if [ -e starts ]; then echo "stopped without a checkpoint"; scancel $SLURM_JOB_ID; fi
+            echo $SLURM_JOB_ID >> starts
             while true; do sleep 0.2; done
             \"\"\"
     """
+"""As soon as it has written `starts`, it can be told to stop."""
 SLOW = """
     rule all:
         input: "result"
     rule wait:
         output: "result"
-        resources: runtime=5, mem_mb=400
+        resources: runtime=60, mem_mb=400
         shell: "echo started >> starts; while [ ! -e go ]; do sleep 0.2; done; echo done > {output}"
     """
 KILLED = """
@@ -58,20 +60,16 @@ KILLED = """
         output: "timeout"
         # Without the signal before the limit, which would have the job stopped and requeued.
         resources: runtime=1, mem_mb=400, options="signal=CONT@1 nodelist=node3"
-        shell: "sleep 300; touch {output}"
+        shell: "sleep 3000; touch {output}"
     rule memory:
         output: "memory"
-        resources: runtime=5, mem_mb=400
-        shell: "python3 -c 'import time; x = bytearray(900_000_000); time.sleep(60)'"
+        resources: runtime=60, mem_mb=400
+        shell: "python3 -c 'import time; x = bytearray(900_000_000); time.sleep(600)'"
     rule cancelled:
         output: "cancelled"
-        resources: runtime=5, mem_mb=400
-        shell: "touch began; sleep 300"
+        resources: runtime=60, mem_mb=400
+        shell: "touch began; sleep 3000"
     """
-
-
-AWAY = "mem_mb=400, options='nodelist=node3'"
-"""On a node where nothing is pre-empted."""
 
 
 def active(job_ids: list[str]) -> list[str]:
@@ -95,7 +93,9 @@ def killed(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def stopped(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflow]:
-    with background(Workflow(tmp_path_factory.mktemp("stopped"), STOPPABLE)) as workflow:
+    with background(
+        Workflow(tmp_path_factory.mktemp("stopped"), STOPPABLE.replace("runtime=30", "runtime=2"))
+    ) as workflow:
         yield workflow
 
 
@@ -105,7 +105,7 @@ def background(workflow: Workflow) -> Iterator[Workflow]:
     yield workflow
     if process.poll() is None:
         interrupt(process)
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 @pytest.fixture(autouse=True)
@@ -162,11 +162,11 @@ def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> No
             input: "good", "bad"
         rule good:
             output: "good"
-            resources: runtime=2, mem_mb=400
+            resources: runtime=30, mem_mb=400
             shell: "touch {output}"
         rule bad:
             output: "bad"
-            resources: runtime=2, mem_mb=400, queue="nowhere"
+            resources: runtime=30, mem_mb=400, queue="nowhere"
             shell: "touch {output}"
         """
     workflow = Workflow(tmp_path, snakefile)
@@ -177,13 +177,13 @@ def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> No
 
 
 def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
-    snakefile = MANY.replace("echo $SLURM_ARRAY_JOB_ID > {output}", "sleep 300")
+    snakefile = MANY.replace("echo $SLURM_ARRAY_JOB_ID > {output}", "sleep 3000")
     workflow = Workflow(tmp_path, snakefile)
     process = workflow.start()
     workflow.wait_for_text("was submitted")
     interrupt(process)
     assert workflow.wait(process) == 1
-    assert poll(lambda: not active(workflow.job_ids()), 30, 0.5), active(workflow.job_ids())
+    assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
 
 
 def test_ctrl_c_cancels_what_is_just_being_submitted(tmp_path: Path) -> None:
@@ -194,11 +194,11 @@ def test_ctrl_c_cancels_what_is_just_being_submitted(tmp_path: Path) -> None:
     slow.chmod(0o755)
     workflow = Workflow(tmp_path / "work", SLOW)
     process = workflow.start(environment={"PATH": f"{slow.parent}:{os.environ['PATH']}"})
-    assert poll(lambda: submitted.exists() and submitted.stat().st_size > 0, 30)
+    assert poll(lambda: submitted.exists() and submitted.stat().st_size > 0)
     interrupt(process)
     assert workflow.wait(process) == 1
     job_ids = submitted.read_text().split()[-1:]
-    assert poll(lambda: not active(job_ids), 30, 0.5)
+    assert poll(lambda: not active(job_ids))
 
 
 def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
@@ -226,11 +226,11 @@ def test_a_job_whose_rule_has_changed_is_cancelled_and_submitted_anew(tmp_path: 
     assert changed.run("--unlock") == 0
     assert changed.run("--rerun-incomplete") == 0, changed.text()
     assert (starts(changed), len(changed.job_ids())) == (2, 2)
-    assert poll(lambda: not active(changed.job_ids()), 30, 0.5)
+    assert poll(lambda: not active(changed.job_ids()))
 
 
 def test_a_preempted_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
-    workflow = Workflow(tmp_path, STOPPABLE.replace("runtime=2", "runtime=30"))
+    workflow = Workflow(tmp_path, STOPPABLE)
     process = workflow.start("--default-resources", "options='nodelist=node1'")
     workflow.wait_for_file("starts")
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodelist=node1", "--exclusive"]
@@ -243,7 +243,7 @@ def test_a_preempted_job_is_requeued_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_job_stopped_before_its_limit_is_requeued_and_goes_on(stopped: Workflow) -> None:
-    stopped.wait_for_text("Finished jobid: 0", timeout_s=120)
+    stopped.wait_for_text("Finished jobid: 0", timeout_s=2 * PATIENCE_S)
     ids = (stopped.folder / "starts").read_text().split()
     # A slow machine may be told to stop again while the second start is still coming up.
     assert len(ids) >= 2
@@ -264,7 +264,7 @@ def test_what_slurm_killed_fails_with_its_reason(killed: Workflow) -> None:
     subprocess.run(["scancel", ids["cancelled"]], check=True)
     killed.wait_for_text(rf"slurm job {ids['cancelled']}, log .*CANCELLED by \d+")
     words = rf"slurm job {ids['timeout']}, log \S+: ended without a result: TIMEOUT \(.*00:01:00"
-    killed.wait_for_text(words, timeout_s=150)
+    killed.wait_for_text(words, timeout_s=2 * PATIENCE_S)
 
 
 def test_ranks_on_every_node_are_told_to_stop(tmp_path: Path) -> None:

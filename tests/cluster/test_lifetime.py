@@ -35,7 +35,7 @@ def test_stopping_ends_even_the_processes_that_left_their_job(
     job = tmp_path / "job.sh"
     job.write_text(f"#!/bin/sh\nsetsid sleep 1000 &\necho $! >{strays}\nwait\n")
     check([*SUBMIT[cluster.name], str(job)], environment)
-    assert poll(lambda: strays.exists() and bool(strays.read_text()), timeout_s=30)
+    assert poll(lambda: strays.exists() and strays.read_text().endswith("\n"))
 
     cluster.stop()
 
@@ -61,7 +61,8 @@ def test_a_daemon_that_is_never_ready_is_an_error_that_says_what_is_missing(
 ) -> None:
     daemons = Daemons(tmp_path)
     (tmp_path / "log").mkdir()
-    process = daemons.start("sleeper", ["sh", "-c", "echo tired; exec sleep 100"], {})
+    process = daemons.start("sleeper", ["sh", "-c", "echo tired; exec sleep 1000"], {})
+    assert poll(lambda: "tired" in daemons.last_lines("sleeper"))
     with pytest.raises(ClusterError, match=r"no nodes\n(?s:.*)tired"):
         daemons.wait_for(process, lambda: "no nodes", timeout_s=0.5)
     daemons.stop()

@@ -21,7 +21,7 @@ from tests.study.warm.environments import warm_environments
 
 RUNS = 20
 """Of every run the first repeat: five frameworks, one rank and two, with checkpoints and without."""
-PATIENCE_S = 500
+PATIENCE_S = 1500
 # With other numbers of threads, sums are in another order.
 ROUNDING = 1e-5
 OF_PROOFS = (

@@ -16,7 +16,7 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission
 
 from submitit_pbs import PbsInfoWatcher, PbsJob
-from tests.cluster.commands import check
+from tests.cluster.commands import PATIENCE_S, check
 from tests.cluster.pbs import Pbs
 from tests.cluster.pbs_conf import CPUS_PER_NODE, NODES
 
@@ -27,7 +27,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Job = core.Job[Any]
 S_PER_MIN = 60
-PATIENCE_S = 60
+LONG_S = 10 * PATIENCE_S
+"""Of jobs that do not end by themselves."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def executor(tmp_path: Path) -> submitit.AutoExecutor:
 
 def made(folder: Path) -> submitit.AutoExecutor:
     executor = submitit.AutoExecutor(folder, cluster="pbs")
-    executor.update_parameters(name="submitit-test", timeout_min=5)
+    executor.update_parameters(name="submitit-test", timeout_min=60)
     return executor
 
 
@@ -80,7 +81,7 @@ def ignore_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    time.sleep(60)
+    time.sleep(LONG_S)
 
 
 def hosts() -> list[str]:
@@ -120,7 +121,10 @@ def test_every_subjob_of_two_arrays_is_told_apart_by_one_question(
     executor: submitit.AutoExecutor, watcher: PbsInfoWatcher
 ) -> None:
     """`qstat -F json` lists the subjobs of the first array only."""
-    jobs = [*executor.map_array(add, [1, 2], [3, 4]), *executor.map_array(time.sleep, [60, 60])]
+    jobs = [
+        *executor.map_array(add, [1, 2], [3, 4]),
+        *executor.map_array(time.sleep, [LONG_S, LONG_S]),
+    ]
     assert [job.result() for job in jobs[:2]] == [4, 6]
     wait_for(
         lambda: [state(job) for job in jobs] == 2 * ["COMPLETED"] + 2 * ["RUNNING"],
@@ -139,7 +143,7 @@ def test_a_waiting_subjob_that_somebody_deletes_is_cancelled(
 ) -> None:
     """PBS itself calls it ended with exit status 0."""
     executor.update_parameters(pbs_array_parallelism=1)
-    running, waiting = executor.map_array(time.sleep, [60, 60])
+    running, waiting = executor.map_array(time.sleep, [LONG_S, LONG_S])
     wait_for_state(running, "RUNNING")
     assert state(waiting) == "PENDING"
     number = running.job_id.split("_")[0]
@@ -160,7 +164,7 @@ def test_a_job_told_with_qsig_checkpoints_and_its_manager_has_it_requeued(
 
 
 def test_a_job_stops_before_its_time_limit_and_goes_on(executor: submitit.AutoExecutor) -> None:
-    executor.update_parameters(pbs_timeout_min=16 / S_PER_MIN, pbs_stop_seconds=8)
+    executor.update_parameters(pbs_timeout_min=40 / S_PER_MIN, pbs_stop_seconds=20)
     job = executor.submit(Waiter())
     assert len(job.result()) == 2
 

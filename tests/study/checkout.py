@@ -142,7 +142,7 @@ def plan_of(process: Path) -> Path:
     return Path(arguments[-2]) if "ckptbench.training.rank" in arguments else Path()
 
 
-def wait_for(condition, what: str, seconds: float = 120) -> object:  # type: ignore[no-untyped-def]
+def wait_for(condition, what: str, seconds: float = 300) -> object:  # type: ignore[no-untyped-def]
     """The first true value of `condition()`; the bound is for a machine under load."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

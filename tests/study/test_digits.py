@@ -16,7 +16,7 @@ def prepare_digits(folder: Path, *options: str) -> "subprocess.CompletedProcess[
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -58,7 +58,7 @@ def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout:
     first = wait_for(lambda: ranks_of(checkout.folder), "the first rank")
     assert isinstance(first, list)
     os.kill(first[-1], signal.SIGKILL)
-    assert workflow.wait(180) != 0
+    assert workflow.wait(600) != 0
     output = (checkout.folder / "workflow.log").read_text()
     assert "was killed by SIGKILL; last lines:" in output
     assert len(checkout.seals()) == 1
@@ -95,8 +95,8 @@ def test_a_killed_workflow_leaves_no_processes_and_repeats_no_finished_run(
         time.sleep(np.random.default_rng(seed).uniform(0, 3))
     workflow.kill()
     workflow.wait()
-    wait_for(lambda: not launchers_of(checkout.folder), "the launcher to end", 20)
-    wait_for(lambda: not ranks_of(checkout.folder), "the ranks to end", 20)
+    wait_for(lambda: not launchers_of(checkout.folder), "the launcher to end")
+    wait_for(lambda: not ranks_of(checkout.folder), "the ranks to end")
     assert checkout.seals() == sealed, "an orphan has trained to its end"
     checkout.run("--unlock", study=PYTORCH)  # Snakemake's own lock outlives a SIGKILL and says so
     again = checkout.start("runs", study=PYTORCH)
@@ -119,7 +119,7 @@ import os, time
 def build_wheel(*_):
     with open({pid!r}, "w") as file:
         file.write(f"{{os.getpid()}}\\n")
-    time.sleep(120)
+    time.sleep(1200)
 """
 
 
@@ -141,7 +141,7 @@ def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout:
     assert not is_repeat(checkout)
     workflow.kill()
     workflow.wait()
-    wait_for(lambda: not is_running(int(pid.read_text())), "what uv has started to end", 20)
+    wait_for(lambda: not is_running(int(pid.read_text())), "what uv has started to end")
     lock.write_text("")
     checkout.run("--unlock", study=PYTORCH)
     again = checkout.run(target, "--forcerun", "create_environment", study=PYTORCH)

@@ -82,7 +82,7 @@ def train_and_kill(cell: Cell, digits: Path, runs: Path, *, versions: int, delay
     time.sleep(delay)
     launcher.send_signal(signal.SIGKILL)
     launcher.wait()
-    wait_for(lambda: not ranks_of(runs), "the ranks to end", 20)
+    wait_for(lambda: not ranks_of(runs), "the ranks to end")
 
 
 def train_and_stop(cell: Cell, digits: Path, runs: Path, *, steps: int) -> None:
@@ -95,7 +95,7 @@ def train_and_stop(cell: Cell, digits: Path, runs: Path, *, steps: int) -> None:
         "training",
     )
     launcher.send_signal(signal.SIGTERM)
-    launcher.wait(120)
+    launcher.wait(600)
     assert not ranks_of(runs)
 
 

@@ -51,7 +51,7 @@ def test_it_gets_what_its_client_got_and_its_client_ends_as_it_does(
     tmp_path: Path, how: str, code: int
 ) -> None:
     client = start(tmp_path, how)
-    output, errors = client.communicate(timeout=120)
+    output, errors = client.communicate(timeout=600)
     assert output == "from the environment True \n"
     assert client.returncode == code
     assert ("ArithmeticError: on purpose" in errors) == (how == "raise")

@@ -53,10 +53,10 @@ class Behind(Strategy):
         self._captured = captured
 
         def go() -> None:
-            self.capture.wait(30)
+            self.capture.wait(300)
             share = self._native.save(position)
             captured.set_result(None)
-            self.write.wait(30)
+            self.write.wait(300)
             if self.failure is not None:
                 written.set_exception(self.failure)
             else:

@@ -24,6 +24,10 @@ from ckptbench.world.seats import seats_of
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakeServer = Callable[..., ControlServer]
+PATIENCE_S = 300
+"""For what must come. It costs nothing where it comes, and a machine under load may need it."""
+ENDLESS = 20_000
+"""Steps of a training that is stopped long before its end."""
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def open_links(server: ControlServer, *nodes: str) -> list[Link]:
     """One for each rank; a rank returns only when all have come."""
     with ThreadPoolExecutor(len(nodes)) as pool:
         opened = [pool.submit(open_link, server, rank, node) for rank, node in enumerate(nodes)]
-        return [each.result(10) for each in opened]
+        return [each.result(PATIENCE_S) for each in opened]
 
 
 def close(links: list[Link]) -> None:
@@ -60,9 +64,9 @@ def close(links: list[Link]) -> None:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "waited 5 s"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s"
         time.sleep(0.005)
 
 
@@ -95,7 +99,7 @@ def test_a_rank_that_comes_up_elsewhere_is_a_problem(
             server.raise_if_misplaced()
         server.close()
         with pytest.raises(LaunchError, match="hung up"):
-            waiting.result(5)
+            waiting.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +127,14 @@ def test_the_same_gpu_number_on_two_nodes_is_two_gpus(make_server: MakeServer) -
     server = make_server("a", "b")
     with ThreadPoolExecutor(2) as pool:
         links = [pool.submit(open_link, server, n, node, "0") for n, node in enumerate("ab")]
-        close([link.result(5) for link in links])
+        close([link.result(PATIENCE_S) for link in links])
     server.raise_if_misplaced()
 
 
 def test_a_stranger_is_not_a_rank(make_server: MakeServer) -> None:
     server = make_server("a")
     host, _, port = server.address.partition(":")
-    with socket.create_connection((host, int(port)), 5) as stranger:
+    with socket.create_connection((host, int(port)), PATIENCE_S) as stranger:
         stranger.sendall(json.dumps({"token": "guessed", "rank": 0}).encode() + b"\n")
         assert stranger.recv(100) == b""
     assert len(server.missing) == 1
@@ -153,7 +157,7 @@ def train(link: Link, steps: int, barrier: threading.Barrier, speed: Callable[[]
         if not link.may_enter(step):
             link.tell_stopped(step - 1)
             return step - 1
-        barrier.wait(10)
+        barrier.wait(PATIENCE_S)
     return steps
 
 
@@ -168,15 +172,15 @@ def test_asked_at_any_moment_all_ranks_stop_after_the_same_step(
     barrier = threading.Barrier(ranks)
     with ThreadPoolExecutor(ranks) as pool:
         made = [
-            pool.submit(train, link, 500, barrier, lambda: randomness.uniform(0, 0.004))
+            pool.submit(train, link, ENDLESS, barrier, lambda: randomness.uniform(0, 0.004))
             for link in links
         ]
         time.sleep(randomness.uniform(0, 0.2))
         server.ask_to_stop()
-        stopped = {each.result(20) for each in made}
+        stopped = {each.result(PATIENCE_S) for each in made}
     assert len(stopped) == 1
     assert stopped == {server.stopped_at}
-    assert stopped != {500}
+    assert stopped != {ENDLESS}
     close(links)
 
 
@@ -196,14 +200,14 @@ def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     code = (
         "import sys, time; from ckptbench.world.link import Link;"
         f"link = Link.open({server.address!r}, {server.token!r}, rank=0, node='a');"
-        "link.meet(rank=0, node='a', device='cpu'); time.sleep(60)"
+        "link.meet(rank=0, node='a', device='cpu'); time.sleep(600)"
     )
     rank = subprocess.Popen(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE
     )
     wait_for(lambda: not server.missing)
     server.close()
-    _, said = rank.communicate(timeout=10)
+    _, said = rank.communicate(timeout=PATIENCE_S)
     assert rank.returncode == 1
     assert b"the launcher is gone" in said
 
@@ -230,7 +234,7 @@ def test_a_rank_that_dies_before_it_has_come_up_is_lost(make_server: MakeServer)
 
 def call(server: ControlServer) -> socket.socket:
     host, _, port = server.address.partition(":")
-    return socket.create_connection((host, int(port)), 5)
+    return socket.create_connection((host, int(port)), PATIENCE_S)
 
 
 def said(*messages: dict[str, object]) -> bytes:
@@ -247,14 +251,14 @@ def hello(server: ControlServer, rank: int, node: str, **fields: object) -> byte
 
 def test_many_ranks_need_one_thread(make_server: MakeServer) -> None:
     nodes = [f"n{rank // 8}" for rank in range(200)]
-    before = threading.active_count()
+    before = set(threading.enumerate())  # some of them may still end
     server = make_server(*nodes)
     with ExitStack() as stack:
         calls = [stack.enter_context(call(server)) for _ in nodes]
         for rank, node in enumerate(nodes):
             calls[rank].sendall(hello(server, rank, node, device=str(rank % 8)))
         answers = {each.makefile("rb").readline() for each in calls}
-        assert threading.active_count() == before + 1
+        assert len(set(threading.enumerate()) - before) == 1
     assert len(answers) == 1
     assert len(json.loads(answers.pop())["addresses"]) == 200
     wait_for(lambda: len(server.lost) == 200)
@@ -265,7 +269,7 @@ def test_a_rank_that_does_not_read_holds_up_no_other(make_server: MakeServer) ->
     with call(server) as deaf, ThreadPoolExecutor(1) as pool:
         opened = pool.submit(open_link, server, 1, "a")
         deaf.sendall(hello(server, 0, "a"))
-        link = opened.result(5)
+        link = opened.result(PATIENCE_S)
         more_than_fits_between = "x" * 20_000_000
         assert server._serving is not None
         server._serving.soon(server._tell_all, {"said": more_than_fits_between})

@@ -101,7 +101,7 @@ def test_without_their_statistics_other_ranks_get_those_of_rank_0(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meeting = threading.Barrier(2)
-    monkeypatch.setattr(Statistician, "barrier", lambda _: meeting.wait(30))
+    monkeypatch.setattr(Statistician, "barrier", lambda _: meeting.wait(300))
     states: dict[int, Arrays] = {}
 
     def restart(rank: int) -> None:

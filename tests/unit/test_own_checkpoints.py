@@ -228,7 +228,7 @@ from pathlib import Path
 from ckptbench.launch.checkpoint_folder import held
 with held(Path(sys.argv[2]), run_folder=Path(sys.argv[3])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

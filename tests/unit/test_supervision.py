@@ -40,7 +40,7 @@ subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid()), sys.argv[
 """
 
 
-def wait_for(condition, seconds: float = 20) -> None:  # type: ignore[no-untyped-def]
+def wait_for(condition, seconds: float = 300) -> None:  # type: ignore[no-untyped-def]
     """The bound is for a machine under load."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -71,17 +71,16 @@ def test_the_end_of_one_is_the_end_of_all_below_it(
     pids |= {"workflow": workflow.pid, "supervisor": psutil.Process(pids["worker"]).ppid()}
     assert all(map(is_running, pids.values()))
     os.kill(pids[killed], number)
-    workflow.wait(20)
+    workflow.wait(300)
     wait_for(lambda: not any(map(is_running, pids.values())))
 
 
 def test_a_workflow_that_was_gone_before_the_work_began_gets_none(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WORK, str(os.getppid()), str(tmp_path)]  # its grandparent
-    began = time.monotonic()
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "the workflow that started this process is gone" in done.stderr
-    assert time.monotonic() - began < 60
+    assert not (tmp_path / "worker").exists()
 
 
 @pytest.mark.parametrize(

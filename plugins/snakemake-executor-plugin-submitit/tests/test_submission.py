@@ -1,3 +1,4 @@
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from snakemake_executor_plugin_submitit.resources import Allocation
 from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 from snakemake_executor_plugin_submitit.submission import Request, Submitter
 
+PATIENCE_S = 300
+"""For what must come. It costs nothing where it comes, and a machine under load may need it."""
 BUSY = FailedJobError("sbatch: error: Socket timed out on send/recv operation")
 REFUSED = FailedJobError("sbatch: error: invalid account or account/partition combination")
 
@@ -38,7 +41,7 @@ class Bench:
     def submit(self, *runtimes: int) -> None:
         self.submitter.submit([request(runtime) for runtime in runtimes])
         self.submitter.start()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.submitted) + len(self.failed) < len(runtimes):
             assert time.monotonic() < deadline
             assert not self.crashes
@@ -95,14 +98,15 @@ def test_a_refused_array_is_tried_job_by_job(tmp_path: Path):
 
 def test_stopping_ends_the_wait_for_a_busy_scheduler(tmp_path: Path):
     bench = Bench(tmp_path, [BUSY] * 9)
-    bench.submitter._retry_seconds = (60,)
+    bench.submitter._retry_seconds = (10 * PATIENCE_S,)
     bench.submitter.submit([request()])
     bench.submitter.start()
     while not bench.cluster.attempts:
         time.sleep(0.005)
-    started = time.monotonic()
-    bench.submitter.stop()
-    assert time.monotonic() - started < 5
+    stopping = threading.Thread(target=bench.submitter.stop, daemon=True)
+    stopping.start()
+    stopping.join(PATIENCE_S)
+    assert not stopping.is_alive()
     assert (bench.submitted, bench.failed) == ([], [])
 
 
@@ -110,5 +114,5 @@ def test_an_unexpected_error_is_handed_on(tmp_path: Path, monkeypatch: pytest.Mo
     bench = Bench(tmp_path, [KeyError("bug")])
     bench.submitter.submit([request()])
     bench.submitter.start()
-    bench.submitter._thread.join(5)
+    bench.submitter._thread.join(PATIENCE_S)
     assert [type(error) for error in bench.crashes] == [KeyError]

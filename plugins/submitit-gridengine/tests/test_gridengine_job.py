@@ -23,6 +23,8 @@ from submitit_gridengine import GridEngineExecutor, GridEngineJobEnvironment
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Job = core.Job[Any]
+PATIENCE_S = 300
+"""For what must come. It costs nothing where it comes, and a machine under load may need it."""
 
 
 class Waiter:
@@ -32,7 +34,7 @@ class Waiter:
         self.started, self.runs = started, runs
 
     def __call__(self) -> int:
-        child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        child = subprocess.Popen(["sleep", "3000"], start_new_session=True)
         self.started.write_text(str(child.pid))
         while not self.runs:
             time.sleep(0.05)
@@ -71,7 +73,7 @@ def wait_for(file: Path) -> str:
 
 
 def poll(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"waited for {what}"
         time.sleep(0.05)
@@ -87,7 +89,7 @@ def is_running(pid: int) -> bool:
 
 def test_a_job_gives_its_result(submit: Callable[..., Job]) -> None:
     job = submit(lambda: 7)
-    assert start(job).wait(20) == 0
+    assert start(job).wait(PATIENCE_S) == 0
     assert job.result() == 7
 
 
@@ -99,11 +101,11 @@ def test_a_stopped_job_asks_to_be_requeued_and_leaves_no_process(
     process = start(job)
     child = int(wait_for(tmp_path / "started"))
     process.send_signal(number)
-    assert process.wait(20) == 99
+    assert process.wait(PATIENCE_S) == 99
     poll(lambda: not is_running(child), f"the end of process {child}")
     assert not job.paths.result_pickle.exists()
 
-    assert start(job, RESTARTED="1").wait(20) == 0
+    assert start(job, RESTARTED="1").wait(PATIENCE_S) == 0
     assert job.result() == 2
 
 
