@@ -8,6 +8,8 @@ from tests.cluster.commands import ClusterError
 
 SLOTS = 16
 QUEUE = "main.q"
+NOTIFY = "00:00:05"
+"""Between a job's warning and its end."""
 PARALLEL_ENVIRONMENTS = {"mpi": "$fill_up", "spread": "$round_robin", "smp": "$pe_slots"}
 CONSUMABLES = {"gpu": 4, "rt_F": 4}
 """What a job can ask for with -l, counted once for the job, and how much of it the host has."""
@@ -71,8 +73,7 @@ QUEUE_SETTINGS = {
     "rerun": "TRUE",
     "slots": str(SLOTS),
     "shell": "/bin/sh",
-    # It costs nothing where a job stops in time, and a machine under load may need it.
-    "notify": "00:02:00",
+    "notify": NOTIFY,
 }
 
 

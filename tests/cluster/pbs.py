@@ -57,7 +57,7 @@ class Pbs(Cluster):
             return f"{VARIABLE} names no folder with openpbs-*.tar.xz: set it to the folder of a built one"
         if missing := super().obstacle():
             return missing
-        known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True)
+        known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)
         absent = [library for library in LIBRARIES if library not in known.stdout]
         return f"{', '.join(absent)} not installed: run {INSTALL}" if absent else ""
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from submitit.core import core
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError
 
 from submitit_gridengine import GridEngineJob
-from tests.cluster.commands import PATIENCE_S
+from tests.cluster.commands import PATIENCE_S, check
+from tests.cluster.gridengine_conf import NOTIFY, QUEUE
 
 pytestmark = pytest.mark.usefixtures("gridengine")
 
@@ -174,6 +175,16 @@ def test_qdel_leaves_no_process_and_does_not_requeue(
     wait_for_state(job, "CANCELLED")
 
 
+@pytest.fixture
+def long_notice() -> Iterator[None]:
+    """From its warning to its end a deleted job has all the time that a machine under load may need."""
+    change = ["qconf", "-rattr", "queue", "notify"]
+    check([*change, "00:10:00", QUEUE], {})
+    yield
+    check([*change, NOTIFY, QUEUE], {})
+
+
+@pytest.mark.usefixtures("long_notice")
 def test_a_deleted_job_that_asks_to_be_requeued_stays_deleted(
     executor: submitit.AutoExecutor,
 ) -> None:
