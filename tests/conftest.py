@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 # Tests run more ranks than there are cores: a thread that waits must not keep a core from another.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 turns, not 2^26
+
+# Some tests press Ctrl-C. What a shell starts in the background would hand on that it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

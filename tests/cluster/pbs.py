@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.cluster.cluster import INSTALL, Cluster
-from tests.cluster.commands import ClusterError, check, poll, run, said
+from tests.cluster.commands import PATIENCE_S, ClusterError, check, poll, run, said
 from tests.cluster.pbs_conf import (
     CLIENT,
     HOMES,
@@ -83,8 +83,14 @@ class Pbs(Cluster):
 
     def start_server(self) -> None:
         """Start it and wait until it takes jobs."""
-        server = self._daemon("pbs_server", SERVER, "-N")
+        server = self._daemon(self.controller, SERVER, "-N")
         self.daemons.wait_for(server, self._server_missing)
+
+    def stop_server(self) -> None:
+        """Its jobs, and all other daemons, go on."""
+        for process in self.daemons.running():
+            if process.name == self.controller:
+                process.end(grace_s=PATIENCE_S)
 
     def _configured(self) -> bool:
         return (self.folder / "namespace").exists()
@@ -138,9 +144,14 @@ class Pbs(Cluster):
         check(["tar", "-C", str(self.folder), "-xJf", str(found)], {})
         (self.folder / "pbs" / "sbin" / "pbs_iff").chmod(0o4755)
         (self.folder / "hosts").write_text(hosts(Path("/etc/hosts").read_text()))
+        sockets = self.folder / "sockets"
+        sockets.mkdir()
+        sockets.chmod(0o1777)
         profiles = self.folder / "profile.d"
         shutil.copytree(PROFILES, profiles)
         shutil.copy(self.folder / "pbs" / "etc" / "pbs.sh", profiles)
+        # Grid Engine's commands have the same names, and lie in a folder that /etc/profile names.
+        (profiles / "pbs-first.sh").write_text(f"PATH={PREFIX}/bin:$PATH\n")
         self._conf(SERVER).write_text(server_conf())
         for node in NODES:
             self._conf(node).write_text(node_conf(node))

@@ -11,6 +11,8 @@ ADDRESSES = {SERVER: "10.255.0.1", NODES[0]: "10.255.0.11", NODES[1]: "10.255.0.
 CPUS_PER_NODE = 8
 QUEUE = "rt_HF"
 """Named as on ABCI 3.0. As there, the queue says what a node is."""
+SOCKETS = "/run/postgresql"
+"""Where Debian's PostgreSQL has its sockets."""
 PREFIX = Path("/opt/pbs")
 """Where it was built to lie."""
 HOMES = "homes"
@@ -50,6 +52,9 @@ mkdir -p {PREFIX}
 mount --bind "$1/pbs" {PREFIX}
 mount --bind "$1/hosts" /etc/hosts
 mount --bind "$1/profile.d" /etc/profile.d
+# The data store's socket has a fixed name: another PBS on this machine must not find it.
+mkdir -p {SOCKETS}
+mount --bind "$1/sockets" {SOCKETS}
 touch "$1/entered"
 exec sleep infinity
 """

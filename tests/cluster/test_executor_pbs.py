@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.commands import check, poll
 from tests.cluster.executor_workflow import Workflow, interrupt
+from tests.cluster.pbs import Pbs
+from tests.cluster.pbs_user import PYTHON, path_with
 
 pytestmark = pytest.mark.usefixtures("pbs_client")
 
@@ -20,6 +24,24 @@ HELD = """
         output: "out/{i}"
         resources: runtime=60, mem_mb=100
         shell: "echo $PBS_JOBID >> starts; while [ ! -e go ]; do sleep 0.2; done; echo done > {output}"
+    """
+STOPPED = """
+    rule all:
+        input: "result", "never"
+    rule train:
+        output: "result"
+        resources: runtime=60, mem_mb=100
+        shell:
+            \"\"\"
+            trap 'echo saved > checkpoint; exit 1' TERM
+            if [ -e checkpoint ]; then cp checkpoint {output}; exit 0; fi
+            echo $PBS_JOBID > trains
+            while true; do sleep 0.2; done
+            \"\"\"
+    rule delete:
+        output: "never"
+        resources: runtime=60, mem_mb=100
+        shell: "echo $PBS_JOBID > waits; sleep 3000"
     """
 
 
@@ -45,6 +67,52 @@ def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
     process = workflow.start("--rerun-incomplete")
     workflow.wait_for_text("is taken back")
     (workflow.folder / "go").touch()
+    assert workflow.wait(process) == 0, workflow.text()
+    assert len(starts(workflow)) == len(workflow.job_ids()) == 3
+
+
+def test_a_job_told_with_qsig_goes_on_and_one_that_is_deleted_fails_and_says_so(
+    tmp_path: Path,
+) -> None:
+    workflow = Workflow(tmp_path, STOPPED, "pbs")
+    setup = path_with(tmp_path / "bin", "qrerun")
+    process = workflow.start(
+        "--keep-going", "--submitit-options", f"python={PYTHON}", f"setup={setup}"
+    )
+    check(["qsig", "-s", "USR2", noted(workflow, "trains")], {})
+    check(["qdel", noted(workflow, "waits")], {})
+    assert workflow.wait(process) == 1
+    assert (tmp_path / "result").read_text() == "saved\n"
+    trained, deleted = workflow.job_ids()  # the first went on under its own id
+    assert re.search(
+        rf"pbs job {deleted}, log .*: ended without a result: CANCELLED", workflow.text()
+    )
+    assert f"pbs job {trained}, log" not in workflow.text().partition("Error in rule")[2]
+    assert not active(workflow.job_ids())
+
+
+def noted(workflow: Workflow, name: str) -> str:
+    """PBS's id of a job, which it has written to this file."""
+    path = workflow.folder / name
+    assert poll(lambda: path.exists() and path.read_text().endswith("\n")), workflow.text()
+    return path.read_text().strip()
+
+
+def test_jobs_and_their_workflow_outlive_the_absence_of_the_server(
+    tmp_path: Path, pbs: Pbs
+) -> None:
+    """Twenty seconds at least, and as long as it takes until it was missed."""
+    workflow = Workflow(tmp_path, HELD, "pbs")
+    process = workflow.start()
+    assert poll(lambda: len(starts(workflow)) == 3), workflow.text()
+    pbs.stop_server()
+    try:
+        away = time.monotonic()
+        workflow.wait_for_text("pbs did not answer a status query")
+        poll(lambda: time.monotonic() - away > 20)
+    finally:
+        pbs.start_server()
+    (tmp_path / "go").touch()
     assert workflow.wait(process) == 0, workflow.text()
     assert len(starts(workflow)) == len(workflow.job_ids()) == 3
 

@@ -18,7 +18,8 @@ from submitit.core.utils import DelayedSubmission
 from submitit_pbs import PbsInfoWatcher, PbsJob
 from tests.cluster.commands import PATIENCE_S, check
 from tests.cluster.pbs import Pbs
-from tests.cluster.pbs_conf import CPUS_PER_NODE, NODES
+from tests.cluster.pbs_conf import CPUS_PER_NODE, NODES, QUEUE
+from tests.cluster.pbs_user import PYTHON, path_with
 
 pytestmark = pytest.mark.usefixtures("pbs_client")
 
@@ -46,7 +47,7 @@ def executor(tmp_path: Path) -> submitit.AutoExecutor:
 
 def made(folder: Path) -> submitit.AutoExecutor:
     executor = submitit.AutoExecutor(folder, cluster="pbs")
-    executor.update_parameters(name="submitit-test", timeout_min=60)
+    executor.update_parameters(name="submitit-test", timeout_min=60, pbs_python=PYTHON)
     return executor
 
 
@@ -154,8 +155,9 @@ def test_a_waiting_subjob_that_somebody_deletes_is_cancelled(
 
 
 def test_a_job_told_with_qsig_checkpoints_and_its_manager_has_it_requeued(
-    executor: submitit.AutoExecutor,
+    executor: submitit.AutoExecutor, tmp_path: Path
 ) -> None:
+    executor.update_parameters(pbs_setup=[path_with(tmp_path / "bin", "qrerun")])
     job = executor.submit(Waiter())
     wait_until_ready(job)
     check(["qsig", "-s", "USR2", job.job_id], {})
@@ -163,7 +165,23 @@ def test_a_job_told_with_qsig_checkpoints_and_its_manager_has_it_requeued(
     wait_for_state(job, "COMPLETED")
 
 
-def test_a_job_stops_before_its_time_limit_and_goes_on(executor: submitit.AutoExecutor) -> None:
+def test_a_job_whose_user_may_not_requeue_it_goes_on_as_another(
+    executor: submitit.AutoExecutor, tmp_path: Path
+) -> None:
+    executor.update_parameters(pbs_setup=[path_with(tmp_path / "bin", "qsub")])
+    job = executor.submit(Waiter())
+    wait_until_ready(job)
+    check(["qsig", "-s", "USR2", job.job_id], {})
+    first, second = job.result()
+    assert first == job.job_id != second
+    assert "qrerun: Unauthorized Request" in (job.stdout() or "")
+    wait_for_state(job, "COMPLETED")
+
+
+def test_a_job_stops_before_its_time_limit_and_goes_on(
+    executor: submitit.AutoExecutor, tmp_path: Path
+) -> None:
+    executor.update_parameters(pbs_setup=[path_with(tmp_path / "bin", "qrerun")])
     executor.update_parameters(pbs_timeout_min=40 / S_PER_MIN, pbs_stop_seconds=20)
     job = executor.submit(Waiter())
     assert len(job.result()) == 2
@@ -178,7 +196,9 @@ def test_a_job_over_its_time_limit_is_killed_and_the_reason_known(
     assert "time limit (walltime)" in job.get_info()["Reason"]
 
 
-def test_a_deleted_job_has_time_to_checkpoint(executor: submitit.AutoExecutor) -> None:
+def test_a_deleted_job_has_time_to_checkpoint(executor: submitit.AutoExecutor, pbs: Pbs) -> None:
+    pbs.manage(f"set queue {QUEUE} kill_delay={PATIENCE_S}")
+    executor.update_parameters(pbs_queue=QUEUE)
     job = executor.submit(Waiter())
     wait_until_ready(job)
     check(["qdel", job.job_id], {})
@@ -186,6 +206,7 @@ def test_a_deleted_job_has_time_to_checkpoint(executor: submitit.AutoExecutor) -
     function = job.submission().function
     assert isinstance(function, Waiter)
     assert function.ids == (job.job_id,)
+    pbs.manage(f"unset queue {QUEUE} kill_delay")
 
 
 def test_without_history_waiting_and_running_jobs_are_not_called_failed(
@@ -210,7 +231,8 @@ def test_without_history_waiting_and_running_jobs_are_not_called_failed(
 
 
 def test_a_job_that_can_never_run_says_why(executor: submitit.AutoExecutor) -> None:
-    executor.update_parameters(cpus_per_task=2 * CPUS_PER_NODE)
+    # More than all hosts have: of what only each of them lacks, PBS says that it is not there now.
+    executor.update_parameters(cpus_per_task=3 * CPUS_PER_NODE)
     job = executor.submit(add, 1, 2)
     words = "Can Never Run: Insufficient amount of resource: ncpus"
     wait_for(lambda: state(job) == "PENDING" and words in job.get_info()["Reason"], words)
