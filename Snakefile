@@ -23,6 +23,7 @@ rule all:
     input:
         get_all_figures(),
         get_all_tables(),
+        FINDINGS_PAGE,
 
 
 rule environments:
@@ -37,3 +38,7 @@ rule runs:
 
 onstart:
     write_study()
+
+
+onsuccess:
+    show_findings()

@@ -101,12 +101,21 @@ def test_progress_and_epochs_are_told(done: Checkout) -> None:
     assert all("epoch 2 of 2: 4 steps in " in log.read_text() for log in logs)
 
 
-def test_the_report_gathers_the_figures(done: Checkout) -> None:
+def test_the_report_gathers_the_figures_and_begins_with_what_was_found(done: Checkout) -> None:
     result = done.run("--report", "report.html")
     assert result.returncode == 0, result.stdout
     report = (done.folder / "report.html").read_text()
     for figure in TABLES:
         assert f"{figure}.png" in report or f"{figure}.pdf" in report
+    first_page = report.partition('var workflow_desc = "')[2].partition("</script>")[0]
+    assert first_page.index("What was found</h1>") < first_page.index("How to read this report")
+    assert "PyTorch, 1 rank: a checkpoint stops training for " in first_page
+
+
+def test_the_workflow_ends_with_what_was_found(done: Checkout) -> None:
+    page = (done.folder / "results" / "findings.txt").read_text()
+    assert "PyTorch, 1 rank: a checkpoint stops training for " in page
+    assert page in (done.folder / "output.txt").read_text()
 
 
 def test_a_changed_lock_rebuilds_its_environment_and_reruns_only_its_runs(done: Checkout) -> None:

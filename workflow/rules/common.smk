@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
+from ckptbench.figures.findings import TABLES as FINDINGS
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
@@ -42,6 +43,7 @@ TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
 STUDY = "results/study.json"
+FINDINGS_PAGE = "results/findings.txt"
 
 
 wildcard_constraints:
@@ -150,3 +152,9 @@ def write_study():
         run_minutes=CONFIG.limits.run_minutes,
         repeat=is_forced(),
     ).write(Path(STUDY))
+
+
+def show_findings():
+    """Print what was found, where the workflow was asked for it."""
+    if any(job.rule.name == "write_findings" for job in workflow.dag.jobs):
+        print(Path(FINDINGS_PAGE).read_text(encoding="utf-8"), file=sys.stderr)

@@ -26,3 +26,25 @@ for figure, entry in FIGURES.items():
         shell:
             "python {input.script} {params.figure} --tables results/tables"
             " --output-stem results/figures/{params.figure} --log {log}"
+
+
+# Tables -> what was found, in sentences. The report begins with them.
+rule write_findings:
+    input:
+        expand("results/tables/{table}.parquet", table=FINDINGS),
+        script="scripts/write_findings.py",
+        library=get_sources("figures", "py"),
+    output:
+        report(
+            FINDINGS_PAGE,
+            caption="../report/findings.rst",
+            category="Findings",
+            labels={"text": "What was found"},
+        ),
+    log:
+        "results/logs/write_findings.log",
+    localrule: True
+    message:
+        "what was found"
+    shell:
+        "python {input.script} --tables results/tables --output {output} --log {log}"

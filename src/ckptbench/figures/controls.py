@@ -41,13 +41,17 @@ def sentences(rows: pd.DataFrame) -> list[str]:
     """How many controls were caught and which were not, for a caption. Empty where there are no controls."""
     if rows.empty:
         return []
-    missed = rows[~_caught(rows)]
-    names = [
-        f"{key['label']} without {_part(key['omit'])}"
-        for key, _ in groups(missed, ["label", "omit"])
-    ]
-    count = f"{READING}: {len(rows) - len(missed)} of {len(rows)} caught"
+    names = missed(rows)
+    count = f"{READING}: {caught(rows).sum()} of {len(rows)} caught"
     return [f"{count}, not {'; '.join(names)}" if names else count]
+
+
+def missed(rows: pd.DataFrame) -> list[str]:
+    """The controls that were not caught: `PyTorch without momentum`."""
+    return [
+        f"{key['label']} without {_part(key['omit'])}"
+        for key, _ in groups(rows[~caught(rows)], ["label", "omit"])
+    ]
 
 
 def height_in(rows: pd.DataFrame) -> float:
@@ -73,7 +77,7 @@ def draw_controls(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_control(axes: Axes, x: int, y: int, runs: pd.DataFrame) -> None:
-    if not _caught(runs).all():
+    if not caught(runs).all():
         axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=BAND, linewidth=0, gid="missed"))
     axes.text(
         x,
@@ -90,18 +94,19 @@ def outcome(runs: pd.DataFrame) -> str:
     """The outcome of one control over all its runs, in a few words."""
     if runs.empty:
         return NOT_TRIED
-    caught = _caught(runs)
-    if not caught.any():
+    own = caught(runs)
+    if not own.any():
         return "missed"
-    if not caught.all():
-        return f"{caught.sum()} of {len(runs)} caught"
+    if not own.all():
+        return f"{own.sum()} of {len(runs)} caught"
     first = runs["first_epoch"].min()
     return f"{CAUGHT} at the end" if pd.isna(first) else f"{CAUGHT} epoch {first + 1}"
 
 
-def _caught(runs: pd.DataFrame) -> pd.Series:
-    caught: pd.Series = runs["caught"].fillna(False).astype(bool)
-    return caught
+def caught(runs: pd.DataFrame) -> pd.Series:
+    """Of each control, whether it was caught."""
+    known: pd.Series = runs["caught"].fillna(False).astype(bool)
+    return known
 
 
 def _part(omit: str) -> str:

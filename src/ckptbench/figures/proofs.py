@@ -87,10 +87,10 @@ def equality(compared: pd.DataFrame, shown: pd.DataFrame) -> str:
 def _count(runs: pd.DataFrame) -> str:
     equal = runs[runs["bit_equal"]]
     count = f"{_share(equal, runs)} bitwise equal"
-    return count if len(equal) in (0, len(runs)) else f"{count}, not {'; '.join(_parted(runs))}"
+    return count if len(equal) in (0, len(runs)) else f"{count}, not {'; '.join(parted(runs))}"
 
 
-def _parted(runs: pd.DataFrame) -> Iterator[str]:
+def parted(runs: pd.DataFrame) -> Iterator[str]:
     """The frameworks whose runs differ, with the numbers of ranks where runs differ at some of them only."""
     names = ["framework", *separating(runs, SETTING)]
     for _, own in groups(runs, names):

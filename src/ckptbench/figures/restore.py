@@ -55,15 +55,13 @@ ROOM = 1.25
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """From the tables `restore` and `provenance`."""
-    restarts = tables["restore"]
-    # Less state, or none at all where the kill came before the first checkpoint, takes less time.
-    shown = restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
+    shown = of_checkpoints(tables["restore"])
     if shown.empty:
         text = caption(shown, tables["provenance"], "")
         return nothing_to_show(
             "No run was restarted from a checkpoint: there is no restart to show.", text
         )
-    rows = _prepared(shown)
+    rows = prepared(shown)
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 1.4))
     for panel in panels:
@@ -72,7 +70,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+def of_checkpoints(restarts: pd.DataFrame) -> pd.DataFrame:
+    """The restarts that gave back a whole checkpoint.
+
+    Less state, or none at all where the kill came before the first checkpoint, takes less time.
+    """
+    return restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
+
+
+def prepared(shown: pd.DataFrame) -> pd.DataFrame:
     """A row for the restarts of each setup, warm and cold: medians of its phases, and `shown`, whether the
     counters say of every load what it is called."""
     known = with_hardware(shown).assign(

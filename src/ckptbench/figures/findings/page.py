@@ -1,0 +1,109 @@
+"""The page of findings: sentences under headings, which the report includes and a terminal shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from textwrap import fill
+
+import pandas as pd
+
+from ckptbench.analysis.provenance import caption_facts
+from ckptbench.figures.findings import costs, restarts, throughput
+from ckptbench.figures.findings.words import Study, capitalized, listed
+from ckptbench.figures.kit.labels import counted
+
+WIDTH = 100
+"""Letters in a line."""
+TITLE = "What was found"
+LOWER_ENDS = (
+    ("overhead", "paired_lo"),
+    ("overhead", "in_run_lo"),
+    ("scaling", "images_per_s_lo"),
+    ("determinism_cost", "cost_lo"),
+)
+TIMED = ("overhead", "scaling", "determinism_cost")
+INTERVALS = "In brackets are 95 % intervals"
+NO_INTERVALS = (
+    "No setup ran twice. So nothing shows how far two runs differ, and no number has an interval"
+)
+NOTHING = "Nothing was measured yet."
+MEASURED = "Every number was measured. None is projected."
+UNBROKEN = "\N{NO-BREAK SPACE}"
+HOSTS = 6
+"""How many hosts are named."""
+NUMBER = re.compile(r"(?<=\d) (?=(?:%|s|images/s|kB|MB|GB)(?![\w]))")
+"""The space between a number and its unit. No line ends there."""
+MARKUP = re.compile(r"[\\*`|]|_(?!\w)")
+"""What reStructuredText would take for markup in a name of a machine."""
+
+
+def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
+    """Sentences under each heading. A heading without sentences is left out.
+
+    `tables` are those that `TABLES` names.
+    """
+    study = Study.of([tables[name] for name in ("overhead", "scaling", "resume_proof", "restore")])
+    found = {
+        "What checkpoints cost": costs.sentences(tables, study),
+        "More ranks, without checkpoints": throughput.sentences(tables, study),
+        "What a restart gives back": restarts.proof(tables),
+        "What deterministic mode costs": restarts.cost(tables, study),
+        "How long a restart takes, from its launch to the end of its first step": restarts.restore_time(
+            tables, study
+        ),
+    }
+    by_heading = {heading: [text for text in texts if text] for heading, texts in found.items()}
+    said = {heading: texts for heading, texts in by_heading.items() if texts}
+    if not said:
+        return {}
+    what = [f"{capitalized(', '.join(study.shared))}."] if study.shared else []
+    where = _where(tables["provenance"])
+    return {**said, "What was measured, and where": [*what, *where]}
+
+
+def _about_repeats(tables: Mapping[str, pd.DataFrame]) -> str:
+    """How often the setups were timed, and whether this gives intervals. Empty where nothing was timed."""
+    ends = [tables[name][column] for name, column in LOWER_ENDS if len(tables[name])]
+    if not ends:
+        return ""
+    if not any(own.notna().any() for own in ends):
+        return f"{NO_INTERVALS}."
+    repeats = pd.concat([tables[name]["repeats"] for name in TIMED])
+    fewest, most = repeats.min(), repeats.max()
+    number = counted(most, "repeat") if fewest == most else f"{fewest} to {most} repeats"
+    return f"Times are of {number} of each setup. {INTERVALS}."
+
+
+def _where(provenance: pd.DataFrame) -> list[str]:
+    hosts = sorted(provenance["host"].dropna().unique())
+    more = [f"{len(hosts) - HOSTS} more"] if len(hosts) > HOSTS else []
+    named = f" {'Host' if len(hosts) == 1 else 'Hosts'}: {listed([*hosts[:HOSTS], *more])}."
+    return [f"{caption_facts(provenance)}.{named if hosts else ''}", MEASURED]
+
+
+def page(tables: Mapping[str, pd.DataFrame]) -> str:
+    """The whole page, which is text to read and reStructuredText as well."""
+    said = findings(tables)
+    lines = [TITLE, "-" * len(TITLE), ""]
+    if not said:
+        return "\n".join([*lines, NOTHING, ""])
+    if first := _about_repeats(tables):
+        lines += [fill(first, WIDTH), ""]
+    for heading, sentences in said.items():
+        lines += [f"**{heading}**", "", *map(_item, sentences), ""]
+    return "\n".join(lines)
+
+
+def _item(sentence: str) -> str:
+    escaped = MARKUP.sub(lambda found: f"\\{found[0]}", sentence)
+    unbroken = NUMBER.sub(UNBROKEN, escaped)
+    filled = fill(
+        unbroken,
+        WIDTH,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(UNBROKEN, " ")
