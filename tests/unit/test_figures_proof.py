@@ -132,7 +132,8 @@ def test_the_caption_names_frameworks_and_ranks_that_are_not_equal(name: str) ->
     text = caption_of(FIGURES[name].draw(tables))
     assert "resumed runs: 54 of 72 bitwise equal, not PyTorch, 1 rank (18 of 18)." in text
     assert "with the largest number of ranks; the counts that follow are of all" in text
-    assert "2 ranks" in text
+    # Of the figures, `divergence` shows only what differs.
+    assert f"epochs, {'1 rank' if name == 'divergence' else '2 ranks'}. " in text
 
 
 def test_resumed_and_second_runs_are_drawn_over_the_uninterrupted_one() -> None:
@@ -213,7 +214,7 @@ def test_what_was_compared_in_one_way_alone_is_counted_and_not_drawn(name: str) 
     figure = FIGURES[name].draw(together(ONE, aside))
     assert titles(figure)[0] == "PyTorch"
     text = caption_of(figure)
-    assert "Panels show what was compared in the most ways" in text
+    assert "in the most ways" in text
     assert "Deterministic mode, resumed runs: 21 of 21 bitwise equal" in text
     assert "ResNet-50" in text
     assert "small CNN" not in text
@@ -239,17 +240,64 @@ def test_a_verdict_says_how_many_runs_part_and_from_when_on() -> None:
 
 def test_divergence_shades_each_group_by_its_share_of_different_tensors() -> None:
     figure = FIGURES["divergence"].draw(ONE.tables())
-    resumed = figure.axes[2]
+    resumed, again = figure.axes[:2]
     groups = ["weights", "momentum", "statistics", "random states", "counters", "data position"]
-    assert row_labels(figure.axes[0]) == groups
+    assert row_labels(resumed) == groups
+    assert not any(label.get_visible() for label in again.get_yticklabels())
     (mesh,) = (c for c in resumed.collections if c.get_gid() == "shares")
     shares = mesh.get_array().reshape(len(groups), 5)
     assert list(shares[0]) == pytest.approx([0, 1 / 3, 2 / 3, 1, 1])
     assert not shares[2:].any()
     assert words(figure) == [
-        *("deterministic, resumed", "bitwise equal", "deterministic, again", "bitwise equal"),
         *("default, resumed", "2e9 ULP, L2 0.031", "default, again", "2e9 ULP, L2 0.031"),
     ]
+
+
+def nothing(figure: Figure) -> list[str]:
+    """What a figure says in the place of panels."""
+    found = figure.findobj(lambda artist: artist.get_gid() == "nothing")
+    return [" ".join(text.get_text().split()) for text in found]
+
+
+def test_where_nothing_differs_a_line_says_so_in_the_place_of_panels() -> None:
+    alone = dataclasses.replace(ONE, restarts=dataclasses.replace(EQUAL, controls=False))
+    figure = FIGURES["divergence"].draw(alone.tables())
+    assert figure.axes == []
+    assert nothing(figure) == [
+        "Every run is bitwise equal to the uninterrupted run of the same seed: no tensor differs."
+    ]
+    assert figure.get_figheight() < 2
+    assert "Shades" not in caption_of(figure)
+    assert "Deterministic mode, resumed runs: 18 of 18 bitwise equal." in caption_of(figure)
+
+
+def test_where_only_controls_differ_they_are_all_that_is_drawn() -> None:
+    figure = FIGURES["divergence"].draw(dataclasses.replace(ONE, restarts=EQUAL).tables())
+    (controls,) = figure.axes
+    assert row_labels(controls) == ["PyTorch, default mode", "PyTorch, deterministic mode"]
+    assert nothing(figure) == [
+        "Every run that left nothing out is bitwise equal to the uninterrupted run of the same seed."
+    ]
+
+
+def test_a_panel_without_any_difference_is_left_out() -> None:
+    study = Study(deterministic=BOTH, restarts=dataclasses.replace(PARTED, controls=False))
+    tables = study.tables()
+    proof = tables["resume_proof"]
+    proof.loc[proof["history"] == "again", "bit_equal"] = True
+    figure = FIGURES["divergence"].draw(tables)
+    assert titles(figure) == ["PyTorch"]
+    assert words(figure) == ["default, resumed", "2e9 ULP, L2 0.031"]
+    text = caption_of(figure)
+    assert "Panels show only what differs" in text
+    assert "Default mode, second runs of the same seed: 18 of 18 bitwise equal" in text
+
+
+def test_what_differs_is_shown_where_more_ranks_do_not_differ() -> None:
+    tables = dataclasses.replace(ONE, ranks=(1, 2)).tables()
+    proof = tables["resume_proof"]
+    proof.loc[(proof["ranks"] == 2) & (proof["omit"] == "nothing"), "bit_equal"] = True
+    assert "1 rank. Measured" in caption_of(FIGURES["divergence"].draw(tables))
 
 
 def test_the_distance_is_that_of_the_run_farthest_off() -> None:

@@ -20,6 +20,7 @@ from ckptbench.figures.kit import labels
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,
+    MARGIN_IN,
     PANEL_EDGES_IN,
     legend,
     nothing_to_show,
@@ -35,6 +36,16 @@ READING = (
 DISTANCES = (
     "ULP, L2: the largest distances of a tensor of weights or momentum at the end, in units in the last"
     " place and relative to its L2 norm"
+)
+ONLY = (
+    "Panels show only what differs, of each framework in the most ways and with the largest number of ranks;"
+    " the counts that follow are of all runs"
+)
+ALL_EQUAL = (
+    "Every run is bitwise equal to the uninterrupted run of the same seed: no tensor differs."
+)
+BUT_CONTROLS = (
+    "Every run that left nothing out is bitwise equal to the uninterrupted run of the same seed."
 )
 UNITS = {"max_ulp": "{} ULP", "relative_l2": "L2 {}"}
 EQUAL, SOME, ALL = "#ffffff", "#d9d9d9", INK
@@ -73,15 +84,41 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     if compared.empty:
         text = caption(compared, tables["provenance"], "")
         return nothing_to_show(proofs.NOTHING_COMPARED, text)
-    shown = proofs.selected(compared)
+    differing = _differing(compared)
+    shown = differing if differing.empty else proofs.selected(differing)
     reading = [
-        READING,
+        *([] if shown.empty else [READING]),
         *([DISTANCES] if _distances_known(shown) else []),
-        proofs.equality(compared, shown),
+        *([] if shown.empty else [ONLY]),
+        proofs.equality(compared, compared),
         *controls.sentences(left_out),
     ]
-    text = caption(shown, tables["provenance"], ". ".join(reading), (*proofs.SETTING, "ranks"))
+    of = compared if shown.empty else shown
+    text = caption(of, tables["provenance"], ". ".join(reading), (*proofs.SETTING, "ranks"))
+    if shown.empty:
+        return _without_maps(left_out, text)
     return _page(list(_strips(shown, tables["divergence"])), left_out, tables["restore"], text)
+
+
+def _differing(compared: pd.DataFrame) -> pd.DataFrame:
+    """The runs of those panels in which not every run is bitwise equal."""
+    panel = [*proofs.SETTING, "framework", "ranks", "deterministic", "kind"]
+    equal = compared.groupby(panel, dropna=False)["bit_equal"].transform("all")
+    return compared[~equal]
+
+
+def _without_maps(left_out: pd.DataFrame, text: str) -> Figure:
+    """Nothing differs: a line says so, above the controls where there are any."""
+    if left_out.empty:
+        return nothing_to_show(ALL_EQUAL, text)
+    height_in = controls.height_in(left_out) + controls.EDGES_IN + 2 * LINE_IN
+    figure = paper_figure(PAGE_IN, height_in, text)
+    controls.draw_controls(figure.add_subplot(), left_out)
+    x = MARGIN_IN / figure.get_figwidth()
+    figure.suptitle(
+        BUT_CONTROLS, x=x, ha="left", gid="nothing", fontsize="medium", fontweight="normal"
+    )
+    return figure
 
 
 def _strips(shown: pd.DataFrame, divergence: pd.DataFrame) -> Iterator[_Strip]:
