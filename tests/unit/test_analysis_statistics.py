@@ -27,6 +27,12 @@ def test_student_agrees_with_the_printed_table(freedom: float, within: float) ->
     assert student(0.95, freedom) == pytest.approx(within, abs=1e-4)
 
 
+def test_student_is_as_exact_as_its_floats() -> None:
+    # With one degree of freedom it is Cauchy's distribution, and with two its quantile is known in closed form.
+    assert student(0.95, 1) == pytest.approx(math.tan(0.95 * math.pi / 2), rel=1e-12)
+    assert student(0.95, 2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), rel=1e-12)
+
+
 def test_student_lies_between_those_of_whole_degrees_of_freedom() -> None:
     assert student(0.95, 2) < student(0.95, 1.6) < student(0.95, 1)
     assert student(0.99, 2) == pytest.approx(9.9248, abs=1e-3)

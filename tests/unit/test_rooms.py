@@ -21,7 +21,7 @@ SHARED = {
     "recovery": ("contract", "loading", "restart"),
 }
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
-ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
+ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
 NOT_FOR_ANALYSIS = ("study", "environments", "frameworks", "training", "launch")
 
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -193,14 +193,9 @@ def _together(freedom: Floats, shared: Sequence[Hashable]) -> float:
     return float(freedom.sum()) ** 2 / variance if variance else 0.0
 
 
-@lru_cache
 def student(level: float, freedom: float) -> float:
     """What a variable of Student's distribution stays within, on either side of zero, with probability `level`.
 
-    `freedom` is at least 1, and need not be whole. The variable is sqrt(freedom) tan(a), where the density of the angle
-    a is proportional to cos(a)^(freedom - 1) (Abramowitz & Stegun, *Handbook of Mathematical Functions*, 26.7).
+    `freedom` is at least 1, and need not be whole.
     """
-    angle = np.linspace(0.0, math.pi / 2, 20_001)
-    density = np.cos(angle) ** (freedom - 1)
-    within = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(np.interp(level, within / within[-1], angle))
+    return float(stdtrit(freedom, (1 + level) / 2))
