@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked
 
+from ckptbench.data.sources import prepare
 from ckptbench.launch import run
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine.clock import boot_id
@@ -85,6 +86,14 @@ def another_file_system(plan: Plan, execution: Execution) -> tuple[Plan, Executi
 
 def another_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
     folder = plan.run_folder.with_name("dataset")
+    size = {"height": 4, "width": 4, "channels": 1, "classes": 3, "train_samples": 64}
+    prepare("synthetic", folder, {**size, "test_samples": 32})
+    return dataclasses.replace(plan, dataset_folder=folder), execution
+
+
+def remade_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    """The same samples, with another text of the description around their checksums."""
+    folder = plan.run_folder.with_name("dataset")
     shutil.copytree(plan.dataset_folder, folder)
     description = folder / "dataset.json"
     description.write_text(description.read_text() + "\n")
@@ -135,6 +144,41 @@ def test_a_finished_run_is_trained_again_where_it_would_be_another_or_was_spoilt
     assert trace_path(plan.run_folder, 0).read_bytes() != trace + b"\n"
     assert trace_path(plan.run_folder, 0).read_bytes() != trace
     assert verify_seal(plan.run_folder)
+
+
+def test_a_finished_run_is_kept_where_its_dataset_was_made_again_with_the_same_samples(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("e1")
+    trace = finished(plan, execution)
+    run_cell(*remade_dataset(plan, execution))
+    assert trace_path(plan.run_folder, 0).read_bytes() == trace
+    assert verify_seal(plan.run_folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (another_training, "training.learning_rate"),
+        (another_cell, "cell.batch_size"),
+        (another_file_system, "checkpoint_folder"),
+        (another_dataset, "dataset_sha256"),
+        (another_lock, "lock_sha256"),
+        (another_environment, "environment_sha256"),
+    ],
+)
+def test_the_log_names_what_a_finished_run_differs_in(
+    make_plan: MakePlan,
+    execution: Execution,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Plan, Execution], tuple[Plan, Execution]],
+    name: str,
+) -> None:
+    caplog.set_level("INFO")
+    plan = make_plan("e1")
+    finished(plan, execution)
+    run_cell(*change(plan, execution))
+    assert f"the sealed run is not kept: changed since then: {name}" in caplog.messages
 
 
 def test_a_finished_run_that_was_begun_again_is_no_result_any_more(

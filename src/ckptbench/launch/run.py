@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ckptbench import __version__
 from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.environments.create import READY
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.launch import attempts, checkpoint_folder, preflight
 from ckptbench.launch.allocation import Allocation, read_allocation
-from ckptbench.launch.made_from import made_from
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.launch.watch import Limits
-from ckptbench.machine.files import write_json
+from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.recovery.loading import load_recovery
 from ckptbench.runs.finished import forget_seal, restore_seal
 from ckptbench.runs.layout import MANIFEST
@@ -67,7 +68,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
     ):
-        inputs = made_from(plan, python=execution.python, lock=execution.lock)
+        inputs = _made_from(plan, execution.python)
         if not execution.repeat and restore_seal(plan.run_folder, inputs):
             log.info(
                 "the run was complete and sealed, and it would be made from the same again: it is kept "
@@ -102,6 +103,20 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         close_manifest(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
+
+
+def _made_from(plan: Plan, python: Path) -> dict[str, Any]:
+    """What the run is made from, as JSON: a repetition with all of it equal would be the same run once more.
+
+    That is what makes its training (`Identity`), where its checkpoints go, and what carries it out.
+    """
+    ready = python.parent.parent / READY
+    return {
+        **plan.identity.training_fields(),
+        "checkpoint_folder": str(plan.checkpoint_folder),
+        "environment_sha256": file_sha256(ready) if ready.is_file() else None,
+        "ckptbench_version": __version__,
+    }
 
 
 def _prune(plan: Plan, keep: int) -> None:

@@ -50,9 +50,18 @@ class Identity:
         names = ", ".join(field.name for field in dataclasses.fields(cls))
         raise ValueError(f"{names}: one of them is missing or wrong")
 
+    def training_fields(self) -> dict[str, Any]:
+        """What makes the training, by name, as JSON: all but `run_id`. Fields of cell and training are named alone."""
+        return {
+            **{f"cell.{name}": value for name, value in self.cell.items()},
+            **{f"training.{name}": value for name, value in self.training.items()},
+            "dataset_sha256": self.dataset_sha256,
+            "lock_sha256": self.lock_sha256,
+        }
+
     def another_training(self, own: Self) -> str:
         """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""
-        theirs, ours = _flat(self), _flat(own)
+        theirs, ours = self.training_fields(), own.training_fields()
         return ", ".join(
             f"{name} is {_shown(theirs, name)} there and {_shown(ours, name)} here"
             for name in {**ours, **theirs}
@@ -66,16 +75,6 @@ class Identity:
         return self.another_training(own) or (
             f"run_id is {self.run_id[:SHOWN_DIGITS]!r} there and {own.run_id[:SHOWN_DIGITS]!r} here"
         )
-
-
-def _flat(identity: Identity) -> dict[str, object]:
-    """The fields that make a training, those of the cell and the training by their own names."""
-    return {
-        **{f"cell.{name}": value for name, value in identity.cell.items()},
-        **{f"training.{name}": value for name, value in identity.training.items()},
-        "dataset_sha256": identity.dataset_sha256,
-        "lock_sha256": identity.lock_sha256,
-    }
 
 
 def _shown(fields: Mapping[str, object], name: str) -> str:
