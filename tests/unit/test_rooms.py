@@ -69,8 +69,8 @@ def is_below(name: str, parents: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("module", [name for name in modules(*IN_RANKS) if not is_plugin(name)])
-def test_what_ranks_load_needs_numpy_at_most(module: str) -> None:
-    assert libraries(module) <= {"numpy"}
+def test_what_ranks_load_needs_numpy_and_xxhash_at_most(module: str) -> None:
+    assert libraries(module) <= {"numpy", *(["xxhash"] if module == "checkpoints.checksum" else [])}
 
 
 @pytest.mark.parametrize("module", modules(*IN_RANKS))

@@ -227,7 +227,21 @@ def nest_deeply(depth: int) -> Callable[[Path], None]:
 def of_an_earlier_ckptbench(folder: Path) -> None:
     """Its own checksum holds, and it says nothing about its training."""
     content = read_json(folder / "manifest.json")
-    del content["identity"], content["sha256"]
+    del content["identity"]
+    write_valid_manifest(folder, content)
+
+
+def with_sha256_of_its_files(folder: Path) -> None:
+    """As ckptbench wrote it before it had XXH3: every checksum in it holds."""
+    content = read_json(folder / "manifest.json")
+    for name, entry in content["files"].items():
+        del entry["xxh3_128"]
+        entry["sha256"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    write_valid_manifest(folder, content)
+
+
+def write_valid_manifest(folder: Path, content: dict[str, object]) -> None:
+    content = {name: value for name, value in content.items() if name != "sha256"}
     checksum = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     write_json(folder / "manifest.json", {**content, "sha256": checksum})
 
@@ -262,6 +276,10 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (change_manifest(more=1), r"manifest\.json was changed after its commit"),
     (change_manifest(identity={}), r"manifest\.json was changed after its commit"),
     (of_an_earlier_ckptbench, r"manifest\.json does not say of which training it is: an earlier"),
+    (
+        with_sha256_of_its_files,
+        r"manifest\.json has no xxh3_128 checksums of its files: an earlier ckptbench wrote it",
+    ),
     (replace_manifest_by_link, r"manifest\.json is no regular file"),
     (replace_by_fifo("manifest.json"), r"manifest\.json is no regular file"),
     (replace_by_fifo("model.bin"), r"model\.bin is no regular file"),
@@ -383,7 +401,7 @@ def test_a_file_that_the_storage_does_not_give_back_is_named_and_its_version_ref
 ) -> None:
     store = CheckpointStore(tmp_path, keep=2)
     version = write(store, 1)
-    monkeypatch.setattr(version_module, "file_sha256", fails)
+    monkeypatch.setattr(version_module, "file_checksum", fails)
     with pytest.raises(
         CheckpointError, match=r"version-00000001/model\.bin cannot be read: .*Input/output error"
     ):
@@ -435,7 +453,7 @@ def test_a_kill_at_any_moment_leaves_the_newest_complete_version(tmp_path: Path,
 def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
     version = write(CheckpointStore(tmp_path, keep=1), 1)
     files = json.loads((version.folder / "manifest.json").read_text())["files"]
-    assert {name: len(entry["sha256"]) for name, entry in files.items()} == {
-        "model.bin": 64,
-        "rank-0.npz": 64,
+    assert {name: len(entry["xxh3_128"]) for name, entry in files.items()} == {
+        "model.bin": 32,
+        "rank-0.npz": 32,
     }

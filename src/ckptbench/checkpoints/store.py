@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ckptbench.checkpoints.checksum import file_checksum
 from ckptbench.checkpoints.version import (
     MANIFEST,
     Checksums,
@@ -27,7 +28,6 @@ from ckptbench.checkpoints.version import (
 )
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.clock import clock
-from ckptbench.machine.files import file_sha256
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -64,7 +64,7 @@ class CheckpointStore:
         """Put every file of `staging` on stable storage. A second thread computes the checksums at the same time."""
         names = sorted(path.name for path in staging.iterdir())
         with ThreadPoolExecutor(1) as pool:
-            checksums = [pool.submit(file_sha256, staging / name) for name in names]
+            checksums = [pool.submit(file_checksum, staging / name) for name in names]
             for name in names:
                 fsync(staging / name)
             synced_ns = clock()

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ckptbench.checkpoints.checksum import ALGORITHM, file_checksum
 from ckptbench.errors import CheckpointError, RunFolderError
-from ckptbench.machine.files import file_sha256, read_json, write_json
+from ckptbench.machine.files import read_json, write_json
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 
 MANIFEST = "manifest.json"
 CHECKSUM = "sha256"
-"""Manifest entry with the checksum of all other entries, computed from their JSON with sorted keys."""
+"""Manifest entry with the SHA-256 of all other entries, computed from their JSON with sorted keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Version:
 
 
 Checksums = Mapping[str, str]
-"""SHA-256 of each file, by its name."""
+"""The checksum of each file, by its name, as `checksum.file_checksum` computes it."""
 
 
 def version_name(step: int) -> str:
@@ -69,7 +70,7 @@ def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None
         "files": {
             name: {
                 "bytes": file.bytes,
-                "sha256": checksums[name],
+                ALGORITHM: checksums[name],
                 "kind": file.kind,
                 "rank": file.rank,
             }
@@ -101,7 +102,7 @@ def _read(folder: Path) -> tuple[Version, Checksums]:
         raise CheckpointError(f"checkpoint {folder} has no readable manifest: {error}") from error
     _check_manifest(folder, content)
     entries = content["files"].items()
-    checksums = {name: entry["sha256"] for name, entry in entries}
+    checksums = {name: entry[ALGORITHM] for name, entry in entries}
     version = Version(
         folder=folder,
         identity=Identity.from_json(content["identity"]),
@@ -151,6 +152,10 @@ def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
         raise CheckpointError(
             f"checkpoint manifest {path} does not say of which training it is: an earlier ckptbench wrote it"
         ) from error
+    if any(ALGORITHM not in entry for entry in content["files"].values()):
+        raise CheckpointError(
+            f"checkpoint manifest {path} has no {ALGORITHM} checksums of its files: an earlier ckptbench wrote it"
+        )
     if folder.name != version_name(content["step"]):
         raise CheckpointError(f"checkpoint manifest {path} is that of step {content['step']}")
 
@@ -178,14 +183,14 @@ def _check_names(folder: Path, names: Iterable[str]) -> None:
         )
 
 
-def _check_file(path: Path, size: int, sha256: str) -> None:
+def _check_file(path: Path, size: int, checksum: str) -> None:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             wrong = "is no regular file"
         elif status.st_size != size:
             wrong = f"has {status.st_size} bytes, was committed with {size}"
-        elif file_sha256(path) != sha256:
+        elif file_checksum(path) != checksum:
             wrong = "was changed after its commit"
         else:
             return

@@ -1,0 +1,27 @@
+"""The checksum of a checkpoint's files: XXH3 with 128 bits, by Yann Collet's xxHash.
+
+It is many times faster than SHA-256, so it is known before the sync of the same bytes has ended. It finds damage of
+every kind, but it is no signature: whoever can write to the folder can also write files with the same checksum.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import xxhash
+
+ALGORITHM = "xxh3_128"
+"""Name of the checksum in a version's manifest. A version without it was written by an earlier ckptbench."""
+BLOCK_BYTES = 1 << 20
+"""Bytes read at a time: they stay in the core's cache until they are added."""
+
+
+def file_checksum(path: Path) -> str:
+    """XXH3-128 of the file's bytes, as 32 hexadecimal digits. Another thread can run meanwhile."""
+    state = xxhash.xxh3_128()
+    block = bytearray(BLOCK_BYTES)
+    view = memoryview(block)
+    with path.open("rb", buffering=0) as file:
+        while read := file.readinto(block):
+            state.update(view[:read])
+    return state.hexdigest()
