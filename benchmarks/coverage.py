@@ -192,6 +192,7 @@ class Simulation:
                 "commit_s": 0.0,
                 "retention_s": 0.0,
                 "durable_s": own_s,
+                "ended_s": own_s,
                 "bytes": 1,
             }
         )

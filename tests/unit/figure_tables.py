@@ -243,7 +243,6 @@ def _stalls(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
                 "sync_s": 0.3 * write,
                 "checksum_s": 0.1 * write,
                 "commit_s": 0.02,
-                "retention_s": 0.01,
                 "wait_s": 0.05 * (setup["ranks"] > 1),
             }
             yield (
@@ -257,6 +256,7 @@ def _stalls(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
                     "warmup": epoch == 0,
                     "stall_s": sum(parts.values()),
                     "durable_s": 1.42 * write + 0.02,
+                    "retention_s": 0.01,
                     "bytes": 188_000_000,
                 }
             )

@@ -27,6 +27,7 @@ from ckptbench.runs.events import (
     Evaluation,
     File,
     Phase,
+    Retained,
     Save,
     Start,
     Written,
@@ -61,9 +62,8 @@ SHARES = {
     "synced": 0.6875,
     "checked": 0.75,
     "committed": 0.875,
-    "retained": 0.9375,
 }
-"""When the parts of a checkpoint end, as shares of its stall; the last sixteenth is waiting."""
+"""When the parts of a checkpoint end, as shares of its stall; the last eighth is waiting."""
 
 ByRankAndStep = Callable[[int, int], float]
 Arrays = dict[str, NDArray[Any]]
@@ -120,6 +120,8 @@ class FakeRun:
     stall_s: ByRankAndStep = lambda rank, step: 0.5
     durable_s: float | None = None
     """From the start of the save; None for the share of the stall."""
+    removal_s: float = 0.0
+    """From the end of the stall, behind the next steps; 0 for no removal."""
     loss: ByRankAndStep = lambda rank, step: 1.0
     files: dict[str, int] = field(default_factory=lambda: {"model.pt": 1000, "rank-0.npz": 24})
     evaluates: bool = True
@@ -319,6 +321,9 @@ class _Rank:
                     files=files,
                 )
             )
+        if self._rank == 0 and self._run.removal_s:
+            removed_ns = end_ns + round(self._run.removal_s * 1e9)
+            self._recorder.write(Retained(step=step, start_ns=end_ns, end_ns=removed_ns))
         if self._run.kills:
             self._recorder.write_steps(epoch)
             self._see("saved", epoch, step)

@@ -54,12 +54,21 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
 
 def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: Path) -> None:
     files = {"model.pt": 1000, "rank-0.npz": 24, "rank-1.npz": 26}
-    run = FakeRun(cell=cell(ranks=2), stall_s=lambda rank, step: 1.6, files=files)
+    run = FakeRun(cell=cell(ranks=2), stall_s=lambda rank, step: 1.6, files=files, removal_s=0.4)
     checkpoints = collect([run.write(tmp_path)])["checkpoints"]
 
     wrote = checkpoints[checkpoints["writes"]].iloc[0]
-    times = ["stall_s", "write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s"]
-    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.3, 0.1, 0.2, 1.4, 0.1])
+    times = [
+        "stall_s",
+        "write_s",
+        "sync_s",
+        "checksum_s",
+        "commit_s",
+        "durable_s",
+        "retention_s",
+        "ended_s",
+    ]
+    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.3, 0.1, 0.2, 1.4, 0.4, 2.0])
     assert wrote[["bytes", "files", "main_bytes", "rank_bytes"]].tolist() == [1050, 3, 1000, 50]
     waited = checkpoints[~checkpoints["writes"]]
     assert waited["rank"].tolist() == [1, 1]
@@ -137,7 +146,7 @@ def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
         ("[1]", "not an event"),
         (
             '{"event":"durable","step":5,"level":"shared","committed_ns":2}',
-            "without checked_ns, files, retained_ns, synced_ns",
+            "without checked_ns, files, synced_ns",
         ),
         (
             '{"event":"save","step":5,"epoch":0,"start_ns":1,"end_ns":2,"held_bytes":0,"stall":1}',

@@ -89,6 +89,25 @@ def test_slower_steps_during_a_background_save_are_its_cost(tmp_path: Path) -> N
     assert row[["paired", "in_run"]].tolist() == pytest.approx([0.7 / 3.0] * 2)
 
 
+def test_slower_steps_during_a_removal_of_old_versions_are_a_cost_of_checkpoints(
+    tmp_path: Path,
+) -> None:
+    def step_s(rank: int, step: int) -> float:
+        return 0.3 if step == 10 else 0.1
+
+    run = FakeRun(
+        cell=cell("s10", epochs=3),
+        step_s=step_s,
+        stall_s=lambda rank, step: 0.1,
+        removal_s=0.05,
+        evaluates=False,
+    )
+    row = only_row(tmp_path, run)
+    # After step 20 a step of 0.1 s begins during the removal, and is not slower; after 30 there is none.
+    assert row["slowdown_s"] == pytest.approx(0.2)
+    assert row["in_run"] == pytest.approx(0.5 / 3.0)
+
+
 def test_where_no_step_is_outside_a_save_nothing_is_estimated_from_inside(tmp_path: Path) -> None:
     run = FakeRun(cell=cell("s1"), durable_s=100.0, warmup_steps=1)
     row = only_row(tmp_path, run)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
@@ -17,10 +17,10 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Sgd
-from ckptbench.matrix.catalogue import STRATEGIES, StrategyEntry
+from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, StrategyEntry
 from ckptbench.matrix.variant import Variant
 from ckptbench.proof.digest import digests
-from ckptbench.runs.events import File, SaveFailed
+from ckptbench.runs.events import File, Retained, SaveFailed
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
 from ckptbench.strategies.clocked import Clocked
@@ -29,7 +29,9 @@ from ckptbench.strategies.native import Native
 
 BEHIND = Variant("behind")
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
-FIRST, SECOND = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2))
+FIRST, SECOND, THIRD, FOURTH = (
+    Position(step=step, epoch=0, step_in_epoch=step) for step in range(1, 5)
+)
 
 
 class Behind(Strategy):
@@ -228,3 +230,108 @@ def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, t
     with pytest.raises(CheckpointError, match="unnamed belongs to no rank's share"):
         clocked(store, built(), trace=trace).save(FIRST)
     assert store.newest() is None
+
+
+# The removal of old versions
+
+
+class HeldStore(CheckpointStore):
+    """Removes nothing until the test lets it."""
+
+    failure: Exception | None = None
+
+    def __init__(self, folder: Path, *, keep: int) -> None:
+        super().__init__(folder, keep=keep)
+        self.go = threading.Event()
+
+    def retain(self) -> None:
+        assert self.go.wait(60)
+        if self.failure is not None:
+            raise self.failure
+        super().retain()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[HeldStore]:
+    store = HeldStore(tmp_path / "checkpoints", keep=2)
+    yield store
+    store.go.set()
+
+
+def release_when_awaited(monkeypatch: pytest.MonkeyPatch, store: HeldStore) -> None:
+    """Let the removal go only when the next save, or the end, has begun to wait for it."""
+    awaits = Clocked._raise_failure
+
+    def await_it(self: Clocked, flight: Any) -> None:
+        store.go.set()
+        awaits(self, flight)
+
+    monkeypatch.setattr(Clocked, "_raise_failure", await_it)
+
+
+def steps(store: CheckpointStore) -> list[int]:
+    """Of the committed versions."""
+    return sorted(int(path.name[8:]) for path in store.folder.iterdir() if path.name[8:].isdigit())
+
+
+@pytest.mark.parametrize("variant", [NATIVE, BEHIND])
+def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it(
+    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant
+) -> None:
+    Behind.capture.set(), Behind.write.set()
+    strategy = clocked(held, built(), variant=variant, trace=trace)
+    for position in (FIRST, SECOND, THIRD):
+        strategy.save(position)
+    flight = strategy._last
+    assert flight is not None
+    flight.finished.result(60)
+    assert steps(held) == [1, 2, 3]
+    release_when_awaited(monkeypatch, held)
+    strategy.save(FOURTH)
+    assert 1 not in steps(held)
+    strategy.close()
+    assert steps(held) == [3, 4]
+
+    checkpoints = read_trace(trace).checkpoints
+    third, fourth = checkpoints[3], checkpoints[4]
+    assert third.save is not None
+    assert third.retained is not None
+    assert third.durable[SHARED].committed_ns <= third.retained.start_ns
+    assert third.save.end_ns < third.retained.end_ns
+    assert [hold.why for hold in third.holds] == ["removal"]
+    assert fourth.save is not None
+    assert third.retained.end_ns <= third.holds[0].end_ns <= fourth.save.start_ns
+    removals = [event.step for event in whole_events(trace) if isinstance(event, Retained)]
+    assert removals == [3, 4], "where nothing is to remove there is no event"
+
+
+def test_the_end_waits_for_the_removal(
+    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = clocked(held, built(), trace=trace)
+    for position in (FIRST, SECOND, THIRD):
+        native.save(position)
+    release_when_awaited(monkeypatch, held)
+    native.close()
+    assert steps(held) == [2, 3]
+    assert [hold.why for hold in read_trace(trace).checkpoints[3].holds] == ["end"]
+
+
+@pytest.mark.parametrize("then", ["save", "close"])
+def test_an_error_of_the_removal_is_raised_by_what_comes_next(
+    held: HeldStore, trace: Path, then: str
+) -> None:
+    held.failure = PermissionError("not yours")
+    native = clocked(held, built(), trace=trace)
+    for position in (FIRST, SECOND, THIRD):
+        native.save(position)
+    held.go.set()
+    with pytest.raises(
+        CheckpointError,
+        match=r"checkpoints keeps versions that should go since the checkpoint of step 3 \(PermissionError: not yours\): make",
+    ):
+        native.save(FOURTH) if then == "save" else native.close()
+    assert not [event for event in whole_events(trace) if isinstance(event, SaveFailed)]
+    version = held.newest()
+    assert version is not None
+    assert version.position == THIRD

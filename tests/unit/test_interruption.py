@@ -15,12 +15,12 @@ from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import CkptbenchError, LaunchError
-from ckptbench.faults.schedule import kills_of
+from ckptbench.faults.schedule import Kill, kills_of
 from ckptbench.launch import run
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
-from ckptbench.matrix.catalogue import HISTORIES, STRATEGIES, SYNCED
+from ckptbench.matrix.catalogue import HISTORIES, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.recovery.contract import GiveUp, Loss, Recovery, Relaunch
@@ -223,3 +223,18 @@ def test_the_newest_sound_version_is_what_a_restart_goes_on_from(
     assert versions
     for version in versions:
         open_version(version)
+
+
+def test_a_kill_while_old_versions_are_removed_goes_on_from_the_checkpoint_just_written(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = proven(make_plan("s2", name="whole", keep=1))
+    killed = proven(make_plan("s2", name="killed", keep=1), history="killed_inside")
+    run_cell(whole, execution)
+    kill = Kill(rank=0, step=4, inside=REMOVING)
+    monkeypatch.setattr("ckptbench.training.loop.kills_of", lambda *_, **__: (kill,))
+    run_cell(killed, execution)
+    lines = trace_path(killed.run_folder, 0).read_text().splitlines()
+    (loaded,) = (e for e in map(json.loads, lines) if e.get("when") == "loaded")
+    assert loaded["step"] == 4
+    assert digests(killed, "end") == digests(whole, "end")

@@ -6,24 +6,29 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import clocked
 
+from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpoints.version import Version, open_version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
+from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
 from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
 from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.native import BEGUN, WRITTEN
 from ckptbench.world.seats import Place
 
-FIRST, SECOND = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2))
+FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
 
 
@@ -150,6 +155,83 @@ def test_a_kill_at_any_stage_leaves_the_version_before_it_and_a_partial_one_to_d
     assert same(other.tensors(), framework.tensors())
     CheckpointStore(tmp_path, keep=2).discard_partial()
     assert [path.name for path in tmp_path.iterdir()] == ["version-00000001"]
+
+
+def remove_a_file_and_die(folder: Path) -> None:
+    """In the place of the removal of a version."""
+    next(folder.iterdir()).unlink()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def save_thrice_and_die(folder: Path, how: str) -> None:
+    def die(stage: str) -> None:
+        if stage == REMOVING and how == REMOVING:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store_module._remove = remove_a_file_and_die
+    native = clocked(
+        CheckpointStore(folder, keep=2), built(), reach=die, trace=traces(folder, ALONE)
+    )
+    for position in (FIRST, SECOND, THIRD):
+        native.save(position)
+    native.close()
+
+
+@pytest.mark.parametrize("how", [REMOVING, "half-way"])
+def test_a_kill_while_old_versions_are_removed_leaves_the_newest_and_the_rest_goes_later(
+    tmp_path: Path, how: str
+) -> None:
+    rank = multiprocessing.get_context("fork").Process(
+        target=save_thrice_and_die, args=(tmp_path, how)
+    )
+    rank.start()
+    rank.join(60)
+    assert rank.exitcode == -signal.SIGKILL
+    store = CheckpointStore(tmp_path, keep=2)
+    assert newest(tmp_path).position == THIRD
+    files = {path.name for path in (tmp_path / "version-00000001").iterdir()}
+    assert len(files) == (3 if how == REMOVING else 2)
+    store.retain()
+    assert names(tmp_path) == ["version-00000002", "version-00000003"]
+    for name in names(tmp_path):
+        open_version(tmp_path / name)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+WRITER = """
+import itertools, sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from test_native import ALONE, Position, built, strategy
+native = strategy(Path(sys.argv[1]), built())
+for step in itertools.count(1):
+    native.save(Position(step=step, epoch=0, step_in_epoch=step))
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_kill_at_any_moment_of_saves_and_removals_leaves_the_newest_complete_version(
+    tmp_path: Path, seed: int
+) -> None:
+    folder = tmp_path / "checkpoints"
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), *paths], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    for _ in range(3):  # from the third save on an old version is removed
+        assert writer.stdout.readline()
+    time.sleep(np.random.default_rng(seed).uniform(0, 0.05))
+    writer.send_signal(signal.SIGKILL)
+    reported = [int(line) for line in writer.communicate()[0].split()]
+    assert newest(folder).position.step >= max(reported, default=3)
+    other = built(seed=3)
+    strategy(folder, other).load(newest(folder))
+    assert same(other.tensors(), built().tensors())
 
 
 # Loading

@@ -108,17 +108,21 @@ class CheckpointStore:
         fsync(self.folder)
         return version
 
+    def surplus(self) -> list[Path]:
+        """All versions except the newest `keep`, and all refused ones, which a newer version has replaced."""
+        return [*self._folders()[self._keep :], *self.folder.glob(f"version-*{REFUSED}")]
+
     def retain(self) -> None:
-        """Remove all versions except the newest `keep`, and all refused ones, which a newer version has replaced.
+        """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are.
 
         A refused one that cannot be removed is left, and the log says so: it may never end a save that went well.
         """
-        for folder in self._folders()[self._keep :]:
-            _remove(folder)
-        for folder in self.folder.glob(f"version-*{REFUSED}"):
+        for folder in self.surplus():
             try:
                 _remove(folder)
             except OSError as error:
+                if not folder.name.endswith(REFUSED):
+                    raise
                 log.warning("%s cannot be removed (%s): remove it", folder, error)
 
     def clear(self) -> None:

@@ -28,8 +28,7 @@ PARTS = {
     "sync_s": ("sync", GREYS[1]),
     "checksum_s": ("checksum", GREYS[2]),
     "commit_s": ("commit", GREYS[3]),
-    "retention_s": ("remove old", GREYS[4]),
-    "wait_s": ("wait for ranks", GREYS[5]),
+    "wait_s": ("wait", GREYS[5]),
 }
 SPREAD = 0.3
 """How far from the middle of its row a point may lie."""

@@ -135,6 +135,9 @@ class StrategyEntry:
 SYNCED = "synced"
 """Stage of every strategy: the files of all ranks are on stable storage, but the version is not yet committed. Only the
 rank that commits reaches it."""
+REMOVING = "removing"
+"""Stage of every strategy: the version is committed, and old ones are about to be removed behind training. Only the rank
+that commits reaches it, and only where there are old ones. No history kills there, but the tests do."""
 NATIVE = Variant("native")
 STRATEGIES = {
     NATIVE.name: StrategyEntry(

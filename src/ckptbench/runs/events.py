@@ -120,14 +120,15 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The training loop waited for a save in the background."""
+    """The training loop waited for a save in the background, or for the removal of old versions after it."""
 
     moment: ClassVar = "after each such wait; without a wait there is no event"
     step: Annotated[int, "step of the save for which the loop waited"]
     why: Annotated[
-        Literal["update", "save", "end"],
+        Literal["update", "save", "removal", "end"],
         "`update`: the optimizer's update waited until the tensors that it changes were captured; `save`: the next "
-        "save waited for this one; `end`: training was over, and only this save was left",
+        "save waited for this one; `removal`: the next save waited only until old versions were removed; `end`: "
+        "training was over, and only this save or the removal after it was left",
     ]
     start_ns: Ns
     end_ns: Ns
@@ -165,8 +166,17 @@ class Durable:
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
     checked_ns: Annotated[int, "ns, when their checksums, computed at the same time, were known"]
     committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
-    retained_ns: Annotated[int, "ns, when old versions had been removed"]
     files: Annotated[list[File], "the files of all ranks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """Old versions were removed behind training, after the commit of a newer one."""
+
+    moment: ClassVar = "after each removal, by the rank that commits; where nothing was to remove there is no event"
+    step: Annotated[int, "step of the version that was committed before"]
+    start_ns: Ns
+    end_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +265,8 @@ class End:
 
 
 Event = (
-    Phase | Start | State | Steps | Save | Hold | Captured | Written | Durable | SaveFailed | Epoch
-    | Evaluation | Stop | Digest | Kill | End
+    Phase | Start | State | Steps | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
+    | Epoch | Evaluation | Stop | Digest | Kill | End
 )  # fmt: skip
 
 
@@ -325,6 +335,7 @@ page and the module differ.
 - A field that has no value is left out.
 - The stall of a checkpoint is the sum of its `save` and its `hold`s, on the slowest rank. A `hold` at the end of training
   does not count: nothing else was left to do.
+- Old versions are removed behind training. From the start of a `retained` event to its end the rank's steps may be slower.
 - A save may go on in the background after its `save` event. Until `captured` the state must not change. Until `written`
   the rank's steps may be slower. From `durable` on the version survives a crash or a power failure.
 - A resumed attempt appends to the same file. If a kill left the last line incomplete, that line is removed first.

@@ -11,7 +11,7 @@ SEAL_COPY = "seal-copy.json"
 FINAL_ARRAYS = "final-*.npz"
 KEPT_BYTES = 64 * 2**20
 """Final tensors of a rank are kept up to this total size. Larger ones would fill the disk; their digests suffice."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 def final_path(folder: Path, rank: int) -> Path:

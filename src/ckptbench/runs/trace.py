@@ -24,6 +24,7 @@ from ckptbench.runs.events import (
     Hold,
     Kill,
     Phase,
+    Retained,
     Save,
     SaveFailed,
     Start,
@@ -80,8 +81,10 @@ class Checkpoint:
     """By level."""
     durable: dict[str, Durable] = field(default_factory=dict)
     """By level. Empty on ranks that do not commit."""
+    retained: Retained | None = None
+    """None: nothing was to remove, or this rank does not commit."""
 
-    def add(self, event: Save | Hold | Captured | Written | Durable) -> None:
+    def add(self, event: Save | Hold | Captured | Written | Durable | Retained) -> None:
         """Add an event of this checkpoint. The events of a background save may come in any order."""
         match event:
             case Save():
@@ -94,6 +97,8 @@ class Checkpoint:
                 self.written[event.level] = event
             case Durable():
                 self.durable[event.level] = event
+            case Retained():
+                self.retained = event
 
 
 @dataclass(slots=True)
@@ -132,7 +137,7 @@ class Trace:
                 self.starts.append(event)
             case events.Steps():
                 self.blocks.append(Steps.of_block(event))
-            case Save() | Hold() | Captured() | Written() | Durable():
+            case Save() | Hold() | Captured() | Written() | Durable() | Retained():
                 self._checkpoint(event.step).add(event)
             case Epoch():
                 self.epochs[event.epoch] = event

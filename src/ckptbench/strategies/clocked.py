@@ -6,6 +6,8 @@ The files of a blocking strategy are written when its `save` returns. Then the t
 commits, and the ranks wait for one another in the framework's barrier. The saves of any other strategy end in the
 background, in a second thread. There the rank that commits waits for the other ranks' notes in the staging folder,
 because only the training thread may use collectives.
+
+Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.clock import clock
-from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
+from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.events import Captured, Durable, File, Hold, Save, SaveFailed, Written
+from ckptbench.runs.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
@@ -57,11 +59,13 @@ class _Flight:
 
     If the save fails in the background, it holds the first error.
     """
+    removed: Future[None]
+    """Done when old versions are removed, or need not be. It holds the first error of the removal."""
 
     @classmethod
     def begin(cls, position: Position, share: Share) -> Self:
         captured_ns, written_ns = _ended(share.captured), _ended(share.written[SHARED])
-        return cls(position, share, captured_ns, written_ns, Future())
+        return cls(position, share, captured_ns, written_ns, Future(), Future())
 
 
 class Clocked:
@@ -141,7 +145,8 @@ class Clocked:
         """Save, write the cost for this rank into its trace, and return when training may go on.
 
         Raises CheckpointError if this checkpoint or the one before cannot be written, whatever error the format's
-        library raised. Raises LaunchError if another rank died during the save.
+        library raised, or if old versions could not be removed after the one before. Raises LaunchError if another
+        rank died during the save.
         """
         self._wait("save")
         start_ns = clock()
@@ -158,9 +163,10 @@ class Clocked:
         )  # fmt: skip
         if self._strategy.blocking:
             self._record_parts(flight, flight.finished.result())
+            self._retain(flight)
 
     def settle(self) -> None:
-        """Return when the last save is finished on this rank. Raises the same errors as `save`."""
+        """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
         self._wait("end")
 
     def load(self, version: Version) -> None:
@@ -215,15 +221,12 @@ class Clocked:
             world_size=self._place.world_size,
             format=self._format,
         )
-        committed_ns = clock()
-        self._store.retain()
         return Durable(
             step=position.step,
             level=SHARED,
             synced_ns=synced.synced_ns,
             checked_ns=checked_ns,
-            committed_ns=committed_ns,
-            retained_ns=clock(),
+            committed_ns=clock(),
             files=files,
         )
 
@@ -235,6 +238,30 @@ class Clocked:
             flight.finished.set_exception(error)
         else:
             flight.finished.set_result(durable)
+            self._retain(flight)
+
+    def _retain(self, flight: _Flight) -> None:
+        """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
+        try:
+            if self._place.rank == COMMITTING_RANK and self._store.surplus():
+                threading.Thread(target=self._retain_behind, args=(flight,), daemon=True).start()
+            else:
+                flight.removed.set_result(None)
+        except Exception as error:  # noqa: BLE001 (the training thread raises it)
+            flight.removed.set_exception(error)
+
+    def _retain_behind(self, flight: _Flight) -> None:
+        try:
+            self._reach(REMOVING)
+            start_ns = clock()
+            self._store.retain()
+            self._recorder.write(
+                Retained(step=flight.position.step, start_ns=start_ns, end_ns=clock())
+            )
+        except Exception as error:  # noqa: BLE001 (the training thread raises it)
+            flight.removed.set_exception(error)
+        else:
+            flight.removed.set_result(None)
 
     def _record_parts(self, flight: _Flight, durable: Durable | None) -> None:
         step = flight.position.step
@@ -249,21 +276,29 @@ class Clocked:
         flight = self._last
         if flight is None:
             return
-        if flight.finished.done():
-            self._raise_failure(flight)
-            return
+        saved, removed = flight.finished.done(), flight.removed.done()
         start_ns = clock()
         self._raise_failure(flight)
-        self._hold(flight, why, start_ns)
+        if not saved:
+            self._hold(flight, why, start_ns)
+        elif not removed:
+            self._hold(flight, "removal" if why == "save" else why, start_ns)
 
     def _raise_failure(self, flight: _Flight) -> None:
-        """Wait until the save is finished, and raise its error if it has failed."""
+        """Wait until the save and the removal after it are finished, and raise the error of the one that has failed."""
         try:
             flight.finished.result()
         except LaunchError:
             raise
         except Exception as error:
             raise self._failed(flight.position, error) from error
+        try:
+            flight.removed.result()
+        except Exception as error:
+            raise CheckpointError(
+                f"{self._store.folder} keeps versions that should go since the checkpoint of step "
+                f"{flight.position.step} ({type(error).__name__}: {error}): make the folder writable, and start the run again"
+            ) from error
 
     def _before_update(self) -> None:
         flight = self._last
@@ -273,7 +308,9 @@ class Clocked:
         self._strategy.before_update()
         self._hold(flight, "update", start_ns)
 
-    def _hold(self, flight: _Flight, why: Literal["update", "save", "end"], start_ns: int) -> None:
+    def _hold(
+        self, flight: _Flight, why: Literal["update", "save", "removal", "end"], start_ns: int
+    ) -> None:
         end_ns = clock()
         self._recorder.write(
             Hold(step=flight.position.step, why=why, start_ns=start_ns, end_ns=end_ns)

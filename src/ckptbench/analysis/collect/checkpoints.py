@@ -11,7 +11,7 @@ from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.runs.events import Save
+from ckptbench.runs.events import Durable, Retained, Save
 from ckptbench.runs.trace import Checkpoint
 
 CHECKPOINTS = Table(
@@ -32,7 +32,8 @@ CHECKPOINTS = Table(
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
-        Column("retention_s", "number", "s", "removal of old versions, after the commit"),
+        Column("retention_s", "number", "s", "removal of old versions, behind training; 0 where there was none to remove"),
+        Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
         Column("bytes", "count", "bytes", "of all files of this version"),
         Column("files", "count", "1", "number of files of this version"),
         Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
@@ -42,7 +43,7 @@ CHECKPOINTS = Table(
 
 LEVEL = "shared"
 """The level of which the table tells: every strategy has it."""
-PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s")
+PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s", "ended_s")
 WEIGHTS = ("bytes", "files", "main_bytes", "rank_bytes")
 UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
 
@@ -83,9 +84,18 @@ def _written(save: Save, checkpoint: Checkpoint) -> Row:
         "checksum_s": (durable.checked_ns - durable.synced_ns) / 1e9,
         "commit_s": (durable.committed_ns - durable.checked_ns) / 1e9,
         "durable_s": (durable.committed_ns - save.start_ns) / 1e9,
-        "retention_s": (durable.retained_ns - durable.committed_ns) / 1e9,
+        **_removed(save, durable, checkpoint.retained),
         "bytes": size,
         "files": len(durable.files),
         "main_bytes": size - rank_bytes,
         "rank_bytes": rank_bytes,
+    }
+
+
+def _removed(save: Save, durable: Durable, retained: Retained | None) -> Row:
+    if retained is None:
+        return {"retention_s": 0.0, "ended_s": (durable.committed_ns - save.start_ns) / 1e9}
+    return {
+        "retention_s": duration_s(retained),
+        "ended_s": (retained.end_ns - save.start_ns) / 1e9,
     }

@@ -27,15 +27,15 @@ STALL = Table(
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
-        Column("retention_s", "number", "s", "removal of old versions, after the commit"),
-        Column("wait_s", "number", "s", "the rest of the stall: ranks waiting for one another; 0 where a save goes on after it"),
+        Column("wait_s", "number", "s", "the rest of the stall: ranks waiting for one another, and the next save for the removal; 0 where a save goes on after it"),
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
+        Column("retention_s", "number", "s", "removal of old versions, behind training: no part of the stall"),
         Column("bytes", "count", "bytes", "of all files of this version"),
     ),
 )  # fmt: skip
 
 
-PARTS = ["write_s", "sync_s", "checksum_s", "commit_s", "retention_s"]
+PARTS = ["write_s", "sync_s", "checksum_s", "commit_s"]
 
 
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         checkpoints[checkpoints["writes"]]
         .sort_values("durable_s", kind="stable")
         .drop_duplicates(["run", "step"], keep="last")[
-            ["run", "step", "epoch", *PARTS, "durable_s"]
+            ["run", "step", "epoch", *PARTS, "durable_s", "retention_s"]
         ]
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()

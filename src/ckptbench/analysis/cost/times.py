@@ -27,7 +27,7 @@ READ = {
         "writes",
         "write_s",
         "update_hold_s",
-        "durable_s",
+        "ended_s",
     ),
 }
 """Which columns of which tables the times come from."""
@@ -50,8 +50,8 @@ class RunTimes:
     """
     checkpoints: Floats
     """Shape (checkpoints, 4): STALL of the slowest rank, the framework's own WRITE as far as it stalled,
-    and INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save went on behind them. What
-    of a period was a wait for the capture counts as stall.
+    and INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save, or the removal of old
+    versions after it, went on behind them. What of a period was a wait for the capture counts as stall.
     """
 
     @property
@@ -133,11 +133,11 @@ def _largest(values: Floats, keys: NDArray[np.int64]) -> Floats:
 
 
 def _save_of_step(steps: Arrays, written: Arrays) -> NDArray[np.int64]:
-    """For each step the index of the save that was not yet durable when the step began; -1 for none."""
+    """For each step the index of the save that had not yet ended when the step began, removal included; -1 for none."""
     start_ns, began_ns = steps["start_ns"], written["start_ns"]
     if not len(began_ns):
         return np.full(len(start_ns), -1)
-    durable_ns = began_ns + np.rint(written["durable_s"] * 1e9).astype(np.int64)
+    ended_ns = began_ns + np.rint(written["ended_s"] * 1e9).astype(np.int64)
     latest = np.searchsorted(began_ns, start_ns, side="right") - 1
-    busy_until_ns = np.maximum.accumulate(durable_ns)
+    busy_until_ns = np.maximum.accumulate(ended_ns)
     return np.where(start_ns < busy_until_ns[latest], latest, -1)
