@@ -55,6 +55,8 @@ cluster-tests: environments
 
 benchmarks: environment
 	cd benchmarks && for each in recorder_cost dry_run read_runs control_line; do ../$(BIN)/python $$each.py; done
+	$(BIN)/snakemake --profile local .environments/pytorch/ready.json
+	cd benchmarks && PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
 
 # The files that are written from the source. A test fails where one of them differs from it.
 generated: environment
