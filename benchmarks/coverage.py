@@ -193,6 +193,8 @@ class Simulation:
                 "retention_s": 0.0,
                 "durable_s": own_s,
                 "ended_s": own_s,
+                "place": epoch + 1,
+                "steady": True,
                 "bytes": 1,
             }
         )
@@ -235,6 +237,7 @@ def determinism_truth(shape: Shape, row: Row) -> float:
 COLUMNS: dict[str, tuple[str, Callable[[Shape, Row], float]]] = {
     "paired": ("overhead", overhead_truth),
     "in_run": ("overhead", overhead_truth),
+    "in_run_steady": ("overhead", overhead_truth),
     "images_per_s": ("scaling", images_truth),
     "efficiency": ("scaling", efficiency_truth),
     "stall_s": ("checkpoint_cost", stall_truth),

@@ -34,6 +34,8 @@ class Study:
     batch_size: int = 32
     epochs: int = 5
     restarts: Restarts = field(default_factory=Restarts)
+    first_checkpoints: int = 3
+    """How many checkpoints of a run come before the steady state."""
     shared_cores: bool = False
     """Whether all ranks compute with the same cores, which allow what the fewest ranks did."""
 
@@ -155,6 +157,10 @@ def _overhead(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
         "in_run": inside,
         "in_run_lo": inside - 0.005,
         "in_run_hi": inside + 0.005,
+        "steady_checkpoints": 6,
+        "in_run_steady": 0.8 * inside,
+        "in_run_steady_lo": 0.8 * inside - 0.005,
+        "in_run_steady_hi": 0.8 * inside + 0.005,
         "stall_s": 10 * inside,
         "slowdown_s": 0.0,
         "overhead_without_fsync": 0.7 * inside,
@@ -222,6 +228,8 @@ def _cost(setup: dict[str, Any], repeats: int) -> dict[str, Any]:
         "stall_s": stall,
         "stall_s_lo": 0.9 * stall,
         "stall_s_hi": 1.2 * stall,
+        "first_stall_s": 1.5 * stall,
+        "steady": True,
         "durable_s": 1.02 * stall,
         "paired": 0.1,
         "in_run": 0.1,
@@ -254,6 +262,8 @@ def _stalls(setup: dict[str, Any], study: Study) -> Iterator[dict[str, Any]]:
                     "epoch": epoch,
                     "step": 20 * (epoch + 1),
                     "warmup": epoch == 0,
+                    "place": epoch + 1,
+                    "steady": epoch + 1 > study.first_checkpoints,
                     "stall_s": sum(parts.values()),
                     "durable_s": 1.42 * write + 0.02,
                     "retention_s": 0.01,

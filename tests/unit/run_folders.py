@@ -45,7 +45,7 @@ TRAINING = Training(
     steps_per_epoch=None,
     test_samples=None,
     warmup_steps=0,
-    keep_during_run=1,
+    keep_during_run=99,
 )
 HOST = {
     "host": "node1",
@@ -120,6 +120,7 @@ class FakeRun:
     stall_s: ByRankAndStep = lambda rank, step: 0.5
     durable_s: float | None = None
     """From the start of the save; None for the share of the stall."""
+    keep: int = TRAINING.keep_during_run
     removal_s: float = 0.0
     """From the end of the stall, behind the next steps; 0 for no removal."""
     loss: ByRankAndStep = lambda rank, step: 1.0
@@ -159,7 +160,9 @@ class FakeRun:
         return list(zip([0, *versions], [*ends, whole], strict=True))
 
     def _usual_manifest(self) -> dict[str, Any]:
-        training = dataclasses.replace(TRAINING, warmup_steps=self.warmup_steps)
+        training = dataclasses.replace(
+            TRAINING, warmup_steps=self.warmup_steps, keep_during_run=self.keep
+        )
         return {
             "schema_version": SCHEMA_VERSION,
             "cell_id": self.cell.id,

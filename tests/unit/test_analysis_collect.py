@@ -75,6 +75,18 @@ def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: P
     assert waited[["write_s", "bytes", "main_bytes"]].isna().all(axis=None)
 
 
+def test_a_checkpoint_has_its_place_and_is_steady_when_removed_blocks_can_be_reused(
+    tmp_path: Path,
+) -> None:
+    run = FakeRun(cell=cell("s4", ranks=2), keep=2)
+    checkpoints = collect([run.write(tmp_path)])["checkpoints"]
+    for _, of_rank in checkpoints.groupby("rank"):
+        assert of_rank["step"].tolist() == [4, 8, 12, 16, 20]
+        assert of_rank["place"].tolist() == [1, 2, 3, 4, 5]
+        # Before the fourth the first version was removed: until then three lay on the disk.
+        assert of_rank["steady"].tolist() == [False, False, False, True, True]
+
+
 def test_the_order_of_folders_does_not_matter(tmp_path: Path) -> None:
     folders = [FakeRun(cell=cell(repeat=repeat)).write(tmp_path) for repeat in range(3)]
     forward, backward = collect(folders), collect(folders[::-1])

@@ -108,6 +108,21 @@ def test_slower_steps_during_a_removal_of_old_versions_are_a_cost_of_checkpoints
     assert row["in_run"] == pytest.approx(0.5 / 3.0)
 
 
+def test_the_steady_state_is_what_every_checkpoint_would_cost_in_a_long_training(
+    tmp_path: Path,
+) -> None:
+    def stall_s(rank: int, step: int) -> float:
+        return 0.8 if step <= 10 else 0.2
+
+    runs = [FakeRun(cell=cell("s5", repeat=repeat), stall_s=stall_s, keep=1) for repeat in range(2)]
+    row = only_row(tmp_path, *runs)
+    # Two checkpoints of 0.8 s, then two of 0.2 s, in 20 steps of 0.1 s.
+    assert row["in_run"] == pytest.approx(2.0 / 2.0)
+    assert row["steady_checkpoints"] == 2 * 2
+    steady = row[["in_run_steady", "in_run_steady_lo", "in_run_steady_hi"]]
+    assert steady.tolist() == pytest.approx([4 * 0.2 / 2.0] * 3)
+
+
 def test_where_no_step_is_outside_a_save_nothing_is_estimated_from_inside(tmp_path: Path) -> None:
     run = FakeRun(cell=cell("s1"), durable_s=100.0, warmup_steps=1)
     row = only_row(tmp_path, run)

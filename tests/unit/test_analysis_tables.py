@@ -137,6 +137,39 @@ def test_the_stall_of_a_setup_is_the_mean_of_its_runs_medians(tmp_path: Path) ->
     assert cost["stall_s_hi"] == pytest.approx(0.3 * math.exp(half), rel=1e-3)
 
 
+def test_the_first_checkpoints_of_a_run_are_kept_apart_from_the_steady_state(
+    tmp_path: Path,
+) -> None:
+    def stall_s(rank: int, step: int) -> float:
+        return 0.9 if step <= 8 else 0.3
+
+    runs = [
+        FakeRun(cell=cell("s4", repeat=repeat), stall_s=stall_s, keep=1, warmup_steps=5)
+        for repeat in range(2)
+    ]
+    found = tables(tmp_path, *runs)
+    stall, cost = found["stall"], found["checkpoint_cost"].iloc[0]
+    assert stall["place"].tolist() == [1, 2, 3, 4, 5] * 2
+    assert stall["steady"].tolist() == [False, False, True, True, True] * 2
+    assert cost["steady"]
+    assert cost["checkpoints"] == 6
+    assert cost[["stall_s", "first_stall_s"]].tolist() == pytest.approx([0.3, 0.9])
+
+
+def test_where_a_repeat_never_reaches_the_steady_state_the_cost_is_that_of_all_and_says_so(
+    tmp_path: Path,
+) -> None:
+    stalls_s = {10: 0.9, 20: 0.3}
+    run = FakeRun(cell=cell(), stall_s=lambda rank, step: stalls_s[step], keep=1)
+    found = tables(tmp_path, run)
+    cost, overhead = found["checkpoint_cost"].iloc[0], found["overhead"].iloc[0]
+    assert not cost["steady"]
+    assert cost["checkpoints"] == 2
+    assert cost[["stall_s", "first_stall_s"]].tolist() == pytest.approx([0.6, 0.6])
+    assert overhead["steady_checkpoints"] == 0
+    assert pd.isna(overhead["in_run_steady"])
+
+
 def test_a_stall_is_its_slowest_rank_with_the_parts_of_the_writing_one(tmp_path: Path) -> None:
     def stall_s(rank: int, step: int) -> float:
         return (1.6, 2.0)[rank]

@@ -328,3 +328,14 @@ def field_names(part: Any) -> set[str]:
         return set()
     own = set(part.get("properties", {}))
     return own | {name for value in part.values() for name in field_names(value)}
+
+
+def test_each_run_of_the_default_study_reaches_the_steady_state() -> None:
+    config = load_config(yaml.safe_load(CONFIGS[0].read_text(encoding="utf-8")))
+    written = [cell for cell in expand(config) if not cell.is_baseline]
+    assert written
+    for cell in written:
+        steps_per_epoch = config.training.steps_per_epoch
+        assert steps_per_epoch is not None
+        checkpoints = cell.epochs * steps_per_epoch // cell.interval.steps(steps_per_epoch)
+        assert checkpoints >= config.checkpoints.keep_during_run + 1 + 3

@@ -141,6 +141,17 @@ def test_overhead_is_in_percent_and_a_row_whose_estimates_disagree_is_shaded() -
     assert [patch.get_y() for patch in shaded] == [-0.5]
 
 
+def test_the_overhead_in_the_steady_state_is_a_tick_where_it_is_known() -> None:
+    figure = FIGURES["overhead"].draw(SMALL)
+    drawn = [
+        x for axes in figure.axes for (line,) in [lines(axes, "steady")] for x in line.get_xdata()
+    ]
+    assert sorted(drawn) == pytest.approx(sorted(100 * SMALL["overhead"]["in_run_steady"]))
+    assert "ticks are the estimate" in caption_of(figure).replace("\n", " ")
+    unknown = SMALL["overhead"].assign(in_run_steady=float("nan"))
+    assert "ticks are" not in caption_of(FIGURES["overhead"].draw({**SMALL, "overhead": unknown}))
+
+
 def test_overheads_without_intervals_are_points_alone() -> None:
     table = SMALL["overhead"].copy()
     table[["paired", "paired_lo", "paired_hi", "in_run_lo", "in_run_hi"]] = float("nan")
@@ -153,14 +164,31 @@ def test_what_does_not_vary_is_said_once_in_the_caption() -> None:
     assert row_labels(figure.axes[0]) == ["npz · every epoch", "npz · every 50 steps"]
 
 
-def test_every_checkpoint_is_a_point_and_the_warm_up_counts_for_no_median() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), repeats=2, epochs=4)
+@pytest.mark.parametrize(
+    ("first_checkpoints", "counted"),
+    [(2, "steady"), (9, "not warmup")],
+    ids=["steady", "all first"],
+)
+def test_every_checkpoint_is_a_point_and_the_steady_state_counts_if_there_is_one(
+    first_checkpoints: int, counted: str
+) -> None:
+    study = Study(
+        frameworks=("pytorch",),
+        ranks=(2,),
+        repeats=2,
+        epochs=4,
+        first_checkpoints=first_checkpoints,
+    )
     stall = study.tables()["stall"]
-    points, shares = FIGURES["stall"].draw(study.tables()).axes
-    timed, warmup = (line.get_xdata() for line in lines(points, "checkpoints"))
-    assert sorted([*timed, *warmup]) == sorted(stall["stall_s"])
+    figure = FIGURES["stall"].draw(study.tables())
+    points, shares = figure.axes
+    steady, first, warmup = (line.get_xdata() for line in lines(points, "checkpoints"))
+    assert sorted(steady) == sorted(stall.query("steady")["stall_s"])
+    assert sorted(first) == sorted(stall.query("not steady and not warmup")["stall_s"])
+    assert sorted(warmup) == sorted(stall.query("warmup")["stall_s"])
+    assert "crosses are the first checkpoints of a run" in caption_of(figure).replace("\n", " ")
     (median,) = (c for c in points.collections if c.get_gid() == "median")
-    assert median.get_segments()[0][0][0] == stall.query("not warmup")["stall_s"].median()
+    assert median.get_segments()[0][0][0] == stall.query(counted)["stall_s"].median()
     assert sum(patch.get_width() for patch in shares.patches) == pytest.approx(100)
 
 

@@ -22,6 +22,7 @@ READING = "Points are estimates, bars their 95 % intervals"
 SINGLE = "one repeat has the spread of the other setups"
 WITHOUT = "without a repeat there is none"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
+STEADY = "ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did"
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
 
@@ -53,6 +54,7 @@ def _reading(rows: pd.DataFrame) -> str:
         READING,
         *([SINGLE] if (once & known).any() else []),
         *([WITHOUT] if (once & ~known).any() else []),
+        *([STEADY] if rows["in_run_steady"].notna().any() else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]
     return "; ".join(parts)
@@ -65,6 +67,7 @@ def _draw_panel(panel: Panel) -> None:
         axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="disagree")
     for estimate in ESTIMATES:
         _draw_estimate(axes, panel, estimate)
+    _draw_steady(axes, panel)
     if panel.is_lowest:
         axes.set_xlabel("Overhead (%)")
 
@@ -85,6 +88,18 @@ def _draw_estimate(axes: Axes, panel: Panel, estimate: str) -> None:
     )
 
 
+def _draw_steady(axes: Axes, panel: Panel) -> None:
+    """Without its interval, which is in the table: it hardly differs from that of the estimate beside it."""
+    axes.plot(
+        100 * panel.rows["in_run_steady"],
+        panel.rows["y"] + ESTIMATES["in_run"],
+        "|",
+        color=INK,
+        markersize=6,
+        gid="steady",
+    )
+
+
 def _disagree(rows: pd.DataFrame) -> pd.Series:
     return rows["agree"].eq(False).fillna(False).astype(bool)
 
@@ -92,7 +107,7 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
 def _values_percent(rows: pd.DataFrame) -> list[float]:
     """The values that the axis must hold: the estimates and both ends of their intervals."""
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
-    values = rows[columns].to_numpy().ravel()
+    values = rows[[*columns, "in_run_steady"]].to_numpy().ravel()
     return list(100 * values[np.isfinite(values)])
 
 
@@ -101,5 +116,12 @@ def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
         Line2D([], [], color=INK, marker="o", label="paired with baseline"),
         Line2D([], [], color=INK, marker="o", markerfacecolor="white", label="from inside the run"),
     ]
+    steady = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="steady state")
     band = Patch(facecolor=BAND, label="the two intervals do not overlap")
-    return [estimates, [band] if _disagree(rows).any() else []]
+    return [
+        estimates,
+        [
+            *([steady] if rows["in_run_steady"].notna().any() else []),
+            *([band] if _disagree(rows).any() else []),
+        ],
+    ]

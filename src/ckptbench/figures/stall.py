@@ -23,6 +23,7 @@ READING = (
     "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"
 )
 WARMUP = "hollow points came during the warm-up and count neither for the median nor for the parts"
+FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
 PARTS = {
     "write_s": ("write", GREYS[0]),
     "sync_s": ("sync", GREYS[1]),
@@ -45,8 +46,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             "No run that can be timed wrote a checkpoint: there is no stall to show.", text
         )
     rows = prepared(shown)
-    reading = f"{READING}; {WARMUP}" if rows["warmup"].any() else READING
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 2))
     for panel in panels:
         points, shares = panel.axes
@@ -60,18 +60,42 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
+def _reading(rows: pd.DataFrame) -> str:
+    parts = [
+        READING,
+        *([FIRST] if _is_first(rows).any() else []),
+        *([WARMUP] if rows["warmup"].any() else []),
+    ]
+    return "; ".join(parts)
+
+
+def _is_first(rows: pd.DataFrame) -> pd.Series:
+    """Those before the steady state, unless they came during the warm-up."""
+    return ~rows["steady"] & ~rows["warmup"]
+
+
+def _counted(rows: pd.DataFrame) -> pd.DataFrame:
+    """The checkpoints of one setup of which median and parts tell: those of the steady state, if there are any."""
+    timed = rows[~rows["warmup"]]
+    return timed[timed["steady"]] if timed["steady"].any() else timed
+
+
 def _draw_points(axes: Axes, panel: Panel) -> None:
     appearance = look(panel.framework)
     for group, rows in groups(panel.rows, ["y"]):
         y = group["y"]
         # The golden ratio's multiples spread evenly however many there are, and are always the same.
         offsets = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
-        for warmup, faces in ((False, appearance.color), (True, "none")):
-            chosen = (rows["warmup"] == warmup).to_numpy()
+        first, warmup = _is_first(rows).to_numpy(), rows["warmup"].to_numpy()
+        for chosen, marker, faces in (
+            (~first & ~warmup, appearance.marker, appearance.color),
+            (first, "x", "none"),
+            (warmup, appearance.marker, "none"),
+        ):
             axes.plot(
                 rows["stall_s"][chosen],
                 (y + offsets)[chosen],
-                appearance.marker,
+                marker,
                 color=appearance.color,
                 markerfacecolor=faces,
                 markersize=2.5,
@@ -79,13 +103,14 @@ def _draw_points(axes: Axes, panel: Panel) -> None:
                 alpha=0.6,
                 gid="checkpoints",
             )
-        timed = rows.loc[~rows["warmup"], "stall_s"]
-        if len(timed):
-            axes.vlines(timed.median(), y - 0.42, y + 0.42, colors=INK, zorder=3, gid="median")
+        counted = _counted(rows)["stall_s"]
+        if len(counted):
+            axes.vlines(counted.median(), y - 0.42, y + 0.42, colors=INK, zorder=3, gid="median")
 
 
 def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
-    parts = rows[~rows["warmup"]].groupby("y")[list(PARTS)].mean()
+    counted = pd.concat([_counted(of_setup) for _, of_setup in rows.groupby("y")])
+    parts = counted.groupby("y")[list(PARTS)].mean()
     percent = 100 * parts.div(parts.sum(axis=1), axis=0)
     left = 0 * percent["write_s"]
     for part, (_, grey) in PARTS.items():

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
+from ckptbench.analysis.tables.columns import EPOCH, PLACE, RANK, RUN, STEADY
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.runs.events import Durable, Retained, Save
 from ckptbench.runs.trace import Checkpoint
@@ -23,6 +23,8 @@ CHECKPOINTS = Table(
         RANK,
         EPOCH,
         Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        PLACE,
+        STEADY,
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("stall_s", "number", "s", "the training loop of the rank was blocked: by the save, and by later waits for it"),
         Column("update_hold_s", "number", "s", "the part of the stall in which updates waited for what they change to be captured"),
@@ -53,15 +55,19 @@ def checkpoints(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
-    for checkpoint in part.trace.checkpoints.values():
-        if (save := checkpoint.save) is None:
-            continue  # of an attempt that was killed in it
+    # Without those of an attempt that was killed in them.
+    saved = [each for each in part.trace.checkpoints.values() if each.save is not None]
+    for place, checkpoint in enumerate(sorted(saved, key=_step), start=1):
+        save = checkpoint.save
+        assert save is not None
         held_s = {"update": 0.0, "save": 0.0, "end": 0.0}
         for hold in checkpoint.holds:
             held_s[hold.why] += duration_s(hold)
         written = _written(save, checkpoint)
         yield {
             "step": save.step,
+            "place": place,
+            "steady": place > run.first_checkpoints,
             "epoch": save.epoch,
             "start_ns": save.start_ns,
             "stall_s": duration_s(save) + held_s["update"] + held_s["save"],
@@ -69,6 +75,10 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
             "writes": written is not UNKNOWN,
             **written,
         }
+
+
+def _step(checkpoint: Checkpoint) -> int:
+    return checkpoint.save.step if checkpoint.save is not None else 0
 
 
 def _written(save: Save, checkpoint: Checkpoint) -> Row:

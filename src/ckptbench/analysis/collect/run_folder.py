@@ -22,7 +22,7 @@ MANIFEST_FIELDS = frozenset({
     "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
     "run_id", "dataset_sha256",
 })
-TRAINING_FIELDS = frozenset({"seed", "warmup_steps", "proof"})
+TRAINING_FIELDS = frozenset({"seed", "warmup_steps", "keep_during_run", "proof"})
 # fmt: on
 
 
@@ -63,6 +63,15 @@ class Run:
     @property
     def warmup_steps(self) -> int:
         return int(self.manifest["training"]["warmup_steps"])
+
+    @property
+    def first_checkpoints(self) -> int:
+        """How many checkpoints the run wrote before it was in the steady state.
+
+        The disk then holds `keep_during_run` versions and the next one, and no version was removed before. Every later
+        checkpoint can be written to the blocks of a version that the run has removed.
+        """
+        return int(self.manifest["training"]["keep_during_run"]) + 1
 
     @property
     def proof(self) -> bool:

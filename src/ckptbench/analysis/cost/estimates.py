@@ -32,6 +32,25 @@ def in_run(runs: Sequence[RunTimes]) -> Repeated:
     )
 
 
+def in_run_steady(runs: Sequence[RunTimes]) -> Repeated:
+    """As `in_run`, had every checkpoint of a run cost as much as its checkpoints in the steady state did on average.
+
+    NaN where a run has no such checkpoint, or no step outside every save.
+    """
+    steady = [run.steady for run in runs]
+    if not all(len(own.checkpoints) and len(own.outside_s) for own in steady):
+        return Repeated.ratio([], [])
+    return Repeated.ratio(
+        [
+            len(run.checkpoints)
+            * (own.checkpoints[:, STALL].sum() + slowdown_s(own))
+            / len(own.checkpoints)
+            for run, own in zip(runs, steady, strict=True)
+        ],
+        [run.period_s * run.steps for run in runs],
+    )
+
+
 def sync_share(runs: Sequence[RunTimes]) -> float:
     """The part of the in-run estimate that comes from stalls after the framework's own write returned."""
     sync_s = sum((run.checkpoints[:, STALL] - run.checkpoints[:, WRITE]).sum() for run in runs)

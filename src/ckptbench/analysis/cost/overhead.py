@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.estimates import in_run, paired, slowdown_s, sync_share
+from ckptbench.analysis.cost.estimates import in_run, in_run_steady, paired, slowdown_s, sync_share
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
@@ -36,6 +36,10 @@ OVERHEAD = Table(
         Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
         Column("in_run_lo", "number", "1", "lower end of its interval"),
         Column("in_run_hi", "number", "1", "upper end of its interval"),
+        Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
+        Column("in_run_steady", "number", "1", "in_run had every checkpoint cost what those of the steady state do: what a long training pays; missing where a run has none"),
+        Column("in_run_steady_lo", "number", "1", "lower end of its interval"),
+        Column("in_run_steady_hi", "number", "1", "upper end of its interval"),
         Column("stall_s", "number", "s", "sum of the stalls of a run (slowest rank), mean over repeats"),
         Column("slowdown_s", "number", "s", "extra time of steps during background saves of a run, mean over repeats"),
         Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
@@ -55,9 +59,10 @@ def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
     )
     inside = estimates([in_run(setup.runs) for setup in setups])
+    steady = estimates([in_run_steady(setup.runs) for setup in setups])
     return OVERHEAD.rows(
-        _row(setup, ratio.minus(1.0), own_inside)
-        for setup, ratio, own_inside in zip(setups, ratios, inside, strict=True)
+        {**_row(setup, ratio.minus(1.0), own_inside), **_columns("in_run_steady", own_steady)}
+        for setup, ratio, own_inside, own_steady in zip(setups, ratios, inside, steady, strict=True)
     )
 
 
@@ -114,6 +119,7 @@ def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[st
         "repeats": len(setup.runs),
         "paired_repeats": len(setup.pairs),
         "checkpoints": sum(len(run.checkpoints) for run in setup.runs),
+        "steady_checkpoints": sum(len(run.steady.checkpoints) for run in setup.runs),
         "time_s": np.mean([run.time_s for run in paired_runs or setup.runs]),
         "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
         **_columns("paired", against_baseline),

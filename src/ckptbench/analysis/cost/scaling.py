@@ -46,7 +46,15 @@ CHECKPOINT_COST = Table(
     (
         *SETUP_COLUMNS,
         Column("repeats", "integer", "1", "runs with valid timing"),
-        Column("checkpoints", "integer", "1", "over all repeats"),
+        Column(
+            "checkpoints", "integer", "1", "of which stall_s and durable_s tell, over all repeats"
+        ),
+        Column(
+            "steady",
+            "flag",
+            "",
+            "whether these are those of the steady state; otherwise some repeat reached none, and they are all",
+        ),
         Column(
             "stall_s", "number", "s", "median stall of a run on its slowest rank, mean over repeats"
         ),
@@ -57,6 +65,12 @@ CHECKPOINT_COST = Table(
             "lower end of the 95 % interval; missing where no setup ran twice",
         ),
         Column("stall_s_hi", "number", "s", "upper end of the 95 % interval"),
+        Column(
+            "first_stall_s",
+            "number",
+            "s",
+            "median stall of a run before the steady state, mean over repeats; missing where all of that was warm-up",
+        ),
         Column(
             "durable_s",
             "number",
@@ -163,19 +177,28 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         for setup, row in groups(tables["overhead"], SETUP)
     }
     setups = list(groups(stall[~stall["warmup"]], SETUP))
-    medians = [group.groupby("run")[["stall_s", "durable_s"]].median() for _, group in setups]
+    chosen = [_steady_or_all(group) for _, group in setups]
+    medians = [group.groupby("run")[["stall_s", "durable_s"]].median() for group in chosen]
     stalls = estimates([Repeated.mean(own["stall_s"].to_numpy()) for own in medians])
     return CHECKPOINT_COST.rows(
         {
             **setup,
             "repeats": len(own),
-            "checkpoints": len(group),
+            "checkpoints": len(used),
+            "steady": bool(used["steady"].all()),
             "stall_s": cost.value,
             "stall_s_lo": cost.interval.lo,
             "stall_s_hi": cost.interval.hi,
+            "first_stall_s": group[~group["steady"]].groupby("run")["stall_s"].median().mean(),
             "durable_s": own["durable_s"].mean(),
             **overheads[tuple(setup.values())],
             "measured": True,
         }
-        for (setup, group), own, cost in zip(setups, medians, stalls, strict=True)
+        for (setup, group), used, own, cost in zip(setups, chosen, medians, stalls, strict=True)
     )
+
+
+def _steady_or_all(stall: pd.DataFrame) -> pd.DataFrame:
+    """The checkpoints of the steady state, if each run of the setup has one."""
+    steady = stall[stall["steady"]]
+    return steady if set(steady["run"]) == set(stall["run"]) else stall

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ckptbench.analysis.cost.times import timed
-from ckptbench.analysis.tables.columns import EPOCH, REPEAT, RUN, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.columns import (
+    EPOCH,
+    PLACE,
+    REPEAT,
+    RUN,
+    SETUP,
+    SETUP_COLUMNS,
+    STEADY,
+)
 from ckptbench.analysis.tables.schema import Column, Table
 
 STALL = Table(
@@ -21,6 +29,8 @@ STALL = Table(
         REPEAT,
         EPOCH,
         Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        PLACE,
+        STEADY,
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
         Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
@@ -46,7 +56,7 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         checkpoints[checkpoints["writes"]]
         .sort_values("durable_s", kind="stable")
         .drop_duplicates(["run", "step"], keep="last")[
-            ["run", "step", "epoch", *PARTS, "durable_s", "retention_s"]
+            ["run", "step", "epoch", "place", "steady", *PARTS, "durable_s", "retention_s"]
         ]
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.statistics import Floats
 from ckptbench.matrix.catalogue import WHOLE
 
-STALL, WRITE, INSIDE_S, INSIDE_STEPS = range(4)
+STALL, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
 """Columns of `RunTimes.checkpoints`."""
 READ = {
     "epochs": ("epoch", "duration_s", "warmup_s"),
@@ -28,6 +28,7 @@ READ = {
         "write_s",
         "update_hold_s",
         "ended_s",
+        "steady",
     ),
 }
 """Which columns of which tables the times come from."""
@@ -49,9 +50,9 @@ class RunTimes:
     the ones to take: the others may spend the step after a checkpoint waiting for it.
     """
     checkpoints: Floats
-    """Shape (checkpoints, 4): STALL of the slowest rank, the framework's own WRITE as far as it stalled,
-    and INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save, or the removal of old
-    versions after it, went on behind them. What of a period was a wait for the capture counts as stall.
+    """Shape (checkpoints, 5): STALL of the slowest rank, the framework's own WRITE as far as it stalled,
+    INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save, or the removal of old
+    versions after it, went on behind them. What of a period was a wait for the capture counts as stall. STEADY: 1 where the run was in the steady state, else 0.
     """
 
     @property
@@ -62,6 +63,12 @@ class RunTimes:
     def period_s(self) -> float:
         """Mean period of the steps outside every save; NaN where there is none."""
         return float(self.outside_s.mean()) if len(self.outside_s) else math.nan
+
+    @property
+    def steady(self) -> RunTimes:
+        """The same run with no checkpoints but those of the steady state."""
+        chosen = self.checkpoints[self.checkpoints[:, STEADY] == 1]
+        return RunTimes(self.epoch_s, self.outside_s, chosen)
 
     @property
     def steps(self) -> float:
@@ -115,6 +122,7 @@ def _of_run(epochs: Arrays, steps: Arrays, checkpoints: Arrays, warmup_steps: in
                 np.minimum(stall_s, written["write_s"]),
                 np.bincount(save[inside], period_s[inside], saves) - written["update_hold_s"],
                 np.bincount(save[inside], minlength=saves),
+                written["steady"],
             ]
         ),
     )

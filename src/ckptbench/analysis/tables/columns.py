@@ -50,3 +50,11 @@ SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *HISTORY_COLUMNS)
 SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)
 SETUP = tuple(column.name for column in SETUP_COLUMNS)
 MEASURED = Column("measured", "flag", "", "always true: no row is an extrapolation")
+
+PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
+STEADY = Column(
+    "steady",
+    "flag",
+    "",
+    "whether it came after the first keep_during_run + 1, so that blocks of removed versions were free for it",
+)
