@@ -1,0 +1,208 @@
+"""Files that hold a share of the state, in the layout of safetensors: every library that reads it opens them.
+
+The layout is 8 bytes with the length of a header, the header as JSON, and the values without gaps
+(https://huggingface.co/docs/safetensors). A tensor that lies whole in one file has its own name there. Of a tensor that
+is cut, each file has a one-dimensional part, named `<tensor>[<first element>:<end>]`, and the entry `<tensor>` of its
+`__metadata__` says the whole shape.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.errors import CheckpointError
+
+ALIGNMENT = 4096
+"""The values begin at a multiple of it, so that a file can be written past the page cache."""
+LONGEST_HEADER = 100_000_000
+"""Bytes. The limit of safetensors itself."""
+BUFFERS = 1024
+"""How many buffers one call may write. Linux's limit."""
+
+_CODES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
+_DTYPES = {code: np.dtype(name) for name, code in _CODES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A tensor without its values."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Elements `start` to `stop` of a tensor in C order."""
+
+    tensor: Layout
+    start: int
+    stop: int
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.start, self.stop) == (0, self.tensor.size)
+
+    @property
+    def nbytes(self) -> int:
+        return (self.stop - self.start) * self.tensor.dtype.itemsize
+
+    @property
+    def bytes(self) -> slice:
+        """Where it lies among the bytes of the tensor."""
+        itemsize = self.tensor.dtype.itemsize
+        return slice(self.start * itemsize, self.stop * itemsize)
+
+    @property
+    def key(self) -> str:
+        """Its name in the file."""
+        return (
+            self.tensor.name if self.is_whole else f"{self.tensor.name}[{self.start}:{self.stop}]"
+        )
+
+
+def share_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piece]:
+    """The pieces that `rank` writes, so that all ranks write the same number of bytes and every byte is written once.
+
+    The bytes of all tensors, one after the other, are cut into `world_size` equal parts; a cut inside an element moves
+    to its beginning. Shares differ by less than two elements.
+    """
+    total = sum(tensor.nbytes for tensor in tensors)
+    first, last = (total * edge // world_size for edge in (rank, rank + 1))
+    pieces = []
+    before = 0
+    for tensor in tensors:
+        itemsize = tensor.dtype.itemsize
+        start, stop = (
+            min(max(edge - before, 0), tensor.nbytes) // itemsize for edge in (first, last)
+        )
+        if stop > start:
+            pieces.append(Piece(tensor=tensor, start=start, stop=stop))
+        before += tensor.nbytes
+    return pieces
+
+
+def header_of(pieces: Sequence[Piece]) -> bytes:
+    """The beginning of a file whose values are those of `pieces`, in their order. Its length is a multiple of ALIGNMENT."""
+    entries: dict[str, Any] = {}
+    cut = {piece.tensor.name: list(piece.tensor.shape) for piece in pieces if not piece.is_whole}
+    if cut:
+        entries["__metadata__"] = {name: json.dumps(shape) for name, shape in cut.items()}
+    offset = 0
+    for piece in pieces:
+        shape = piece.tensor.shape if piece.is_whole else (piece.stop - piece.start,)
+        entries[piece.key] = {
+            "dtype": _CODES[piece.tensor.dtype.name],
+            "shape": list(shape),
+            "data_offsets": [offset, offset + piece.nbytes],
+        }
+        offset += piece.nbytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def write_pieces(path: Path, pieces: Sequence[Piece], values: Iterable[NDArray[np.uint8]]) -> None:
+    """Write a new file with the bytes of each piece. It copies nothing, and does not sync the file."""
+    with path.open("xb", buffering=0) as file:
+        pending: list[memoryview] = [memoryview(header_of(pieces))]
+        for array in values:
+            pending.append(array.data)
+            if len(pending) == BUFFERS:
+                _write(file.fileno(), pending)
+                pending = []
+        _write(file.fileno(), pending)
+
+
+def _write(descriptor: int, buffers: list[memoryview]) -> None:
+    left = [buffer for buffer in buffers if buffer.nbytes]
+    while left:
+        written = os.writev(descriptor, left)
+        while left and written >= left[0].nbytes:
+            written -= left.pop(0).nbytes
+        if written:
+            left[0] = left[0][written:]
+
+
+def read_pieces(path: Path) -> Iterator[tuple[Piece, NDArray[np.uint8]]]:
+    """Every piece of a file with its bytes, shape (nbytes,). Raises CheckpointError for another layout."""
+    with path.open("rb", buffering=0) as file:
+        pieces, data = _read_header(path, file)
+        end = data + sum(piece.nbytes for piece in pieces)
+        if (size := os.fstat(file.fileno()).st_size) != end:
+            raise _odd(path, f"it has {size} bytes, its header speaks of {end}")
+        file.seek(data)
+        for piece in pieces:
+            values = np.empty(piece.nbytes, np.uint8)
+            _fill(path, file, values.data)
+            yield piece, values
+
+
+def _fill(path: Path, file: BinaryIO, buffer: memoryview) -> None:
+    while buffer.nbytes:
+        count = file.readinto(buffer)  # type: ignore[attr-defined]
+        if not count:
+            raise _odd(path, "it ends too early")
+        buffer = buffer[count:]
+
+
+def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
+    """The pieces in the order of their values, and where these begin."""
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= LONGEST_HEADER:
+        raise _odd(path, f"its header would have {length} bytes")
+    try:
+        entries = json.loads(file.read(length))
+        shapes = {
+            name: json.loads(shape) for name, shape in entries.pop("__metadata__", {}).items()
+        }
+        found = [
+            (entry["data_offsets"], _piece(key, entry, shapes)) for key, entry in entries.items()
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _odd(path, f"its header cannot be read ({type(error).__name__}: {error})") from error
+    offset = 0
+    for offsets, piece in found:
+        if offsets != [offset, offset + piece.nbytes]:
+            raise _odd(path, f"{piece.key} lies at {offsets}, not at {offset}")
+        offset += piece.nbytes
+    return [piece for _, piece in found], 8 + length
+
+
+def _piece(key: str, entry: dict[str, Any], shapes: dict[str, list[int]]) -> Piece:
+    dtype = _DTYPES[entry["dtype"]]
+    part = re.fullmatch(r"(.+)\[(\d+):(\d+)\]", key)
+    if part is None:
+        tensor = Layout(name=key, shape=tuple(entry["shape"]), dtype=dtype)
+        return Piece(tensor=tensor, start=0, stop=tensor.size)
+    name, start, stop = part[1], int(part[2]), int(part[3])
+    tensor = Layout(name=name, shape=tuple(shapes[name]), dtype=dtype)
+    if not 0 <= start < stop <= tensor.size or entry["shape"] != [stop - start]:
+        raise ValueError(f"{key} is no part of a tensor of shape {tensor.shape}")
+    return Piece(tensor=tensor, start=start, stop=stop)
+
+
+def _odd(path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"{path} is no share of a checkpoint: {what}")

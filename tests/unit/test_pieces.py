@@ -1,0 +1,128 @@
+"""Shares of the state in files: who writes which elements, and what a file with the layout of safetensors holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from ckptbench.checkpoints.pieces import (
+    ALIGNMENT,
+    Layout,
+    Piece,
+    header_of,
+    read_pieces,
+    share_of,
+    write_pieces,
+)
+from ckptbench.errors import CheckpointError
+
+TENSORS = [
+    Layout(name="model/a.kernel", shape=(3, 5), dtype=np.dtype("float32")),
+    Layout(name="model/a.bias", shape=(), dtype=np.dtype("float32")),
+    Layout(name="optimizer/none", shape=(0, 4), dtype=np.dtype("float32")),
+    Layout(name="optimizer/a.kernel", shape=(101,), dtype=np.dtype("float64")),
+    Layout(name="optimizer/steps", shape=(), dtype=np.dtype("int64")),
+]
+TOTAL = sum(tensor.nbytes for tensor in TENSORS)
+
+
+def values_of(tensor: Layout) -> np.ndarray:
+    random = np.random.default_rng(len(tensor.name))
+    return random.integers(0, 100, tensor.shape).astype(tensor.dtype)
+
+
+def bytes_of(tensor: Layout) -> np.ndarray:
+    return values_of(tensor).reshape(-1).view(np.uint8)
+
+
+def written(path: Path, pieces: list[Piece]) -> Path:
+    write_pieces(path, pieces, (bytes_of(piece.tensor)[piece.bytes] for piece in pieces))
+    return path
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 100, 2000])
+def test_every_element_is_written_once_and_all_ranks_write_alike(world_size: int) -> None:
+    shares = [share_of(TENSORS, rank, world_size) for rank in range(world_size)]
+    sizes = [sum(piece.nbytes for piece in share) for share in shares]
+    assert sum(sizes) == TOTAL
+    assert max(sizes) - min(sizes) < 2 * 8
+    for tensor in TENSORS:
+        edges = [(p.start, p.stop) for share in shares for p in share if p.tensor == tensor]
+        assert edges == sorted(edges)
+        assert [0, *(stop for _, stop in edges)] == [*(start for start, _ in edges), tensor.size]
+
+
+def test_a_file_is_one_that_safetensors_opens(tmp_path: Path) -> None:
+    pieces = share_of(TENSORS, 0, 2)
+    path = written(tmp_path / "share", pieces)
+    assert len(header_of(pieces)) % ALIGNMENT == 0
+    found = safetensors.numpy.load_file(path)
+    assert found.keys() == {piece.key for piece in pieces}
+    whole = pieces[0]
+    assert found[whole.tensor.name].tobytes() == bytes_of(whole.tensor).tobytes()
+    assert found[whole.tensor.name].shape == whole.tensor.shape
+    cut = pieces[-1]
+    assert (cut.is_whole, cut.key) == (False, f"optimizer/a.kernel[0:{cut.stop}]")
+    assert found[cut.key].tobytes() == bytes_of(cut.tensor)[cut.bytes].tobytes()
+    with safetensors.safe_open(path, framework="np") as file:
+        assert json.loads(file.metadata()[cut.tensor.name]) == [101]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_what_is_written_is_read_again(tmp_path: Path, rank: int) -> None:
+    pieces = share_of(TENSORS, rank, 3)
+    found = list(read_pieces(written(tmp_path / "share", pieces)))
+    assert [piece for piece, _ in found] == pieces
+    for piece, values in found:
+        assert values.tobytes() == bytes_of(piece.tensor)[piece.bytes].tobytes()
+
+
+def test_a_file_with_more_tensors_than_one_call_can_write_is_whole(tmp_path: Path) -> None:
+    many = [Layout(name=f"t{i}", shape=(3,), dtype=np.dtype("int32")) for i in range(3000)]
+    pieces = share_of(many, 0, 1)
+    found = list(read_pieces(written(tmp_path / "share", pieces)))
+    assert [piece for piece, _ in found] == pieces
+    assert all(v.tobytes() == bytes_of(p.tensor).tobytes() for p, v in found)
+
+
+def test_a_file_that_is_there_already_is_not_written_over(tmp_path: Path) -> None:
+    path = written(tmp_path / "share", share_of(TENSORS, 0, 1))
+    with pytest.raises(FileExistsError):
+        written(path, share_of(TENSORS, 0, 1))
+
+
+def header(entries: object) -> bytes:
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+ONE = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "its header would have 0 bytes"),
+        ((2**60).to_bytes(8, "little"), "its header would have"),
+        (header("text"), "its header cannot be read"),
+        (header({"a": {**ONE, "dtype": "F8"}}) + b"x", "its header cannot be read .KeyError: 'F8'"),
+        (header({"a": {"dtype": "U8"}}) + b"x", "its header cannot be read"),
+        (header({"a": {**ONE, "data_offsets": [1, 2]}}) + b"xx", r"a lies at \[1, 2\], not at 0"),
+        (header({"a": ONE}), r"it has \d+ bytes, its header speaks of"),
+        (header({"a": ONE}) + b"xy", r"it has \d+ bytes, its header speaks of"),
+        (header({"a[0:1]": ONE}) + b"x", "its header cannot be read .KeyError: 'a'"),
+        (header({"__metadata__": {"a": "[1]"}, "a[0:2]": ONE}) + b"x", "no part of a tensor"),
+        ((70_000).to_bytes(8, "little") + b"[" * 70_000, "its header cannot be read"),
+    ],
+)
+def test_another_layout_is_refused_with_the_place(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "share"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"{path} is no share of a checkpoint: .*{words}"):
+        list(read_pieces(path))
