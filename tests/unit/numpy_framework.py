@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.frameworks.state import Tensor
 from ckptbench.networks.layers import Dense, Flatten, Network
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place
@@ -95,6 +96,25 @@ class NumpyFramework(Framework):
     def tensors(self) -> Arrays:
         model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
         return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
+
+    def state(self) -> list[Tensor]:
+        return [
+            self._tensor(f"{kind}/{name}", arrays, name)
+            for kind, arrays in (("model", self.weights), ("optimizer", self.momenta))
+            for name in arrays
+        ]
+
+    def _tensor(self, full_name: str, arrays: Arrays, name: str) -> Tensor:
+        def write(array: NDArray[np.generic]) -> None:
+            arrays[name][...] = array
+
+        return Tensor(
+            name=full_name,
+            shape=arrays[name].shape,
+            dtype=arrays[name].dtype,
+            read=lambda: arrays[name],
+            write=write,
+        )
 
     def rank_state(self) -> Arrays:
         return random_state()

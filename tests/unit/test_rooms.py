@@ -16,8 +16,16 @@ IN_RANKS = (
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {
-    "frameworks": ("contract", "determinism", "loading", "random_state"),
-    "strategies": ("contract", "clocked", "loading", "native"),
+    "frameworks": ("contract", "determinism", "loading", "random_state", "state"),
+    "strategies": (
+        "contract",
+        "clocked",
+        "loading",
+        "native",
+        "own_state",
+        "sharded",
+        "state_files",
+    ),
     "recovery": ("contract", "loading", "restart"),
 }
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""

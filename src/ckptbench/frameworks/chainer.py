@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.frameworks.state import Tensor
 from ckptbench.machine.shared_memory import forget_names
 from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,
@@ -152,22 +154,22 @@ class _State:
 
 
 def _save_npz(framework: Chainer, path: Path, *, compression: bool) -> None:
-    chainer.serializers.save_npz(str(path), framework.state, compression=compression)
+    chainer.serializers.save_npz(str(path), framework.serialized, compression=compression)
 
 
 def _load_npz(framework: Chainer, path: Path) -> None:
     # Chainer's load_npz would load pickles. Its deserializer also takes an archive that refuses pickles.
     with np.load(path, allow_pickle=False) as archive:
-        chainer.serializers.NpzDeserializer(archive).load(framework.state)
+        chainer.serializers.NpzDeserializer(archive).load(framework.serialized)
 
 
 def _save_hdf5(framework: Chainer, path: Path, *, gzip_level: int | None) -> None:
-    chainer.serializers.save_hdf5(str(path), framework.state, compression=gzip_level)
+    chainer.serializers.save_hdf5(str(path), framework.serialized, compression=gzip_level)
 
 
 def _load_hdf5(framework: Chainer, path: Path) -> None:
     with h5py.File(path, "r") as file:
-        chainer.serializers.HDF5Deserializer(file).load(framework.state)
+        chainer.serializers.HDF5Deserializer(file).load(framework.serialized)
 
 
 class Chainer(Framework):
@@ -269,7 +271,7 @@ class Chainer(Framework):
         self._communicator.mpi_comm.Abort(1)
 
     @property
-    def state(self) -> _State:
+    def serialized(self) -> _State:
         """The state that Chainer's serializers save and load."""
         return _State(self._model, self._optimizer)
 
@@ -292,6 +294,50 @@ class Chainer(Framework):
             },
             "optimizer/steps": np.asarray(self._optimizer.t, np.int64),
         }
+
+    def state(self) -> list[Tensor]:
+        parameters = {name: self._variable(name) for name in self._network.parameters()}
+        return [
+            *(self._weights(f"model/{name}", variable) for name, variable in parameters.items()),
+            *(self._momentum(f"optimizer/{name}", each) for name, each in parameters.items()),
+            self._counter(),
+        ]
+
+    def _weights(self, name: str, parameter: Any) -> Tensor:
+        return self._tensor(name, lambda: parameter.array)
+
+    def _momentum(self, name: str, parameter: Any) -> Tensor:
+        return self._tensor(name, lambda: parameter.update_rule.state["v"])
+
+    def _tensor(self, name: str, memory: Callable[[], Any]) -> Tensor:
+        """A tensor whose array, NumPy's or CuPy's, is what `memory` returns."""
+
+        def write(array: NDArray[np.generic]) -> None:
+            memory()[...] = self._device.send(array)
+
+        return Tensor(
+            name=name,
+            shape=memory().shape,
+            dtype=memory().dtype,
+            read=lambda: chainer.backends.cuda.to_cpu(memory()),
+            write=write,
+        )
+
+    def _counter(self) -> Tensor:
+        """The number of updates, which the optimizer and the update rule of every parameter count alike."""
+
+        def write(array: NDArray[np.generic]) -> None:
+            self._optimizer.t = int(array)
+            for parameter in self._model.params():
+                parameter.update_rule.t = int(array)
+
+        return Tensor(
+            name="optimizer/steps",
+            shape=(),
+            dtype=np.dtype(np.int64),
+            read=lambda: np.asarray(self._optimizer.t, np.int64),
+            write=write,
+        )
 
     def rank_state(self) -> Arrays:
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.state import Tensor
 from ckptbench.networks.layers import Network
 from ckptbench.world.seats import Place
 
@@ -147,6 +148,14 @@ class Framework(ABC):
     def held(self) -> Arrays:
         """`tensors` without scaling, as the framework holds them. They are compared bit for bit, and scaling rounds."""
         return self.tensors()
+
+    @abstractmethod
+    def state(self) -> Sequence[Tensor]:
+        """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
+
+        Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
+        all that a restart needs. The tensors are valid until the next `build` or `load` of a format.
+        """
 
     @abstractmethod
     def rank_state(self) -> Arrays:

@@ -18,6 +18,7 @@ from torch import nn
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.frameworks.state import Tensor
 from ckptbench.networks import layers as arch
 from ckptbench.world.seats import Place
 
@@ -160,6 +161,10 @@ class PyTorch(Framework):
         momenta = {f"optimizer/{name}": _array(tensor) for name, tensor in self._momenta()}
         return {**model, **buffers, **momenta}
 
+    def state(self) -> list[Tensor]:
+        model = [_tensor(f"model/{name}", parameter) for name, parameter in self._parameters()]
+        return model + [_tensor(f"optimizer/{name}", slot) for name, slot in self._momenta()]
+
     def rank_state(self) -> Arrays:
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
@@ -279,6 +284,21 @@ def _module(layer: arch.Layer) -> nn.Module:
             return _Residual(layer)
     module.network_name = layer.name
     return module
+
+
+def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
+    values = tensor.detach()
+
+    def write(array: NDArray[np.generic]) -> None:
+        values.copy_(torch.from_numpy(array))
+
+    return Tensor(
+        name=name,
+        shape=tuple(values.shape),
+        dtype=np.dtype(str(values.dtype).removeprefix("torch.")),
+        read=lambda: values.cpu().numpy(),
+        write=write,
+    )
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.generic]:

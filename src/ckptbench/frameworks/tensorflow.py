@@ -24,6 +24,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
+from ckptbench.frameworks.state import Tensor
 from ckptbench.networks import layers as arch
 from ckptbench.world.seats import Place
 
@@ -175,6 +176,27 @@ class TensorFlow(Framework):
         names = {variable.path: name for name, variable in self._parameters.items()}
         slots = zip(self.model.trainable_variables, self.optimizer.momentums, strict=False)
         return {names[variable.path]: slot for variable, slot in slots}
+
+    def state(self) -> list[Tensor]:
+        variables = {
+            **{f"model/{name}": variable for name, variable in self._parameters.items()},
+            **{f"optimizer/{name}": slot for name, slot in self._momenta().items()},
+            "optimizer/iteration": self.optimizer.iterations,
+            "optimizer/learning_rate": self.optimizer.learning_rate,
+        }
+        return [self._tensor(name, variable) for name, variable in variables.items()]
+
+    def _tensor(self, name: str, variable: keras.Variable) -> Tensor:
+        """While an array that `read` returned lives, TensorFlow moves the variable to new memory before it changes it."""
+        # Of a variable of MultiWorkerMirroredStrategy this is the part that lies in this process.
+        (own,) = self._strategy.experimental_local_results(variable.value)
+        return Tensor(
+            name=name,
+            shape=tuple(own.shape),
+            dtype=np.dtype(own.dtype.as_numpy_dtype),
+            read=lambda: np.asarray(memoryview(own.read_value())),
+            write=own.assign,
+        )
 
     def rank_state(self) -> Arrays:
         state = random_state()
