@@ -51,3 +51,8 @@ def of_format(found: Found, format: str) -> Found:
         for name, array in found.items()
         if name.startswith(f"{format}/")
     }
+
+
+def at_the_end(found: Found) -> Found:
+    """What scenario `save` found when training was over, without what it found when it saved."""
+    return {name: array for name, array in found.items() if not name.startswith("saved/")}

@@ -6,6 +6,7 @@ import numpy as np
 
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
 from ckptbench.frameworks.loading import load_framework
+from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.networks.layers import Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.world.seats import Place
@@ -38,6 +39,15 @@ def varied_weights(network: Network) -> Arrays:
             center = 1 if name.endswith(".scale") else 0
             weights[name] = (center + 0.1 * random.standard_normal(array.shape)).astype(np.float32)
     return weights
+
+
+def strategies_of(framework: str) -> list[str]:
+    """The strategies with files of their own. The others write one of the framework's formats."""
+    return [
+        name
+        for name, entry in STRATEGIES.items()
+        if entry.formats is not None and entry.serves(framework)
+    ]
 
 
 class Scenario:

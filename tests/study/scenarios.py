@@ -11,14 +11,25 @@ from typing import Any
 
 import malice
 import numpy as np
-from scenario import Scenario, batch
+from scenario import Scenario, batch, strategies_of
 
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import read_version, version_name
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
+from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.clocked import Clocked
 from ckptbench.training.rank import log_to
 from ckptbench.world.place import take_place
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import LOGS, read_seat
+
+SAVED = Position(step=3, epoch=0, step_in_epoch=3)
+"""Where the scenario `save` writes its checkpoints."""
 
 
 def forward(
@@ -68,7 +79,10 @@ def train(
 
 
 def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
-    """Train three steps, write a checkpoint in every format, train three more."""
+    """Train three steps, write a checkpoint in every format and by every strategy, train three more.
+
+    Under `saved/`: model and optimizer as they were then.
+    """
     scenario = Scenario(framework, place, "small_cnn", **options)
     scenario.train(0, 3, 8 * place.world_size)
     np.savez(folder / f"state-{place.rank}.npz", **scenario.framework.rank_state())
@@ -76,26 +90,66 @@ def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
         for name, chosen in scenario.framework.formats.items():
             (folder / name).mkdir()
             chosen.save(scenario.framework, folder / name / chosen.filename)
+    for strategy in strategies_of(framework):
+        _open(strategy, scenario, folder).save(SAVED)
+    then = _in("saved", scenario.framework.held())
     scenario.framework.barrier()
     scenario.train(3, 6, 8 * place.world_size)
-    return _everything(scenario)
+    return {**_everything(scenario), **then}
+
+
+def _open(strategy: str, scenario: Scenario, folder: Path) -> Clocked:
+    store = CheckpointStore(folder / strategy, keep=1)
+    return Clocked.open(
+        Variant(strategy),
+        subject=scenario.framework,
+        place=scenario.place,
+        format=STRATEGIES[strategy].formats[0],
+        identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
+        store=store,
+        recorder=Recorder(folder / f"{strategy}-{scenario.place.rank}.jsonl"),
+        reach=lambda stage: None,
+    )
+
+
+def _load(strategy: str, scenario: Scenario, saved: Path) -> None:
+    version = read_version(saved / strategy / version_name(SAVED.step))
+    _open(strategy, scenario, saved).load(version)
 
 
 def resume(
-    framework: str, place: Place, folder: Path, *, formats: list[str], saved: str, **options: Any
+    framework: str,
+    place: Place,
+    folder: Path,
+    *,
+    formats: list[str],
+    saved: str,
+    others: str | None = None,
+    **options: Any,
 ) -> Arrays:
-    """By format: read its checkpoint, in a process that did not write it, and train the last three steps."""
+    """By format or strategy: read its checkpoint, in a process that did not write it, and train the last three steps.
+
+    Under `of_others/<strategy>/`: model and optimizer of the checkpoint in the folder `others`, which another number of
+    ranks has written.
+    """
     scenario = Scenario(framework, place, "small_cnn", **options)
     found: Arrays = {}
     for format in formats:
         if found:
             scenario.build()
-        chosen = scenario.framework.formats[format]
-        chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
-        with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
-            scenario.framework.load_rank_state({name: state[name] for name in state.files})
+        if format in STRATEGIES:
+            _load(format, scenario, Path(saved))
+        else:
+            chosen = scenario.framework.formats[format]
+            chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
+            with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
+                scenario.framework.load_rank_state({name: state[name] for name in state.files})
         scenario.train(3, 6, 8 * place.world_size)
         found |= _in(format, _everything(scenario))
+    for strategy in strategies_of(framework) if others is not None else []:
+        scenario.build()
+        _load(strategy, scenario, Path(str(others)))
+        found |= _in(f"of_others/{strategy}", scenario.framework.held())
     return found
 
 

@@ -34,9 +34,10 @@ FRAMEWORKS = (
     "use 'chainer', 'pytorch', 'tensorflow', 'horovod_pytorch', 'horovod_tensorflow' or 'all'"
 )
 FORMATS = (
-    "use 'default', 'npz', 'npz_compressed', 'hdf5', 'hdf5_compressed', 'torch_save', 'safetensors', "
+    "use 'default', 'npz', 'npz_compressed', 'hdf5', 'hdf5_compressed', 'safetensors', 'torch_save', "
     "'keras' or 'tf_checkpoint'"
 )
+STRATEGIES = "use native, sharded, or one of them with its options as in {name: {option: value}}"
 ALIAS = "write the values instead of the alias"
 KEEP_ONE = "keep one of the two"
 
@@ -247,6 +248,27 @@ BAD = [
     ),
     Bad("matrix: {format: pickle}", "matrix.format[0]", "'pickle'", FORMATS),
     Bad("matrix: {format: none}", "matrix.format[0]", "'none'", FORMATS),
+    Bad("matrix: {strategy: deepfrozen}", "matrix.strategy[0]", "'deepfrozen'", STRATEGIES),
+    Bad("matrix: {strategy: [native, 7]}", "matrix.strategy[1]", "7", STRATEGIES),
+    Bad(
+        "matrix: {strategy: [{native: {}, sharded: {}}]}",
+        "matrix.strategy[0]",
+        "{'native': {}, 'sharded': {}}",
+        STRATEGIES,
+    ),
+    Bad("matrix: {strategy: {sharded: 3}}", "matrix.strategy[0]", "{'sharded': 3}", STRATEGIES),
+    Bad(
+        "matrix: {strategy: {sharded: {levels: memory}}}",
+        "matrix.strategy[0]",
+        "{'sharded': {'levels': 'memory'}}",
+        "strategy sharded has no option 'levels': it takes none",
+    ),
+    Bad(
+        "matrix: {framework: pytorch, strategy: sharded, format: torch_save}",
+        "matrix.format[0]",
+        "'torch_save'",
+        "none of the frameworks pytorch writes it with the strategies sharded: use safetensors",
+    ),
     Bad(
         "matrix: {history: killed}",
         "matrix.history[0]",

@@ -123,6 +123,8 @@ class StrategyEntry:
     """`module:class`. Only the ranks load it."""
     frameworks: tuple[str, ...] | None = None
     """The frameworks that it serves. None: all."""
+    formats: tuple[str, ...] | None = None
+    """The formats that it writes. None: the framework's own, by the framework's code."""
     stages: tuple[str, ...]
     """Stages of a rank's share of a version, in order. A kill inside a checkpoint comes at one of them or at SYNCED."""
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -143,7 +145,18 @@ STRATEGIES = {
     NATIVE.name: StrategyEntry(
         location="ckptbench.strategies.native:Native", stages=("begun", "written")
     ),
+    "sharded": StrategyEntry(
+        location="ckptbench.strategies.sharded:Sharded",
+        formats=("safetensors",),
+        stages=("begun", "written"),
+    ),
 }
+
+
+def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
+    """The formats in which this strategy writes this framework's state. The first one is the default."""
+    own = STRATEGIES[strategy].formats
+    return FRAMEWORKS[framework].formats if own is None else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

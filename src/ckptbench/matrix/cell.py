@@ -21,6 +21,7 @@ from ckptbench.matrix.catalogue import (
     WHOLE,
     RecoveryEntry,
     StrategyEntry,
+    formats_of,
 )
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.variant import Variant
@@ -61,12 +62,13 @@ class Cell:
             raise ConfigError(
                 f"interval {self.interval} with format {self.format}: only a baseline has no format"
             )
-        formats = FRAMEWORKS[self.framework].formats
-        if self.format not in (NO_FORMAT, *formats):
-            raise ConfigError(
-                f"{self.framework} does not write {self.format}: use {', '.join(formats)}"
-            )
         self._check_variants()
+        formats = formats_of(self.framework, self.strategy.name)
+        if self.format not in (NO_FORMAT, *formats):
+            writer = self.framework
+            if STRATEGIES[self.strategy.name].formats is not None:
+                writer = f"strategy {self.strategy.name}"
+            raise ConfigError(f"{writer} does not write {self.format}: use {', '.join(formats)}")
         self._check_history()
 
     def _check_variants(self) -> None:

@@ -65,13 +65,14 @@ def _strategies() -> str:
         (
             _code(name),
             "all" if entry.frameworks is None else _codes(entry.frameworks),
+            "the framework's" if entry.formats is None else _codes(entry.formats),
             _codes(entry.stages),
             _options(entry.options),
         )
         for name, entry in STRATEGIES.items()
     )
     return _section(
-        "Strategies", ("strategy", "frameworks", "stages", "options and defaults"), rows
+        "Strategies", ("strategy", "frameworks", "formats", "stages", "options and defaults"), rows
     )
 
 

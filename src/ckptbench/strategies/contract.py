@@ -7,14 +7,15 @@ in the same way for each, so that all strategies are measured alike.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format
+from ckptbench.frameworks.state import Tensor
 from ckptbench.matrix.variant import Option
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -31,6 +32,9 @@ class Subject(Protocol):
     def formats(self) -> Mapping[str, Format]:  # type: ignore[type-arg]
         """The framework's own formats for files of model and optimizer, by name."""
 
+    def state(self) -> Sequence[Tensor]:
+        """Model and optimizer, which are the same on every rank and which only an update changes."""
+
     def rank_state(self) -> Arrays:
         """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""
 
@@ -45,7 +49,7 @@ class Opening:
     subject: Subject
     place: Place
     format: str
-    """One of `subject.formats`."""
+    """The format of the run's cell: one of `subject.formats`, or of those that the strategy's registry entry names."""
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
     staging: Callable[[str, int], Path]
@@ -62,6 +66,16 @@ class Share:
     """Done when training may change the state again."""
     written: Mapping[str, Future[tuple[File, ...]]]
     """By level. Done when this rank's files are in that level's staging folder; the result names them."""
+
+
+T = TypeVar("T")
+
+
+def done(result: T) -> Future[T]:
+    """A future that has this result already."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
 
 
 class Strategy(ABC):

@@ -6,24 +6,19 @@ that the version holds all that every rank needs to go on.
 
 from __future__ import annotations
 
-import io
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Self, TypeVar
-
-import numpy as np
+from typing import Self
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.frameworks.contract import reading
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy
+from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, done
+from ckptbench.strategies.own_state import load_own, own_name, save_own
 
 BEGUN, WRITTEN = "begun", "written"
 """Its stages: before this rank's files are written, and after."""
-
-T = TypeVar("T")
 
 
 class Native(Strategy):
@@ -45,13 +40,11 @@ class Native(Strategy):
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = staging / own_name(self._place.rank)
-        _save_arrays(own, self._subject.rank_state())
-        files = [_file(own, rank=self._place.rank)]
+        files = [save_own(staging, self._place.rank, self._subject.rank_state())]
         if self._place.rank == 0:
             files += self._save_state(staging)
         self._reach(WRITTEN)
-        return Share(captured=_done(None), written={SHARED: _done(tuple(files))})
+        return Share(captured=done(None), written={SHARED: done(tuple(files))})
 
     def _save_state(self, staging: Path) -> list[File]:
         format = self._subject.formats[self._format]
@@ -67,9 +60,9 @@ class Native(Strategy):
             )
         format = self._subject.formats[self._format]
         format.load(self._subject, folder / format.filename)
-        own = folder / own_name(self._place.rank)
-        with reading(own):
-            self._subject.load_rank_state(_load_arrays(own))
+        own = load_own(folder, self._place.rank)
+        with reading(folder / own_name(self._place.rank)):
+            self._subject.load_rank_state(own)
 
     def held_bytes(self) -> int:
         return 0
@@ -78,32 +71,5 @@ class Native(Strategy):
         """Nothing to do: every save is finished when `save` returns."""
 
 
-def own_name(rank: int) -> str:
-    """Name of the file with the state that only this rank has."""
-    return f"rank-{rank}.npz"
-
-
-def _file(path: Path, *, rank: int | None = None) -> File:
-    return File(
-        name=path.name,
-        kind="state" if rank is None else "own",
-        rank=rank,
-        bytes=path.stat().st_size,
-    )
-
-
-def _done(result: T) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(result)
-    return future
-
-
-def _save_arrays(path: Path, arrays: Arrays) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    path.write_bytes(buffer.getbuffer())
-
-
-def _load_arrays(path: Path) -> Arrays:
-    with reading(path), np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+def _file(path: Path) -> File:
+    return File(name=path.name, kind="state", rank=None, bytes=path.stat().st_size)

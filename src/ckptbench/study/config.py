@@ -10,7 +10,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ckptbench.data.sources import synthetic
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import FRAMEWORKS, HISTORIES, NOTHING, OMISSIONS, WHOLE
+from ckptbench.matrix.catalogue import (
+    FRAMEWORKS,
+    HISTORIES,
+    NATIVE,
+    NOTHING,
+    OMISSIONS,
+    STRATEGIES,
+    WHOLE,
+    formats_of,
+)
+from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.training import Training
 from ckptbench.study.refusal import refusal
@@ -26,6 +36,7 @@ from ckptbench.study.values import (
     PathOrNull,
     Seed,
     Sweep,
+    VariantOf,
     whole,
 )
 
@@ -44,8 +55,15 @@ FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
 DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic"))]
-FORMATS = dict.fromkeys(name for entry in FRAMEWORKS.values() for name in entry.formats)
+FORMATS = dict.fromkeys(
+    format
+    for framework in FRAMEWORKS
+    for strategy in STRATEGIES
+    if STRATEGIES[strategy].serves(framework)
+    for format in formats_of(framework, strategy)
+)
 FormatName = Annotated[str, OneOf(("default", *FORMATS))]
+StrategyVariant = Annotated[Variant, VariantOf("strategy", STRATEGIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
@@ -78,10 +96,16 @@ class Matrix(Section):
     )
     batch_size: Sweep[Count] = Field(default=[32], description="Samples per rank and step.")
     epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
+    strategy: Sweep[StrategyVariant] = Field(
+        default=[NATIVE],
+        description="Who writes what of a checkpoint, and when. A name, or a name with options as in "
+        "`{name: {option: value}}`. Each is used with the frameworks that it serves.",
+        validate_default=False,
+    )
     format: Sweep[FormatName] = Field(
         default=["default"],
-        description="How checkpoints lie in files. `default` is the first format of each framework; a named "
-        "one is used with the frameworks that write it.",
+        description="How checkpoints lie in files. `default` is the first format of each strategy, or of each framework "
+        "where the strategy leaves it to the framework; a named one is used with those that write it.",
     )
     interval: Sweep[IntervalText] = Field(
         default=["never", "e1"],
@@ -118,6 +142,7 @@ class Selection(Section):
     ranks: Sweep[Count] | None = None
     batch_size: Sweep[Count] | None = None
     epochs: Sweep[Count] | None = None
+    strategy: Sweep[StrategyVariant] | None = None
     format: Sweep[FormatName] | None = None
     interval: Sweep[IntervalText] | None = None
     deterministic: Sweep[Flag] | None = None

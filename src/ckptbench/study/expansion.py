@@ -8,9 +8,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT, WHOLE
+from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, WHOLE, formats_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.variant import Variant
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_length, check_omission
 from ckptbench.study.sources import FieldError
@@ -108,7 +109,7 @@ def _product(config: StudyConfig) -> list[Cell]:
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
-    for axis in ("history", "omit", "cache"):
+    for axis in ("strategy", "history", "omit", "cache"):
         held = {getattr(cell, axis) for cell in cells}
         for index, value in enumerate(axes[axis]):
             if value not in held:
@@ -141,8 +142,8 @@ def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
         for values in [getattr(addition, axis)]
     }
     never = [str(NEVER)]
-    if addition.interval is None and (addition.format or addition.history):
-        # A baseline has no format and nothing to restart from: who names one wants checkpoints.
+    if addition.interval is None and (addition.format or addition.strategy or addition.history):
+        # A baseline has no format, no strategy and nothing to restart from: who names one wants checkpoints.
         axes["interval"] = [i for i in config.matrix.interval if i != str(NEVER)][:1] or never
     if addition.format is not None and axes["interval"] == never:
         raise FieldError(
@@ -158,11 +159,19 @@ def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
 def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
     interval = Interval.parse(str(fields["interval"]))
     format = str(fields["format"])
+    strategy = fields["strategy"]
+    assert isinstance(strategy, Variant)
     if interval == NEVER:
-        format = NO_FORMAT
+        format, strategy = NO_FORMAT, NATIVE
     elif format == "default":
-        format = FRAMEWORKS[str(fields["framework"])].formats[0]
-    plain = {**fields, "interval": interval, "format": format, "accelerator": config.accelerator}
+        format = formats_of(str(fields["framework"]), strategy.name)[0]
+    plain = {
+        **fields,
+        "interval": interval,
+        "format": format,
+        "strategy": strategy,
+        "accelerator": config.accelerator,
+    }
     cell = Cell(**plain)  # type: ignore[arg-type]
     check_omission(cell, config.training)
     return cell
@@ -175,7 +184,7 @@ def _matches(cell: Cell, selection: Selection) -> bool:
             continue
         value = getattr(cell, axis)
         named = {str(value)} if axis == "interval" else {value}
-        if axis == "format" and cell.format == FRAMEWORKS[cell.framework].formats[0]:
+        if axis == "format" and cell.format == formats_of(cell.framework, cell.strategy.name)[0]:
             named.add("default")
         if named.isdisjoint(allowed):
             return False
@@ -184,17 +193,25 @@ def _matches(cell: Cell, selection: Selection) -> bool:
 
 def _check_formats(matrix: Matrix) -> None:
     for index, format in enumerate(matrix.format):
-        if format != "default" and not any(
-            format in FRAMEWORKS[framework].formats for framework in matrix.framework
-        ):
-            written = dict.fromkeys(
-                each for framework in matrix.framework for each in FRAMEWORKS[framework].formats
-            )
+        written = dict.fromkeys(
+            each
+            for framework in matrix.framework
+            for strategy in matrix.strategy
+            for each in formats_of(framework, strategy.name)
+        )
+        if format not in ("default", *written):
             raise FieldError(
                 ("matrix", "format", index),
-                f"none of the frameworks {', '.join(matrix.framework)} writes it: use {', '.join(written)}",
+                f"none of the frameworks {', '.join(matrix.framework)} writes it{_with(matrix.strategy)}: "
+                f"use {', '.join(written)}",
                 format,
             )
+
+
+def _with(strategies: Sequence[Variant]) -> str:
+    if list(strategies) == [NATIVE]:
+        return ""
+    return f" with the strategies {', '.join(map(str, strategies))}"
 
 
 def _run_order(cells: Iterable[Cell]) -> Iterator[Cell]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.variant import Option, Variant
+
 T = TypeVar("T")
+
+_JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string"}
 
 NUMBER = "number"
 """Type of the error of a field that wants a number."""
@@ -21,6 +27,14 @@ PATH_BYTES = 3000
 """The longest path of a setting. Linux allows 4,096 bytes, of which a run's own files need some."""
 
 
+class HasOptions(Protocol):
+    """An entry of a registry whose members take options."""
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """The default of each option, by its name."""
+
+
 @dataclass(frozen=True)
 class OneOf:
     """Annotation of a string that must be one of these names. The schema lists them."""
@@ -29,6 +43,56 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
         return core_schema.literal_schema(list(self.names))
+
+
+@dataclass(frozen=True, eq=False)
+class VariantOf:
+    """Annotation of a registered name, or of `{name: options}`. `kind`, such as "strategy", is used in errors."""
+
+    kind: str
+    registry: Mapping[str, HasOptions]
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._variant,
+            serialization=core_schema.plain_serializer_function_ser_schema(Variant.to_json),
+        )
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
+        with_options = {
+            name: {
+                "type": "object",
+                "properties": {
+                    option: {"type": _JSON_TYPES[type(default)]}
+                    for option, default in entry.options.items()
+                },
+                "additionalProperties": False,
+            }
+            for name, entry in self.registry.items()
+        }
+        mapping = {
+            "type": "object",
+            "properties": with_options,
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+        return {"anyOf": [{"enum": list(self.registry), "type": "string"}, mapping]}
+
+    def _variant(self, value: object) -> Variant:
+        named = {value: {}} if isinstance(value, str) else value
+        if not isinstance(named, dict) or len(named) != 1:
+            raise ValueError(self._words())
+        ((name, options),) = named.items()
+        if name not in self.registry or not isinstance(options, dict):
+            raise ValueError(self._words())
+        try:
+            return Variant.of(self.kind, name, options, self.registry[name].options)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+
+    def _words(self) -> str:
+        return f"use {', '.join(self.registry)}, or one of them with its options as in {{name: {{option: value}}}}"
 
 
 class OneOrMore:

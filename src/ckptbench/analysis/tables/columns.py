@@ -26,7 +26,7 @@ SYSTEM_COLUMNS = (
 )
 """Columns in which a cell and its baseline are equal."""
 CHECKPOINT_COLUMNS = (
-    Column("strategy", "text", "", "who writes what and when: native"),
+    Column("strategy", "text", "", "who writes what and when, with its options"),
     Column("format", "text", "", "how the bytes lie in files; `none` for a baseline"),
     Column(
         "interval", "text", "", "`e5`: every 5 epochs, `s50`: every 50 steps, `never`: baseline"

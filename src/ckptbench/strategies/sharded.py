@@ -1,0 +1,59 @@
+"""The strategy `sharded`: every rank writes an equal share of model and optimizer while training waits.
+
+All ranks hold the same model and optimizer, so each can write a part of them: with R ranks each writes 1/R of the bytes.
+Large tensors are cut. Like `native`, every rank also writes the state that only it has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from ckptbench.checkpoints.pieces import write_pieces
+from ckptbench.checkpoints.version import Version
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, done
+from ckptbench.strategies.own_state import save_own
+from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
+
+BEGUN, WRITTEN = "begun", "written"
+"""Its stages: before this rank's files are written, and after."""
+
+
+class Sharded(Strategy):
+    """Blocks until this rank's files are written."""
+
+    blocking = True
+
+    def __init__(self, opening: Opening) -> None:
+        self._subject = opening.subject
+        self._place = opening.place
+        self._staging = opening.staging
+        self._reach = opening.reach
+
+    @classmethod
+    def open(cls, opening: Opening) -> Self:
+        return cls(opening)
+
+    def save(self, position: Position) -> Share:
+        rank = self._place.rank
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = save_own(staging, rank, self._subject.rank_state())
+        share = own_share(self._subject.state(), rank, self._place.world_size)
+        write_pieces(
+            staging / share_name(rank),
+            [piece for _, piece in share],
+            (tensor.bytes()[piece.bytes] for tensor, piece in share),
+        )
+        self._reach(WRITTEN)
+        return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})
+
+    def load(self, version: Version, folder: Path) -> None:
+        load_shares(version, folder, self._subject, self._place.rank)
+
+    def held_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing to do: every save is finished when `save` returns."""

@@ -1,0 +1,100 @@
+"""Shares of the state in files: which rank writes which pieces, and how all of them become the state again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.checkpoints.pieces import Layout, Piece, read_pieces, share_of
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays
+from ckptbench.frameworks.state import Tensor
+from ckptbench.runs.events import File
+from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.own_state import load_own
+
+FORMAT = "safetensors"
+"""What the versions of these files have as their format."""
+
+
+def share_name(rank: int) -> str:
+    """Name of the file with the share of the state that `rank` has written."""
+    return f"state-{rank}.safetensors"
+
+
+def share_file(staging: Path, rank: int) -> File:
+    """The file of that share, as it is named to the store."""
+    path = staging / share_name(rank)
+    return File(name=path.name, kind="state", rank=rank, bytes=path.stat().st_size)
+
+
+def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
+    """The pieces that `rank` writes, with the tensors that they are of."""
+    by_name = {tensor.name: tensor for tensor in tensors}
+    layouts = [
+        Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in tensors
+    ]
+    return [(by_name[piece.tensor.name], piece) for piece in share_of(layouts, rank, world_size)]
+
+
+def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+    """Load the state from the shares of however many ranks wrote the version.
+
+    A rank with a number that the version does not have begins with the running statistics of rank 0, and draws on from
+    its own seed. Raises CheckpointError if the shares are not the whole state of this subject.
+    """
+    if version.format != FORMAT:
+        raise CheckpointError(
+            f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
+            "to start anew"
+        )
+    tensors = {tensor.name: tensor for tensor in subject.state()}
+    shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
+    try:
+        _assemble(tensors, shares)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{folder} does not fit this network and optimizer: {error}; resume from another version, or remove "
+            "the run folder to start over"
+        ) from error
+    subject.load_rank_state(_own_state(version, folder, subject, rank))
+
+
+def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
+    missing = {name: tensor.nbytes for name, tensor in tensors.items()}
+    halves: dict[str, NDArray[np.uint8]] = {}
+    for path in shares:
+        for piece, values in read_pieces(path):
+            name = piece.tensor.name
+            if name not in tensors:
+                raise ValueError(f"{path.name} has {name}, which this run has not")
+            tensor = tensors[name]
+            if (piece.tensor.shape, piece.tensor.dtype) != (tensor.shape, tensor.dtype):
+                raise ValueError(
+                    f"{name} has shape {piece.tensor.shape} and type {piece.tensor.dtype} in {path.name}, here "
+                    f"{tensor.shape} and {tensor.dtype}"
+                )
+            whole = values
+            if not piece.is_whole:
+                whole = halves.setdefault(name, np.empty(tensor.nbytes, np.uint8))
+                whole[piece.bytes] = values
+            missing[name] -= piece.nbytes
+            if missing[name] == 0:
+                tensor.write(whole.view(tensor.dtype).reshape(tensor.shape))
+                halves.pop(name, None)
+    if lacking := [name for name, nbytes in missing.items() if nbytes != 0]:
+        raise ValueError(f"{lacking[0]} is not there as a whole, or more than once")
+
+
+def _own_state(version: Version, folder: Path, subject: Subject, rank: int) -> Arrays:
+    if rank < version.world_size:
+        return load_own(folder, rank)
+    first = load_own(folder, 0)
+    return {
+        name: first[name] if name.startswith("buffer/") else array
+        for name, array in subject.rank_state().items()
+    }

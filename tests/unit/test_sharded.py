@@ -1,0 +1,139 @@
+"""The strategy `sharded`: shares of several ranks, which any number of ranks can load."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy_framework import ALONE, NumpyFramework, linear
+from strategies import clocked
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.position import Position
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.own_state import own_name
+from ckptbench.strategies.state_files import FORMAT, share_name
+from ckptbench.world.seats import Place
+
+FIRST = Position(step=1, epoch=0, step_in_epoch=1)
+SHARDED = Variant("sharded")
+
+
+class Normed(NumpyFramework):
+    """With running statistics, in which ranks differ."""
+
+    statistics: Arrays
+
+    def rank_state(self) -> Arrays:
+        return {**super().rank_state(), **{f"buffer/{n}": a for n, a in self.statistics.items()}}
+
+    def load_rank_state(self, state: Arrays) -> None:
+        super().load_rank_state({n: a for n, a in state.items() if not n.startswith("buffer/")})
+        self.statistics = {
+            name.removeprefix("buffer/"): array
+            for name, array in state.items()
+            if name.startswith("buffer/")
+        }
+
+
+def place(rank: int, world_size: int) -> Place:
+    return dataclasses.replace(ALONE, rank=rank, world_size=world_size)
+
+
+def built(rank: int, *, classes: int = 3) -> Normed:
+    """A rank whose momentum is no constant, and whose statistics are its own."""
+    framework = Normed.join(place(rank, 3), seed=1, deterministic=True)
+    network = linear((4, 4, 1), classes)
+    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    framework.build(network, dict(network.initial_weights(1)), sgd, 8)
+    random = np.random.default_rng(7)
+    for momentum in framework.momenta.values():
+        momentum[...] = random.standard_normal(momentum.shape)
+    framework.statistics = {"mean": np.full(3, rank, np.float32)}
+    return framework
+
+
+def strategy(folder: Path, framework: NumpyFramework, where: Place) -> Clocked:
+    trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
+    store = CheckpointStore(folder, keep=2)
+    return clocked(store, framework, where, format=FORMAT, variant=SHARDED, trace=trace)
+
+
+def saved(folder: Path, world_size: int) -> Version:
+    """Rank 0 commits, so it comes last here, where no rank waits for another."""
+    for rank in reversed(range(world_size)):
+        strategy(folder, built(rank), place(rank, world_size)).save(FIRST)
+    version = CheckpointStore(folder, keep=2).newest()
+    assert version is not None
+    return version
+
+
+def forgetful(rank: int) -> Normed:
+    framework = built(rank)
+    for array in (*framework.weights.values(), *framework.momenta.values()):
+        array.fill(-1)
+    return framework
+
+
+@pytest.mark.parametrize("now", [1, 2, 3])
+@pytest.mark.parametrize("then", [1, 2, 3])
+def test_any_number_of_ranks_loads_it_bit_for_bit(tmp_path: Path, then: int, now: int) -> None:
+    version = saved(tmp_path / "store", then)
+    for rank in range(now):
+        framework = forgetful(rank)
+        strategy(tmp_path / "store", framework, place(rank, now)).load(version)
+        whole = built(rank).tensors()
+        assert {n: a.tobytes() for n, a in framework.tensors().items()} == {
+            name: array.tobytes() for name, array in whole.items()
+        }
+        before = rank if rank < then else 0
+        assert framework.statistics["mean"].tolist() == [before] * 3
+
+
+def test_each_rank_writes_its_share_and_its_own_state(tmp_path: Path) -> None:
+    version = saved(tmp_path / "store", 2)
+    names = {share_name(0), share_name(1), own_name(0), own_name(1)}
+    assert version.files.keys() == names
+    sizes = [version.files[share_name(rank)].bytes for rank in (0, 1)]
+    assert sizes[0] == sizes[1]
+    assert {path.name for path in version.read_by(1)} == names - {own_name(0)}
+    assert version.format == FORMAT
+
+
+def test_a_rank_that_the_version_has_not_draws_on_from_its_own_seed(tmp_path: Path) -> None:
+    version = saved(tmp_path / "store", 1)
+    framework = forgetful(1)
+    before = framework.rank_state()
+    strategy(tmp_path / "store", framework, place(1, 2)).load(version)
+    after = framework.rank_state()
+    own = [name for name in before if name.startswith("random/")]
+    assert own
+    assert all(before[name].tobytes() == after[name].tobytes() for name in own)
+
+
+def test_another_network_is_refused_with_the_tensor(tmp_path: Path) -> None:
+    version = saved(tmp_path / "store", 2)
+    loading = strategy(tmp_path / "store", built(0, classes=4), place(0, 2))
+    with pytest.raises(CheckpointError, match=r"does not fit .*head.kernel has shape \(3, 16\)"):
+        loading.load(version)
+
+
+def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:
+    version = saved(tmp_path / "store", 2)
+    files = {name: file for name, file in version.files.items() if name != share_name(1)}
+    half = dataclasses.replace(version, files=files)
+    loading = strategy(tmp_path / "store", forgetful(0), place(0, 2))
+    with pytest.raises(CheckpointError, match="is not there as a whole, or more than once"):
+        loading.load(half)
+
+
+def test_a_version_of_another_strategy_is_refused(tmp_path: Path) -> None:
+    version = dataclasses.replace(saved(tmp_path / "store", 1), format="npz")
+    with pytest.raises(CheckpointError, match="was written as npz, this run writes safetensors"):
+        strategy(tmp_path / "store", built(0), place(0, 1)).load(version)
