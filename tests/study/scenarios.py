@@ -90,11 +90,15 @@ def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
         for name, chosen in scenario.framework.formats.items():
             (folder / name).mkdir()
             chosen.save(scenario.framework, folder / name / chosen.filename)
-    for strategy in strategies_of(framework):
-        _open(strategy, scenario, folder).save(SAVED)
+    strategies = [_open(name, scenario, folder) for name in strategies_of(framework)]
+    for strategy in strategies:
+        strategy.save(SAVED)
     then = _in("saved", scenario.framework.held())
     scenario.framework.barrier()
     scenario.train(3, 6, 8 * place.world_size)
+    for strategy in strategies:
+        strategy.close()
+    scenario.framework.barrier()
     return {**_everything(scenario), **then}
 
 

@@ -37,7 +37,9 @@ FORMATS = (
     "use 'default', 'npz', 'npz_compressed', 'hdf5', 'hdf5_compressed', 'safetensors', 'torch_save', "
     "'keras' or 'tf_checkpoint'"
 )
-STRATEGIES = "use native, sharded, or one of them with its options as in {name: {option: value}}"
+STRATEGIES = (
+    "use native, sharded, async, or one of them with its options as in {name: {option: value}}"
+)
 ALIAS = "write the values instead of the alias"
 KEEP_ONE = "keep one of the two"
 

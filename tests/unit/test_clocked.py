@@ -37,7 +37,6 @@ FIRST, SECOND, THIRD, FOURTH = (
 class Behind(Strategy):
     """Captures and writes in a thread, each when the test lets it."""
 
-    blocking = False
     capture, write = threading.Event(), threading.Event()
     failure: Exception | None = None
 
@@ -82,7 +81,9 @@ class Behind(Strategy):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    entry = StrategyEntry(location="test_clocked:Behind", stages=("begun", "written"))
+    entry = StrategyEntry(
+        location="test_clocked:Behind", stages=("begun", "written"), blocking=False
+    )
     monkeypatch.setitem(STRATEGIES, "behind", entry)
     Behind.capture.clear(), Behind.write.clear()
     Behind.failure = None

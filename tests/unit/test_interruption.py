@@ -15,6 +15,7 @@ from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import CkptbenchError, LaunchError
+from ckptbench.faults.injector import Interrupter
 from ckptbench.faults.schedule import Kill, kills_of
 from ckptbench.launch import run
 from ckptbench.launch.run import Execution, run_cell
@@ -23,9 +24,12 @@ from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import HISTORIES, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Loss, Recovery, Relaunch
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.seal import verify_seal
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
@@ -57,6 +61,41 @@ def test_kills_come_after_the_first_checkpoint_in_order_and_depend_on_the_seed_a
         assert all(kill.step % 5 == 0 for kill in kills if kill.inside)
     again = kills_of(cell(history), seed=7, steps=60, steps_between=5)
     assert again == kills_of(cell(history), seed=7, steps=60, steps_between=5)
+
+
+@pytest.mark.parametrize("history", KILLED)
+def test_kills_come_when_a_checkpoint_in_the_background_is_surely_there(history: str) -> None:
+    """The first one is durable when the second begins, and perhaps not before."""
+    behind = dataclasses.replace(cell(history), strategy=Variant("async"), format="safetensors")
+    drawn = [kills_of(behind, seed=seed, steps=60, steps_between=5) for seed in range(100)]
+    assert all(kills[0].step > 10 for kills in drawn)
+    with pytest.raises(CkptbenchError, match="too short"):
+        kills_of(behind, seed=1, steps=10, steps_between=5)
+
+
+def test_a_kill_inside_a_checkpoint_is_not_at_a_late_stage_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save in the background passes its stages while training goes on."""
+    killed: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        killed.append(number)
+        raise SystemExit
+
+    monkeypatch.setattr("ckptbench.faults.injector.os.kill", kill)
+    planned = Kill(rank=0, step=10, inside="written")
+    recorder = Recorder(tmp_path / "trace-0.jsonl")
+    interrupter = Interrupter(planned, 0, recorder)
+    first, second = (Position(step=step, epoch=0, step_in_epoch=step) for step in (5, 10))
+    interrupter.after_step(first), interrupter.before_save(first)
+    interrupter.after_step(second)
+    interrupter.at_stage("written")
+    assert killed == []
+    interrupter.before_save(second)
+    with pytest.raises(SystemExit):
+        interrupter.at_stage("written")
+    assert killed == [signal.SIGKILL]
 
 
 def test_kills_between_are_between_and_those_inside_meet_every_stage_and_rank() -> None:

@@ -18,16 +18,11 @@ IN_RANKS = (
 SHARED = {
     "frameworks": ("contract", "determinism", "loading", "random_state", "state"),
     "strategies": (
-        "contract",
-        "clocked",
-        "loading",
-        "native",
-        "own_state",
-        "sharded",
-        "state_files",
+        "asynchronous", "background", "clocked", "contract", "loading", "native", "own_state", "sharded", "state_files",
+        "writer",
     ),
     "recovery": ("contract", "loading", "restart"),
-}
+}  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
 NOT_FOR_ANALYSIS = ("study", "environments", "frameworks", "training", "launch")

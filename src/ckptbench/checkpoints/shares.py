@@ -7,6 +7,7 @@ are removed before the version is committed.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -29,17 +30,20 @@ def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
     partial.replace(note)
 
 
-def gather_shares(staging: Path, ranks: Sequence[int]) -> list[File]:
+def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> list[File]:
     """Wait for the notes of these ranks and for their files in full size, remove the notes, and return the files.
 
-    Raises CheckpointError if a note or a file is missing after VISIBLE_SECONDS: the ranks have written them, so the
-    folder is not on a file system that all nodes share.
+    `are_written` says that the ranks have met after they wrote. Otherwise they still may take any time to write: the
+    launcher ends this rank if one of them fails. Raises CheckpointError if what is written cannot be seen after
+    VISIBLE_SECONDS: the folder is not on a file system that all nodes share.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS
     files: list[File] = []
     for rank in ranks:
         note = _note(staging, rank)
-        _await(note, None, deadline, f"the share of rank {rank}")
+        _await(note, None, deadline if are_written else math.inf, f"the share of rank {rank}")
+        if not are_written:
+            deadline = time.monotonic() + VISIBLE_SECONDS
         share = [
             File(name=name, kind=kind, rank=owner, bytes=size)
             for name, kind, owner, size in json.loads(note.read_text(encoding="utf-8"))

@@ -19,19 +19,23 @@ class Interrupter:
     def __init__(self, kill: Kill | None, rank: int, recorder: Recorder) -> None:
         self._kill = kill if kill and kill.rank == rank else None
         self._recorder = recorder
-        self._reached: Position | None = None
+        self._saving: Position | None = None
 
     def after_step(self, position: Position) -> None:
         """Call it after every step, before a checkpoint that is due."""
+        kill = self._kill
+        if kill is not None and kill.inside is None and position.step == kill.step:
+            self._strike(kill, position)
+
+    def before_save(self, position: Position) -> None:
+        """Call it when a checkpoint begins and the one before is finished: the stages that follow are its own."""
         if self._kill is not None and position.step == self._kill.step:
-            self._reached = position
-            if self._kill.inside is None:
-                self._strike(self._kill, position)
+            self._saving = position
 
     def at_stage(self, stage: str) -> None:
         """Call it at each stage of a checkpoint."""
-        if self._kill is not None and self._reached is not None and stage == self._kill.inside:
-            self._strike(self._kill, self._reached)
+        if self._kill is not None and self._saving is not None and stage == self._kill.inside:
+            self._strike(self._kill, self._saving)
 
     def _strike(self, kill: Kill, at: Position) -> NoReturn:
         self._recorder.write(

@@ -26,14 +26,16 @@ class Kill:
 def kills_of(cell: Cell, *, seed: int, steps: int, steps_between: int) -> tuple[Kill, ...]:
     """The kills of a run of `steps` steps with a checkpoint every `steps_between` steps, in the order of its attempts.
 
-    The steps after the first checkpoint are divided into equal shares, one for each kill. After each kill at least one
-    step is left to do. Raises CkptbenchError if the run is too short, or its checkpoints too rare, for the history.
+    The steps after the first checkpoint are divided into equal shares, one for each kill; those after the second one if
+    checkpoints end in the background, because the first is surely there only when the second begins. After each kill at
+    least one step is left to do. Raises CkptbenchError if the run is too short, or its checkpoints too rare, for the history.
     """
     number = KILLED.get(cell.history, 0)
     if not number:
         return ()
     random = np.random.default_rng((seed, zlib.crc32(cell.reference.id.encode()), number))
-    ends = np.linspace(steps_between, steps, number + 1).astype(int).tolist()
+    safe = steps_between if STRATEGIES[cell.strategy.name].blocking else 2 * steps_between
+    ends = np.linspace(safe, steps, number + 1).astype(int).tolist()
     shares = [range(first + 1, last + 1) for first, last in itertools.pairwise(ends)]
     due = [[step for step in share if step % steps_between == 0] for share in shares]
     inside = _drawn_inside(cell.history, random, [index for index, some in enumerate(due) if some])

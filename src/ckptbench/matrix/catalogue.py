@@ -127,6 +127,9 @@ class StrategyEntry:
     """The formats that it writes. None: the framework's own, by the framework's code."""
     stages: tuple[str, ...]
     """Stages of a rank's share of a version, in order. A kill inside a checkpoint comes at one of them or at SYNCED."""
+    blocking: bool = True
+    """Whether every save returns with this rank's files written. All ranks must agree on how they meet, so this cannot
+    depend on how fast one of them was. The saves of any other strategy end in the background."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Default of each option, by its name."""
 
@@ -149,6 +152,12 @@ STRATEGIES = {
         location="ckptbench.strategies.sharded:Sharded",
         formats=("safetensors",),
         stages=("begun", "written"),
+    ),
+    "async": StrategyEntry(
+        location="ckptbench.strategies.asynchronous:Asynchronous",
+        formats=("safetensors",),
+        stages=("begun", "copied", "written"),
+        blocking=False,
     ),
 }
 

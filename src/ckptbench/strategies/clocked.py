@@ -75,6 +75,7 @@ class Clocked:
         self,
         strategy: Strategy,
         *,
+        blocking: bool,
         subject: Trained,
         place: Place,
         format: str,
@@ -82,8 +83,10 @@ class Clocked:
         store: CheckpointStore,
         recorder: Recorder,
         reach: Callable[[str], None],
+        begin: Callable[[Position], None],
     ) -> None:
         self._strategy = strategy
+        self._blocking = blocking
         self._subject = subject
         self._place = place
         self._format = format
@@ -91,6 +94,7 @@ class Clocked:
         self._store = store
         self._recorder = recorder
         self._reach = reach
+        self._tell_begin = begin
         self._last: _Flight | None = None
 
     @classmethod
@@ -105,9 +109,12 @@ class Clocked:
         store: CheckpointStore,
         recorder: Recorder,
         reach: Callable[[str], None],
+        begin: Callable[[Position], None] = lambda position: None,
     ) -> Self:
-        """Open the strategy registered under the variant's name. `reach` is called with each stage of a save.
+        """Open the strategy registered under the variant's name.
 
+        `begin` is called when a save begins and the one before is finished, `reach` with each of its stages, which a
+        save in the background passes later.
         Every version that it commits says by `identity` of which training it is.
         """
 
@@ -126,6 +133,7 @@ class Clocked:
         )
         return cls(
             load_strategy(variant.name).open(opening),
+            blocking=STRATEGIES[variant.name].blocking,
             subject=subject,
             place=place,
             format=format,
@@ -133,6 +141,7 @@ class Clocked:
             store=store,
             recorder=recorder,
             reach=reach,
+            begin=begin,
         )
 
     @property
@@ -161,7 +170,7 @@ class Clocked:
         self._recorder.write(
             Save(step=position.step, epoch=position.epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=held)
         )  # fmt: skip
-        if self._strategy.blocking:
+        if self._blocking:
             self._record_parts(flight, flight.finished.result())
             self._retain(flight)
 
@@ -180,10 +189,11 @@ class Clocked:
 
     def _begin(self, position: Position) -> _Flight:
         """Begin the save. For a blocking strategy also finish it."""
+        self._tell_begin(position)
         flight = _Flight.begin(position, self._strategy.save(position))
         if self.hook is None:
             flight.share.captured.result()
-        if self._strategy.blocking:
+        if self._blocking:
             flight.finished.set_result(self._finish(flight, meet=lambda: self._meet(position)))
         else:
             threading.Thread(target=self._finish_behind, args=(flight,), daemon=True).start()
@@ -204,7 +214,11 @@ class Clocked:
             return None
         meet()
         others = [rank for rank in range(self._place.world_size) if rank != COMMITTING_RANK]
-        durable = self._commit(staging, position, [*files, *gather_shares(staging, others)])
+        durable = self._commit(
+            staging,
+            position,
+            [*files, *gather_shares(staging, others, are_written=self._blocking)],
+        )
         meet()
         return durable
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format
@@ -80,10 +80,6 @@ def done(result: T) -> Future[T]:
 
 class Strategy(ABC):
     """The strategy of one rank."""
-
-    blocking: ClassVar[bool]
-    """Whether every `save` returns with this rank's files written. All ranks must agree on how they meet, so this
-    cannot depend on how fast one of them was."""
 
     @classmethod
     @abstractmethod

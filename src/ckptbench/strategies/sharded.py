@@ -23,8 +23,6 @@ BEGUN, WRITTEN = "begun", "written"
 class Sharded(Strategy):
     """Blocks until this rank's files are written."""
 
-    blocking = True
-
     def __init__(self, opening: Opening) -> None:
         self._subject = opening.subject
         self._place = opening.place

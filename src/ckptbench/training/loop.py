@@ -95,6 +95,7 @@ class Trainer:
             store=CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
             recorder=recorder,
             reach=self._interrupter.at_stage,
+            begin=self._interrupter.before_save,
         )
         framework.before_update = self._strategy.hook
         self._recovery = load_rank_recovery(plan.cell.recovery.name)
