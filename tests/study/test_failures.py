@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def with_(section: str, **changes: object) -> dict[str, object]:
 
 
 def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout: Checkout) -> None:
+    """And the workflow that repeats that run alone is killed before it trains: no process of it is left."""
     write_study(checkout, with_("training", steps_per_epoch=60))
     workflow = checkout.start("runs", study=PYTORCH)
     first = wait_for(lambda: ranks_of(checkout.folder), "the first rank")
@@ -72,33 +74,24 @@ def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout:
     assert failed["status"] == "failed"
     assert "SIGKILL" in failed["error"]
     sealed = checkout.seals()
-    again = checkout.run("runs", study=PYTORCH)
-    assert again.returncode == 0, again.stdout
-    assert len(checkout.seals()) == 2
-    assert sealed.items() <= checkout.seals().items()
+    again = checkout.start("runs", study=PYTORCH)
+    wait_for(lambda: launchers_of(checkout.folder, other_than=sealed), "its second launcher")
+    kill(again, checkout, sealed)
+    finish_without_repeating(checkout, sealed)
 
 
-MOMENTS = ("after the seal", "before training", *(["in training"] * 8 if FULL else []))
-
-
-@pytest.mark.parametrize(("seed", "moment"), list(enumerate(MOMENTS)))
-def test_a_killed_workflow_leaves_no_processes_and_repeats_no_finished_run(
-    checkout: Checkout, seed: int, moment: str
-) -> None:
-    workflow = checkout.start("runs", study=PYTORCH)
-    wait_for(checkout.seals, "the first run to end")
-    sealed = checkout.seals()
-    if moment == "before training":
-        wait_for(lambda: launchers_of(checkout.folder, other_than=sealed), "the second launcher")
-    elif moment == "in training":
-        wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
-        time.sleep(np.random.default_rng(seed).uniform(0, 3))
+def kill(workflow: subprocess.Popen[bytes], checkout: Checkout, sealed: dict[str, int]) -> None:
+    """SIGKILL the workflow: all that it has started ends, and no run to its end."""
     workflow.kill()
     workflow.wait()
     wait_for(lambda: not launchers_of(checkout.folder), "the launcher to end")
     wait_for(lambda: not ranks_of(checkout.folder), "the ranks to end")
     assert checkout.seals() == sealed, "an orphan has trained to its end"
     checkout.run("--unlock", study=PYTORCH)  # Snakemake's own lock outlives a SIGKILL and says so
+
+
+def finish_without_repeating(checkout: Checkout, sealed: dict[str, int]) -> None:
+    """Start the workflow, interrupt Snakemake alone, start it once more: no run that is sealed is trained again."""
     again = checkout.start("runs", study=PYTORCH)
     wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
     assert sealed.items() <= checkout.seals().items()
@@ -112,6 +105,26 @@ def test_a_killed_workflow_leaves_no_processes_and_repeats_no_finished_run(
     assert "it would be made from the same again: it is kept" in last.stdout
     assert checkout.seals() == both
     assert sealed.items() <= both.items()
+
+
+MOMENTS = ("after the seal", *(["in training"] * 8 if FULL else []))
+
+
+@pytest.mark.parametrize(("seed", "moment"), list(enumerate(MOMENTS)))
+def test_a_killed_workflow_leaves_no_processes_and_repeats_no_finished_run(
+    checkout: Checkout, seed: int, moment: str
+) -> None:
+    workflow = checkout.start("runs", study=PYTORCH)
+    wait_for(checkout.seals, "the first run to end")
+    sealed = checkout.seals()
+    if moment == "in training":
+        wait_for(lambda: ranks_of(checkout.folder), "a rank of the second run")
+        time.sleep(np.random.default_rng(seed).uniform(0, 3))
+    kill(workflow, checkout, sealed)
+    again = checkout.run("runs", study=PYTORCH)
+    assert again.returncode == 0, again.stdout
+    assert len(checkout.seals()) == 2
+    assert sealed.items() <= checkout.seals().items()
 
 
 SLOW = """
