@@ -44,12 +44,12 @@ def read(path: Path) -> Found:
         return {name: archive[name] for name in archive.files}
 
 
-def of_format(found: Found, format: str) -> Found:
-    """What scenario `resume` found with one of its formats."""
+def part_of(found: Found, part: str) -> Found:
+    """What scenario `resume` found with one of its formats, or `several` in one of its parts."""
     return {
-        name.removeprefix(f"{format}/"): array
+        name.removeprefix(f"{part}/"): array
         for name, array in found.items()
-        if name.startswith(f"{format}/")
+        if name.startswith(f"{part}/")
     }
 
 

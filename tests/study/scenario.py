@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
@@ -30,14 +32,21 @@ def batch(step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     return images, random.integers(0, CLASSES, size)
 
 
+DRAWN = 1_000_003
+"""So many values are drawn for a kernel and repeated. The number is prime: no two rows of a kernel are alike."""
+
+
 def varied_weights(network: Network) -> Arrays:
-    """Initial weights with every scale, shift and bias different from its usual constant."""
+    """Random weights with every scale, shift and bias different from its usual constant."""
     random = np.random.default_rng(3)
-    weights = dict(network.initial_weights(1))
-    for name, array in weights.items():
-        if not name.endswith(".kernel"):
-            center = 1 if name.endswith(".scale") else 0
-            weights[name] = (center + 0.1 * random.standard_normal(array.shape)).astype(np.float32)
+    weights: Arrays = {}
+    for name, shape in network.parameters().items():
+        drawn = random.standard_normal(min(prod(shape), DRAWN), np.float32)
+        if name.endswith(".kernel"):
+            drawn *= np.float32(np.sqrt(2 / prod(shape[1:])))  # He-normal, as the study's own
+        else:
+            drawn = np.float32(name.endswith(".scale")) + np.float32(0.1) * drawn
+        weights[name] = np.resize(drawn, shape)
     return weights
 
 
@@ -48,6 +57,19 @@ def strategies_of(framework: str) -> list[str]:
         for name, entry in STRATEGIES.items()
         if entry.formats is not None and entry.serves(framework)
     ]
+
+
+_joined: dict[tuple[object, ...], Framework] = {}
+"""The framework of this process, by how it has joined: a process joins once."""
+
+
+def _join(framework: str, place: Place, *, seed: int, deterministic: bool) -> Framework:
+    """Scenarios that one process runs one after another share its framework, whose random generators go on."""
+    how = (framework, seed, deterministic)
+    if how not in _joined:
+        assert not _joined, "a process joins once: give its scenarios one seed and one mode"
+        _joined[how] = load_framework(framework).join(place, seed=seed, deterministic=deterministic)
+    return _joined[how]
 
 
 class Scenario:
@@ -66,9 +88,7 @@ class Scenario:
     ) -> None:
         self.place = place
         self.network = network_of(model)
-        self.framework: Framework = load_framework(framework).join(
-            place, seed=seed, deterministic=deterministic
-        )
+        self.framework = _join(framework, place, seed=seed, deterministic=deterministic)
         self._settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
         self._weights = weights
         self.build()

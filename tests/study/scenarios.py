@@ -49,8 +49,8 @@ def _in(group: str, found: Arrays) -> Arrays:
 
 
 def _predicted(scenario: Scenario) -> Arrays:
-    tensors = scenario.framework.tensors()
-    count = sum(tensors[f"model/{name}"].size for name in scenario.network.parameters())
+    held = scenario.framework.held()
+    count = sum(held[f"model/{name}"].size for name in scenario.network.parameters())
     return {
         "logits": scenario.framework.predict(batch(0, 8)[0]),
         "one": scenario.framework.predict(batch(0, 8)[0][:1]),
@@ -78,8 +78,8 @@ def train(
     return {**tensors, "losses": np.asarray(losses), "biased_variance": biased}
 
 
-def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
-    """Train three steps, write a checkpoint in every format and by every strategy, train three more.
+def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options: Any) -> Arrays:
+    """Train three steps, write a checkpoint in every format and by every strategy, train to the end of step `last`.
 
     Under `saved/`: model and optimizer as they were then.
     """
@@ -95,7 +95,7 @@ def save(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
         strategy.save(SAVED)
     then = _in("saved", scenario.framework.held())
     scenario.framework.barrier()
-    scenario.train(3, 6, 8 * place.world_size)
+    scenario.train(3, last, 8 * place.world_size)
     for strategy in strategies:
         strategy.close()
     scenario.framework.barrier()
@@ -129,9 +129,10 @@ def resume(
     formats: list[str],
     saved: str,
     others: str | None = None,
+    last: int = 6,
     **options: Any,
 ) -> Arrays:
-    """By format or strategy: read its checkpoint, in a process that did not write it, and train the last three steps.
+    """By format or strategy: read its checkpoint, in a process that did not write it, and train the steps that follow.
 
     Under `of_others/<strategy>/`: model and optimizer of the checkpoint in the folder `others`, which another number of
     ranks has written.
@@ -148,7 +149,7 @@ def resume(
             chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
             with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
                 scenario.framework.load_rank_state({name: state[name] for name in state.files})
-        scenario.train(3, 6, 8 * place.world_size)
+        scenario.train(3, last, 8 * place.world_size)
         found |= _in(format, _everything(scenario))
     for strategy in strategies_of(framework) if others is not None else []:
         scenario.build()
@@ -157,22 +158,25 @@ def resume(
     return found
 
 
-def hook(framework: str, place: Place, folder: Path, *, hooked: bool) -> Arrays:
-    """What `before_update` sees of one parameter in each of three steps, `before` the step and in it; and the end."""
-    scenario = Scenario(framework, place, "plain_cnn", deterministic=True)
+def hook(framework: str, place: Place, folder: Path) -> Arrays:
+    """What `before_update` sees of one parameter in each of three steps, `before` the step and in it.
+
+    And the tensors at the end of a training `with` the hook, and of the same training `without`.
+    """
+    scenario = Scenario(framework, place, "plain_cnn")
+    scenario.train(0, 3, 8 * place.world_size)
+    found = _in("without", scenario.framework.tensors())
     name = f"model/{next(iter(scenario.network.parameters()))}"
     seen: list[np.ndarray] = []
-    if hooked:
-        scenario.framework.before_update = lambda: seen.append(scenario.framework.tensors()[name])
-        scenario.build()
-    before = {}
+    scenario.framework.before_update = lambda: seen.append(scenario.framework.tensors()[name])
+    scenario.build()
     for step in range(3):
-        if hooked:
-            before[f"before/{step}"] = scenario.framework.tensors()[name]
+        found[f"before/{step}"] = scenario.framework.tensors()[name]
         scenario.train(step, step + 1, 8 * place.world_size)
-    found = {f"seen/{step}": array for step, array in enumerate(seen)}
-    found |= {"calls": np.asarray(len(seen)), "segments": np.asarray(_named_segments())}
-    return {**scenario.framework.tensors(), **before, **found}
+    scenario.framework.before_update = None
+    found |= {f"seen/{step}": array for step, array in enumerate(seen)}
+    found |= _in("with", scenario.framework.tensors())
+    return {**found, "segments": np.asarray(_named_segments())}
 
 
 def _named_segments() -> list[str]:
@@ -186,7 +190,8 @@ def forget(
 ) -> Arrays:
     """The tensors `before` a part of the state is forgotten, and after each of two steps that follow.
 
-    The framework must have none of the parts `others` to forget.
+    `begun`: after the first of these steps, with the weights of `before` and slots that have never been updated. The
+    framework must have none of the parts `others` to forget.
     """
     scenario = Scenario(framework, place, "plain_cnn")
     size = 8 * place.world_size
@@ -198,6 +203,10 @@ def forget(
     for step, moment in ((3, "first"), (4, "second")):
         scenario.train(step, step + 1, size)
         moments[moment] = scenario.framework.tensors()
+    weights = {name: moments["before"][f"model/{name}"] for name in scenario.network.parameters()}
+    anew = Scenario(framework, place, "plain_cnn", weights=weights)
+    anew.train(3, 4, size)
+    moments["begun"] = anew.framework.tensors()
     return {f"{moment}/{name}": a for moment, found in moments.items() for name, a in found.items()}
 
 
@@ -208,16 +217,6 @@ def _refuse(framework: Framework, part: str) -> None:
     except ValueError as error:
         words = str(error)
     assert part in words, words
-
-
-def begin_there(framework: str, place: Place, folder: Path) -> Arrays:
-    """One step of a new process from the weights at which `forget` forgot, with slots that are zero."""
-    with np.load(folder.parent / "forget" / f"found-{place.rank}.npz", allow_pickle=False) as found:
-        before = "before/model/"
-        weights = {name.removeprefix(before): found[name] for name in found if before in name}
-    scenario = Scenario(framework, place, "plain_cnn", weights=weights)
-    scenario.train(3, 4, 8 * place.world_size)
-    return scenario.framework.tensors()
 
 
 def settings(framework: str, place: Place, folder: Path, *, deterministic: bool) -> Arrays:
@@ -275,6 +274,14 @@ def load_half(framework: str, place: Place, folder: Path) -> Arrays:
     return found
 
 
+def several(framework: str, place: Place, folder: Path, *, parts: dict[str, list[Any]]) -> Arrays:
+    """What several scenarios find one after another in one process; by part: a scenario and its options."""
+    found: Arrays = {}
+    for part, (name, options) in parts.items():
+        found |= _in(part, SCENARIOS[name](framework, place, folder, **options))
+    return found
+
+
 def _everything(scenario: Scenario) -> Arrays:
     state = {f"rank_state/{name}": a for name, a in scenario.framework.rank_state().items()}
     logits = scenario.framework.predict(batch(0, 8)[0])
@@ -288,10 +295,10 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
     "resume": resume,
     "hook": hook,
     "forget": forget,
-    "begin_there": begin_there,
     "settings": settings,
     "load_malicious": load_malicious,
     "load_half": load_half,
+    "several": several,
 }
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from ranks import Found, at_the_end, of_format, run_scenario
+from ranks import Found, at_the_end, part_of, run_scenario
 from scenario import WITHOUT_DROPOUT, strategies_of
 from selection import FULL, RANKS
 from warm.environments import warm_environments
@@ -110,17 +111,55 @@ def test_the_names_of_a_ranks_own_state_say_which_part_of_the_state_it_is(
         assert of_part or part not in FRAMEWORKS[framework].omissions, part
 
 
+PLAIN = {"model": "plain_cnn", "size": 8, "steps": 6}
+STEPS_WITH_NORM = 6
+WHOLE = {"model": "plain_cnn", "size": 16, "steps": 8}
+ALONE = {
+    "plain": ["train", PLAIN],
+    "decayed": ["train", {**PLAIN, "weight_decay": 0.1}],
+    "norm": ["train", {"model": WITHOUT_DROPOUT, "size": 8, "steps": STEPS_WITH_NORM}],
+    "whole": ["train", WHOLE],
+    "forget": [
+        "forget",
+        {"part": "momentum", "others": [part for part in OMISSIONS if part != "momentum"]},
+    ],
+}
+"""What one rank does in one launch: the parts of scenario `several`, none of which draws a random number."""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Found]:
+    """What one part of ALONE found."""
+
+    @functools.cache
+    def found(framework: str) -> Found:
+        return run_scenario(framework, "several", tmp_path_factory.mktemp(framework), parts=ALONE)[
+            0
+        ]
+
+    return lambda framework, part: part_of(found(framework), part)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, int], list[Found]]:
+    """What the ranks of one launch found in the parts "hook", "whole" and, if they can forget it, "first_update"."""
+
+    @functools.cache
+    def found(framework: str, ranks: int) -> list[Found]:
+        parts: dict[str, list[Any]] = {"hook": ["hook", {}], "whole": ["train", WHOLE]}
+        if "first_update" in FRAMEWORKS[framework].omissions:
+            parts["first_update"] = ["forget", {"part": "first_update"}]
+        folder = tmp_path_factory.mktemp(f"{framework}-{ranks}")
+        return run_scenario(framework, "several", folder, ranks=ranks, parts=parts)
+
+    return lambda framework, part, ranks: [part_of(each, part) for each in found(framework, ranks)]
+
+
 @pytest.mark.frameworks(*FRAMEWORKS)
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_all_frameworks_take_the_same_steps(tmp_path: Path, weight_decay: float) -> None:
+@pytest.mark.parametrize("part", ["plain", "decayed"])
+def test_all_frameworks_take_the_same_steps(alone: Callable[[str, str], Found], part: str) -> None:
     """One rank, no batch norm or dropout: parameters and momenta stay together over six steps."""
-    found = {
-        name: run_scenario(
-            name, "train", tmp_path / name,
-            model="plain_cnn", size=8, steps=6, weight_decay=weight_decay,
-        )[0]
-        for name in FRAMEWORKS
-    }  # fmt: skip
+    found = {name: alone(name, part) for name in FRAMEWORKS}
     network = ARCHITECTURES["plain_cnn"]((32, 32, 3), 10)
     for framework, arrays in found.items():
         for name in (*network.parameters(),):
@@ -131,26 +170,24 @@ def test_all_frameworks_take_the_same_steps(tmp_path: Path, weight_decay: float)
 
 
 @pytest.mark.frameworks(*FRAMEWORKS)
-def test_all_frameworks_take_the_same_steps_with_batch_norm(tmp_path: Path) -> None:
+def test_all_frameworks_take_the_same_steps_with_batch_norm(
+    alone: Callable[[str, str], Found],
+) -> None:
     """Parameters and running means agree; running variances too, once the convention of each is taken out.
 
     The running variance follows the variance of the batch times n / (n - 1) (unbiased, n values a channel) in PyTorch
     and Chainer, and the batch's own (biased) in TensorFlow: `Framework.biased_variance` says which.
     """
-    steps = 6
-    found = {
-        name: run_scenario(
-            name, "train", tmp_path / name, model=WITHOUT_DROPOUT, size=8, steps=steps
-        )[0]
-        for name in FRAMEWORKS
-    }
+    found = {name: alone(name, "norm") for name in FRAMEWORKS}
     network = ARCHITECTURES["small_cnn"]((32, 32, 3), 10)
     for framework, arrays in found.items():
         for name in network.parameters():
             key = f"model/{name}"
             assert agree(found[REFERENCE][key], arrays[key]) < BATCH_NORM_TOLERANCE, key
         for name in network.buffers():
-            one, other = (unbiased(each, name, steps) for each in (found[REFERENCE], arrays))
+            one, other = (
+                unbiased(each, name, STEPS_WITH_NORM) for each in (found[REFERENCE], arrays)
+            )
             assert agree(one, other) < BATCH_NORM_TOLERANCE, (framework, name)
 
 
@@ -170,37 +207,35 @@ def unbiased(found: Found, name: str, steps: int) -> np.ndarray:
 
 @EVERY
 def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
-    tmp_path: Path, framework: str
+    alone: Callable[[str, str], Found],
+    together: Callable[[str, str, int], list[Found]],
+    framework: str,
 ) -> None:
-    options = {"model": "plain_cnn", "size": 16, "steps": 8}
-    (alone,) = run_scenario(framework, "train", tmp_path / "1", ranks=1, **options)
-    first, second = run_scenario(framework, "train", tmp_path / "2", ranks=2, **options)
+    whole = alone(framework, "whole")
+    first, second = together(framework, "whole", 2)
     for name in ARCHITECTURES["plain_cnn"]((32, 32, 3), 10).parameters():
-        assert agree(alone[f"model/{name}"], first[f"model/{name}"]) < 1e-4, name
+        assert agree(whole[f"model/{name}"], first[f"model/{name}"]) < 1e-4, name
         assert np.array_equal(first[f"model/{name}"], second[f"model/{name}"]), name
-    assert np.allclose((first["losses"] + second["losses"]) / 2, alone["losses"], rtol=1e-4)
+    assert np.allclose((first["losses"] + second["losses"]) / 2, whole["losses"], rtol=1e-4)
     assert not np.allclose(first["losses"], second["losses"]), "both ranks saw the same samples"
 
 
 @pytest.mark.parametrize("ranks", [1, 2] if FULL else [2])
 @EVERY
 def test_the_hook_before_an_update_sees_what_the_step_has_not_changed_yet(
-    tmp_path: Path, framework: str, ranks: int
+    together: Callable[[str, str, int], list[Found]], framework: str, ranks: int
 ) -> None:
     """Once a step; and training is the same with it as without.
 
     Meanwhile no rank has shared memory with a name, which would outlive it if it was killed.
     """
-    hooked = run_scenario(framework, "hook", tmp_path / "hooked", ranks=ranks, hooked=True)
-    plain = run_scenario(framework, "hook", tmp_path / "plain", ranks=ranks, hooked=False)
-    for with_hook, without in zip(hooked, plain, strict=True):
-        assert with_hook.pop("calls") == 3
-        assert without.pop("calls") == 0
-        assert [*with_hook.pop("segments"), *without.pop("segments")] == []
+    for found in together(framework, "hook", ranks):
+        assert sum(name.startswith("seen/") for name in found) == 3
+        assert found["segments"].size == 0
         for step in range(3):
-            seen, before = (with_hook.pop(f"{when}/{step}") for when in ("seen", "before"))
+            seen, before = (found[f"{when}/{step}"] for when in ("seen", "before"))
             assert seen.tobytes() == before.tobytes(), step
-        assert different(with_hook, without) == []
+        assert different(part_of(found, "with"), part_of(found, "without")) == []
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +280,7 @@ def resumed(
     def of(framework: str, format: str, ranks: int) -> list[Found]:
         alone = FULL and format in written_by(framework)
         together = (format,) if alone else written_by(framework)
-        return [of_format(found, format) for found in gone_on(framework, together, ranks)]
+        return [part_of(found, format) for found in gone_on(framework, together, ranks)]
 
     return of
 
@@ -274,7 +309,7 @@ def test_one_rank_loads_what_two_have_written_bit_for_bit(
     framework: str,
     strategy: str,
 ) -> None:
-    then = of_format(saved(framework, 2).found[0], "saved")
+    then = part_of(saved(framework, 2).found[0], "saved")
     (now,) = resumed(framework, f"of_others/{strategy}", 1)
     held = {name for name in then if group_of(name) != "statistics"}
     assert held
@@ -283,25 +318,23 @@ def test_one_rank_loads_what_two_have_written_bit_for_bit(
 
 @EVERY
 def test_a_step_after_forgetting_the_momentum_is_one_from_zero_slots(
-    tmp_path: Path, framework: str
+    alone: Callable[[str, str], Found], framework: str
 ) -> None:
     """And one rank has no other part to forget."""
-    others = [part for part in OMISSIONS if part != "momentum"]
-    (found,) = run_scenario(
-        framework, "forget", tmp_path / "forget", part="momentum", others=others
-    )
-    (begun,) = run_scenario(framework, "begin_there", tmp_path / "begin")
+    found = alone(framework, "forget")
     for name in ARCHITECTURES["plain_cnn"]((32, 32, 3), 10).parameters():
         assert found[f"before/optimizer/{name}"].any()
         for tensor in (f"model/{name}", f"optimizer/{name}"):
-            assert found[f"first/{tensor}"].tobytes() == begun[tensor].tobytes(), tensor
+            assert found[f"first/{tensor}"].tobytes() == found[f"begun/{tensor}"].tobytes(), tensor
 
 
 @pytest.mark.parametrize(
     "framework", [name for name, entry in FRAMEWORKS.items() if "first_update" in entry.omissions]
 )
-def test_a_first_update_that_was_forgotten_moves_nothing(tmp_path: Path, framework: str) -> None:
-    for found in run_scenario(framework, "forget", tmp_path, ranks=2, part="first_update"):
+def test_a_first_update_that_was_forgotten_moves_nothing(
+    together: Callable[[str, str, int], list[Found]], framework: str
+) -> None:
+    for found in together(framework, "first_update", 2):
         before, first, second = (
             {name: a for name, a in found.items() if name.startswith(f"{moment}/model/")}
             for moment in ("before", "first", "second")

@@ -103,22 +103,6 @@ def test_what_shares_a_buffer_with_a_tensor_changes_its_sum_over_three_ranks(
 
 
 @BOTH
-def test_three_ranks_repeat_themselves_bit_for_bit_in_deterministic_mode(
-    tmp_path: Path, framework: str
-) -> None:
-    runs = [
-        run_scenario(
-            framework, "train", tmp_path / str(repeat),
-            ranks=3, model="small_cnn", size=24, steps=12, deterministic=True,
-        )
-        for repeat in range(2)
-    ]  # fmt: skip
-    for before, after in zip(*runs, strict=True):
-        assert before.keys() == after.keys()
-        assert not [name for name in before if differ(before[name], after[name])]
-
-
-@BOTH
 @pytest.mark.parametrize("how", ["killed", "failed"])
 def test_ranks_do_not_wait_for_one_that_is_gone(tmp_path: Path, framework: str, how: str) -> None:
     with pytest.raises(LaunchError, match="rank-1"):
