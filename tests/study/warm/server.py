@@ -30,8 +30,8 @@ from ckptbench.frameworks.loading import load_framework
 HIGHEST_DESCRIPTOR = 31
 """The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-LATER = ("numpy.random", "torch._dynamo")
-"""What libraries import when they are first used, and none computes with: seconds of every program otherwise."""
+LATER = ("numpy.random", "torch._dynamo", "ckptbench.training.loop", "ckptbench.world.place")
+"""What is imported when it is first used, and nothing computes with: seconds of every program otherwise."""
 
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
 """By their names below /proc: their flags for setns(2)."""
