@@ -29,7 +29,8 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.runs.layout import trace_path
 
 Digests = list[dict[str, str]]
-KILLS = 6 if FULL else 2
+HISTORIES = [("kill", "stop"), *([("kill",) * 6, ("stop", "stop")] if FULL else [])]
+"""How the attempts before the last one end: by a SIGKILL of the launcher, or by a SIGTERM to it."""
 EPOCHS = 8 if FULL else 4
 
 
@@ -126,35 +127,33 @@ def whole(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Callable[[C
     return digests
 
 
+@pytest.mark.parametrize("ends", HISTORIES, ids="-".join)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_whose_launcher_is_killed_goes_on_and_ends_with_the_bits_of_one_that_was_not(
-    tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
+def test_an_interrupted_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
+    tmp_path: Path,
+    digits: Path,
+    whole: Callable[[Cell], Digests],
+    framework: str,
+    ends: tuple[str, ...],
 ) -> None:
-    """At any moment, the middle of a write included; tests/study/test_determinism.py kills single ranks."""
+    """Killed at any moment, the middle of a write included; tests/study/test_determinism.py kills single ranks.
+
+    Stopped, both ranks end after one and the same step, wherever each of them is when they are told.
+    """
     cell = cell_of(framework)
     random = np.random.default_rng(2)
-    for kill in range(KILLS):
-        train_and_kill(
-            cell, digits, tmp_path, versions=3 + 5 * kill, delay=random.uniform(0, 0.02)
-        )  # fmt: skip
+    manifest = tmp_path / cell.id / "manifest.json"
+    for attempt, end in enumerate(ends, start=1):
+        if end == "kill":
+            delay = random.uniform(0, 0.02)
+            train_and_kill(cell, digits, tmp_path, versions=5 * attempt - 2, delay=delay)
+            continue
+        train_and_stop(cell, digits, tmp_path, steps=5 if attempt == 1 else 20)
+        stopped = read_json(manifest)
+        assert stopped["status"] == "stopped", stopped["error"]
+        assert stopped["attempts"] == attempt
     train(cell, digits, tmp_path, warm_environments())
-    manifest = read_json(tmp_path / cell.id / "manifest.json")
-    assert manifest["status"] == "complete"
-    assert manifest["attempts"] > 1, "no attempt was killed while it trained"
-    assert final_digests(cell, tmp_path) == whole(cell)
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_stopped_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
-    tmp_path: Path, digits: Path, whole: Callable[[Cell], Digests], framework: str
-) -> None:
-    """Two ranks stop after one and the same step, wherever each of them is when they are told."""
-    cell = cell_of(framework)
-    for attempt, steps in ((1, 5), (2, 20)):
-        train_and_stop(cell, digits, tmp_path, steps=steps)
-        manifest = read_json(tmp_path / cell.id / "manifest.json")
-        assert manifest["status"] == "stopped", manifest["error"]
-        assert manifest["attempts"] == attempt
-    train(cell, digits, tmp_path, warm_environments())
-    assert read_json(tmp_path / cell.id / "manifest.json")["attempts"] == 3
+    assert read_json(manifest)["status"] == "complete"
+    interrupted = read_json(manifest)["attempts"] - 1
+    assert interrupted >= ends.count("stop") + ("kill" in ends), "no attempt was killed in training"
     assert final_digests(cell, tmp_path) == whole(cell)
