@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from checkout import ROOT, Checkout
 
@@ -161,15 +160,24 @@ def test_every_table_has_its_rows(added: Checkout, table: str) -> None:
     assert set(added.table(table)["framework"]) == {"mine"}
 
 
+def test_both_estimates_of_its_overhead_have_an_interval_from_two_repeats(added: Checkout) -> None:
+    overhead = added.table("overhead")
+    assert set(overhead["repeats"]) == set(overhead["paired_repeats"]) == {2}
+    for estimate in ("paired", "in_run"):
+        ends = [f"{estimate}_lo", f"{estimate}_hi"]
+        assert overhead[[estimate, *ends]].notna().all(axis=None)
+        assert overhead[estimate].between(*(overhead[end] for end in ends)).all()
+
+
 def test_a_killed_run_of_it_is_bitwise_equal_and_its_control_is_caught(added: Checkout) -> None:
-    proof = added.table("resume_proof").set_index("omit")
-    assert set(proof.index) == {"nothing", "momentum"}
-    restarted, control = proof.loc["nothing"], proof.loc["momentum"]
-    assert (restarted["kills"], restarted["attempts"]) == (1, 2)
-    assert restarted["bit_equal"]
-    assert not control["bit_equal"]
-    assert control["caught"]
-    assert not pd.isna(control["missing"])
+    proof = added.table("resume_proof")
+    assert set(proof["omit"]) == {"nothing", "momentum"}
+    restarted, control = (proof[proof["omit"] == part] for part in ("nothing", "momentum"))
+    assert set(zip(restarted["kills"], restarted["attempts"], strict=True)) == {(1, 2)}
+    assert restarted["bit_equal"].all()
+    assert not control["bit_equal"].any()
+    assert control["caught"].all()
+    assert control["missing"].notna().all()
 
 
 def test_readers_see_its_name_colour_and_marker_and_all_includes_it(added: Checkout) -> None:
