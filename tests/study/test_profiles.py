@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
+from selection import FULL
 
 STUDY = "config/studies/rojas-abci.yaml"  # GPUs, 1 to 256 of them
 SCHEDULERS = {"sbatch", "srun", "sacct", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"}
-PROFILES = ("slurm", "gridengine", "abci", "abci-v100")
+PLANNED = ("slurm", "gridengine", "abci", "abci-v100") if FULL else ("slurm", "abci")
+"""Below, jobs of every profile are printed. To print them, the study is planned as well."""
+REFUSED = ("abci", "abci-v100") if FULL else ("abci",)
 
 
 def snakemake(
@@ -43,7 +46,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return made
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PLANNED)
 def test_a_study_is_planned_without_a_scheduler_or_a_group(
     checkout: Checkout, profile: str
 ) -> None:
@@ -52,7 +55,7 @@ def test_a_study_is_planned_without_a_scheduler_or_a_group(
     assert re.search(r"^train_cell +420$", planned.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("profile", ["abci", "abci-v100"])
+@pytest.mark.parametrize("profile", REFUSED)
 def test_without_a_group_nothing_is_submitted(checkout: Checkout, profile: str) -> None:
     refused = snakemake(checkout, profile, "runs")
     assert refused.returncode == 1
