@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,8 +148,14 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_bits_of_one_that_was_not(
         if end == "kill":
             delay = random.uniform(0, 0.02)
             train_and_kill(cell, digits, tmp_path, versions=5 * attempt - 2, delay=delay)
+            while (
+                attempt == 1 and manifest.exists() and read_json(manifest)["status"] == "complete"
+            ):
+                # The run was over before this process saw its third version: so slow can a machine be.
+                shutil.rmtree(tmp_path / cell.id)
+                train_and_kill(cell, digits, tmp_path, versions=3, delay=delay)
             continue
-        train_and_stop(cell, digits, tmp_path, steps=5 if attempt == 1 else 20)
+        train_and_stop(cell, digits, tmp_path, steps=5)
         stopped = read_json(manifest)
         assert stopped["status"] == "stopped", stopped["error"]
         assert stopped["attempts"] == attempt
