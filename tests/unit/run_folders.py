@@ -26,6 +26,7 @@ from ckptbench.runs.events import (
     Epoch,
     Evaluation,
     File,
+    Hold,
     Phase,
     Retained,
     Save,
@@ -123,6 +124,8 @@ class FakeRun:
     keep: int = TRAINING.keep_during_run
     removal_s: float = 0.0
     """From the end of the stall, behind the next steps; 0 for no removal."""
+    hold_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of rank 0's waits after each save, by their reason; they are outside all steps."""
     loss: ByRankAndStep = lambda rank, step: 1.0
     files: dict[str, int] = field(default_factory=lambda: {"model.pt": 1000, "rank-0.npz": 24})
     evaluates: bool = True
@@ -327,6 +330,9 @@ class _Rank:
         if self._rank == 0 and self._run.removal_s:
             removed_ns = end_ns + round(self._run.removal_s * 1e9)
             self._recorder.write(Retained(step=step, start_ns=end_ns, end_ns=removed_ns))
+        for why, seconds in self._run.hold_s.items() if self._rank == 0 else ():
+            start_ns, end_ns = self._pass(seconds)
+            self._recorder.write(Hold(step=step, why=why, start_ns=start_ns, end_ns=end_ns))  # type: ignore[arg-type]
         if self._run.kills:
             self._recorder.write_steps(epoch)
             self._see("saved", epoch, step)

@@ -75,6 +75,14 @@ def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: P
     assert waited[["write_s", "bytes", "main_bytes"]].isna().all(axis=None)
 
 
+def test_every_wait_counts_as_stall_but_the_one_at_the_end(tmp_path: Path) -> None:
+    holds_s = {"update": 0.1, "save": 0.2, "removal": 0.4, "end": 0.8}
+    run = FakeRun(cell=cell(), stall_s=lambda rank, step: 1.6, hold_s=holds_s)
+    checkpoints = collect([run.write(tmp_path)])["checkpoints"]
+    assert checkpoints["stall_s"].tolist() == pytest.approx([2.3, 2.3])
+    assert checkpoints["update_hold_s"].tolist() == pytest.approx([0.1, 0.1])
+
+
 def test_a_checkpoint_has_its_place_and_is_steady_when_removed_blocks_can_be_reused(
     tmp_path: Path,
 ) -> None:

@@ -60,7 +60,7 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
     for place, checkpoint in enumerate(sorted(saved, key=_step), start=1):
         save = checkpoint.save
         assert save is not None
-        held_s = {"update": 0.0, "save": 0.0, "end": 0.0}
+        held_s = {"update": 0.0, "save": 0.0, "removal": 0.0, "end": 0.0}
         for hold in checkpoint.holds:
             held_s[hold.why] += duration_s(hold)
         written = _written(save, checkpoint)
@@ -70,7 +70,7 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
             "steady": place > run.first_checkpoints,
             "epoch": save.epoch,
             "start_ns": save.start_ns,
-            "stall_s": duration_s(save) + held_s["update"] + held_s["save"],
+            "stall_s": duration_s(save) + sum(held_s.values()) - held_s["end"],
             "update_hold_s": held_s["update"],
             "writes": written is not UNKNOWN,
             **written,
