@@ -49,7 +49,7 @@ def events(folder: Path, name: str | None = None) -> list[dict[str, Any]]:
 
 
 def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakePlan) -> None:
-    plan = make_plan("e1")
+    plan = make_plan("e1", keep=3)  # it removes no version, as a removal may end at any moment
     trace = run(plan)
     names = [event["event"] for event in trace]
     assert names[:8] == [*["phase"] * 4, "start", "phase", "phase", "state"]
@@ -97,7 +97,7 @@ def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan:
     for save, captured, written, durable, epoch in zip(
         *(events(plan.run_folder, kind) for kind in kinds), strict=True
     ):
-        parts = [durable[f"{name}_ns"] for name in ("synced", "checked", "committed", "retained")]
+        parts = [durable[f"{name}_ns"] for name in ("synced", "checked", "committed")]
         begun = [epoch["start_ns"], save["start_ns"], captured["at_ns"], written["at_ns"]]
         times = [*begun, *parts, save["end_ns"], epoch["end_ns"]]
         assert times == sorted(times)
