@@ -168,6 +168,18 @@ def test_setups_are_compared_with_those_of_as_many_ranks_and_the_same_interval()
     ]  # fmt: skip
 
 
+def test_what_follows_from_the_model_is_told_once_and_not_with_each_setup() -> None:
+    small = Study(models=("small_cnn",), batch_size=8, epochs=4, restarts=UNDISTURBED)
+    said = findings(together(small, Study(restarts=UNDISTURBED)))
+    heads = [text.partition(": ")[0] for text in said[COSTS] if "cannot be said" in text]
+    assert heads == ["ResNet-50, 1 rank", "ResNet-50, 2 ranks", "Small CNN, 1 rank", "Small CNN, 2 ranks"]  # fmt: skip
+    assert said[COSTS][0].startswith("Chainer, 1 rank, ResNet-50: ")
+    assert said[WHERE][:2] == [
+        "Digits.",
+        "ResNet-50: batch 32 per rank, 5 epochs; small CNN: batch 8 per rank, 4 epochs.",
+    ]
+
+
 def test_formats_of_one_framework_are_compared_too() -> None:
     study = Study(frameworks=("pytorch",), ranks=(1,), formats_each=2, restarts=UNDISTURBED)
     assert "PyTorch, torch.save; PyTorch, safetensors overlap" in compared(study.tables())

@@ -25,7 +25,7 @@ from ckptbench.figures.findings.words import (
     size,
 )
 from ckptbench.figures.kit.labels import counted, describe
-from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, varying, with_hardware
+from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, separating, with_hardware
 from ckptbench.matrix.interval import Interval
 
 STALL = ["stall_s", "stall_s_lo", "stall_s_hi"]
@@ -100,7 +100,7 @@ def _extremes(rows: pd.DataFrame) -> Iterator[str]:
     """Of setups that differ in framework, strategy and format alone: whose stall is the shortest, whose the longest."""
     columns = [name for name in COMPARED_IN if name in rows]
     known = rows[rows["stall_s_lo"].notna()]
-    words = varying(known, columns)
+    words = separating(known, columns)
     for _, group in groups(known, columns):
         if len(group) < 2:
             continue

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.figures.findings import costs, restarts, throughput
-from ckptbench.figures.findings.words import Study, capitalized, listed
+from ckptbench.figures.findings.words import Study, listed
 from ckptbench.figures.kit.labels import counted
 
 WIDTH = 100
@@ -57,7 +57,7 @@ def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
     said = {heading: texts for heading, texts in by_heading.items() if texts}
     if not said:
         return {}
-    what = [f"{capitalized(', '.join(study.shared))}."] if study.shared else []
+    what = [f"{text}." for text in study.shared]
     where = _where(tables["provenance"])
     return {**said, "What was measured, and where": [*what, *where]}
 

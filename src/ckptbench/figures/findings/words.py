@@ -49,7 +49,7 @@ class Study:
     """What all setups of a study have in common, and what separates them."""
 
     shared: tuple[str, ...]
-    """In words, columns that do not vary: `ResNet-50`, `batch 16 per rank`."""
+    """Sentences on columns that do not vary, and on those that follow from others: `ResNet-50, batch 16 per rank`."""
     varying: tuple[str, ...]
     """Columns that the name of a setup needs beside framework and ranks."""
 
@@ -61,9 +61,9 @@ class Study:
             return cls((), ())
         columns = [name for name in SYSTEM if all(name in table for table in known)]
         every = pd.concat([table[columns] for table in known], ignore_index=True)
+        said = (", ".join(constants(every, SYSTEM)), "; ".join(dependent(every, columns)))
         return cls(
-            (*constants(every, SYSTEM), *dependent(every, columns)),
-            tuple(separating(every, columns)),
+            tuple(capitalized(text) for text in said if text), tuple(separating(every, columns))
         )
 
     def names(self, rows: pd.DataFrame, *others: str) -> pd.Series:
