@@ -245,6 +245,9 @@ COLUMNS: dict[str, tuple[str, Callable[[Shape, Row], float]]] = {
 }
 """Every column that has an interval, with its table and what it would say after very many repeats."""
 
+IN_POINTS = ("paired", "in_run", "cost")
+"""Columns whose values are shares of a time, so that their intervals are told in points."""
+
 
 def coverage(shape: Shape, spread: float, studies: int, seed: int = 0) -> dict[str, Floats]:
     """By column, the share of studies whose interval holds the truth, one a row of its table.
@@ -252,18 +255,39 @@ def coverage(shape: Shape, spread: float, studies: int, seed: int = 0) -> dict[s
     `spread` is the standard deviation from run to run: 0.02 is 2 %. A missing interval counts as one that does not
     hold the truth.
     """
-    simulation = Simulation(shape, spread, np.random.default_rng(seed))
     known: dict[str, Floats] = {}
     hits: dict[str, list[NDArray[np.bool_]]] = {column: [] for column in COLUMNS}
+    for column, rows in simulated(shape, spread, studies, seed):
+        if column not in known:
+            truth = COLUMNS[column][1]
+            known[column] = np.array([truth(shape, row) for row in rows.to_dict("records")])
+        lo, hi = rows[f"{column}_lo"], rows[f"{column}_hi"]
+        hits[column].append((lo <= known[column]).to_numpy() & (hi >= known[column]).to_numpy())
+    return {column: np.mean(hits[column], axis=0) for column in COLUMNS}
+
+
+def reaches(shape: Shape, spread: float, studies: int, seed: int = 0) -> dict[str, Floats]:
+    """By column, the medians over studies of how far an interval reaches below and above its value.
+
+    Shape (2,): of overheads and costs in points, 0.05 is five of a hundred; of the others in parts of the value.
+    """
+    found: dict[str, list[Floats]] = {column: [] for column in COLUMNS}
+    for column, rows in simulated(shape, spread, studies, seed):
+        whole = 1.0 if column in IN_POINTS else rows[column]
+        ends = [(rows[f"{column}_{end}"] - rows[column]) / whole for end in ("lo", "hi")]
+        found[column].append(np.array([own.to_numpy() for own in ends]))
+    return {column: np.median(np.hstack(own), axis=1) for column, own in found.items()}
+
+
+def simulated(
+    shape: Shape, spread: float, studies: int, seed: int
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Of each study, every column that has an interval with the rows of its table."""
+    simulation = Simulation(shape, spread, np.random.default_rng(seed))
     for _ in range(studies):
         tables = simulation.tables()
-        for column, (name, truth) in COLUMNS.items():
-            rows = with_chance(column, tables[name])
-            if column not in known:
-                known[column] = np.array([truth(shape, row) for row in rows.to_dict("records")])
-            lo, hi = rows[f"{column}_lo"], rows[f"{column}_hi"]
-            hits[column].append((lo <= known[column]).to_numpy() & (hi >= known[column]).to_numpy())
-    return {column: np.mean(hits[column], axis=0) for column in COLUMNS}
+        for column, (name, _) in COLUMNS.items():
+            yield column, with_chance(column, tables[name])
 
 
 def with_chance(column: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -273,12 +297,20 @@ def with_chance(column: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 def main() -> None:
     options = _parse()
-    print(f"{options.studies} studies a line; promised: at least {PROMISE:.0%}")
+    if options.reaches:
+        print(f"{options.studies} studies a line; medians of how far the intervals reach")
+    else:
+        print(f"{options.studies} studies a line; promised: at least {PROMISE:.0%}")
     print(f"{'repeats':>7} {'spread':>6}  " + " ".join(f"{column:>12}" for column in COLUMNS))
     for repeats, spread in itertools.product(options.repeats, options.spread):
         shape = Shape(repeats, FRAMEWORKS[-options.frameworks :], RANKS, uneven=options.uneven)
-        shares = coverage(shape, spread, options.studies)
-        print(f"{repeats:>7} {spread:>6.0%}  " + _cells(list(shares.values())), flush=True)
+        told = _ends if options.reaches else _cells
+        found = (reaches if options.reaches else coverage)(shape, spread, options.studies)
+        print(f"{repeats:>7} {spread:>6.0%}  " + told(list(found.values())), flush=True)
+
+
+def _ends(reached: Sequence[Floats]) -> str:
+    return " ".join(f"{lo:>+6.0%} {hi:>+5.0%}" for lo, hi in reached)
 
 
 def _cells(shares: Sequence[Floats]) -> str:
@@ -293,6 +325,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--spread", type=float, nargs="+", default=[0.0, 0.02, 0.05])
     parser.add_argument("--frameworks", type=int, default=len(FRAMEWORKS), help="in the study")
     parser.add_argument("--uneven", type=float, default=1.0)
+    parser.add_argument(
+        "--reaches", action="store_true", help="print how far the intervals reach instead"
+    )
     return parser.parse_args()
 
 

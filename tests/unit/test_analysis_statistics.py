@@ -118,7 +118,7 @@ def test_intervals_overlap_where_they_touch_and_are_unknown_where_one_is() -> No
 
 
 @pytest.mark.parametrize("repeats", [2, 3, 5])
-@pytest.mark.parametrize("spreads", [[0.05], [0.05] * 6, [0.02, 0.02, 0.05, 0.05]])
+@pytest.mark.parametrize("spreads", [[0.05], [0.05] * 2, [0.05] * 6, [0.02, 0.02, 0.05, 0.05]])
 def test_nominal_95_of_100_hold_the_truth(repeats: int, spreads: list[float]) -> None:
     random = np.random.default_rng(repeats)
     held = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.coverage import COLUMNS, Shape, Simulation, coverage, with_chance
+from benchmarks.coverage import COLUMNS, Shape, Simulation, coverage, reaches, with_chance
 from ckptbench.analysis.tables.registry import DERIVED
 
 STUDIES = 20
@@ -40,3 +40,10 @@ def test_the_simulated_study_is_known_without_chance(monkeypatch: pytest.MonkeyP
         assert len(rows)
         known = [truth(shape, row) for row in rows.to_dict("records")]
         assert rows[column].tolist() == pytest.approx(known)
+
+
+def test_more_repeats_make_narrower_intervals() -> None:
+    few, many = (reaches(Shape(repeats), 0.05, studies=3) for repeats in (2, 5))
+    assert few.keys() == COLUMNS.keys()
+    for column, (lo, hi) in few.items():
+        assert lo < many[column][0] < 0 < many[column][1] < hi
