@@ -115,8 +115,8 @@ def _look_until(
     def all_are() -> bool:
         for run in runs:
             run.look()
-            assert run.study.poll() is None, said(run.checkout)
+            assert run.told or run.study.poll() is None, said(run.checkout)
         return all(condition(run) for run in runs)
 
-    late = [run for run in runs if not condition(run)] if not poll(all_are, timeout_s) else []
+    late = [run for run in runs if not condition(run)] if not poll(all_are, timeout_s, 0.1) else []
     assert not late, "\n".join(said(run.checkout) for run in late)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from snakemake_executor_plugin_submitit import ExecutorSettings
+from snakemake_executor_plugin_submitit.resources import stop_seconds
 from tests.cluster.commands import check, run
 from tests.cluster.held_run import (
     EPOCHS,
@@ -22,10 +25,12 @@ from tests.cluster.held_run import (
     one_run,
 )
 from tests.cluster.studies import end_well, resources, said, started, submitted
-from tests.study.checkout import Checkout
+from tests.study.checkout import COLD, Checkout
+from tests.study.warm.environments import warm_environments
 
 PATIENCE_S = 600
 """Longer than Slurm takes to look at limits, on a machine under load."""
+RUNTIME_MIN = 30
 Start = Callable[..., HeldRun]
 Pair = tuple[HeldRun, HeldRun]
 """A run that was stopped and its twin, the same cell, that was not."""
@@ -38,9 +43,11 @@ def start(
     """Starts a study of one run, which goes on in the background."""
     with ExitStack() as stack:
 
-        def start(framework: str, profile: str, *options: str) -> HeldRun:
+        def start(
+            framework: str, profile: str, *options: str, environments: Path = COLD
+        ) -> HeldRun:
             folder = tmp_path_factory.mktemp(f"{profile}-{framework}") / "checkout"
-            checkout = Checkout.make(folder, profile, *options)
+            checkout = Checkout.make(folder, profile, *options, environments=environments)
             study = one_run(checkout, framework)
             process = stack.enter_context(started(checkout, TARGET, study=study))
             return HeldRun(checkout, process)
@@ -48,12 +55,18 @@ def start(
         yield start
 
 
+def end_soon(checkout: Checkout) -> None:
+    """Move the job's end so near that it is told to stop, and has all the time to do so that it would have had."""
+    soon = f"EndTime=now+{stop_seconds(RUNTIME_MIN, ExecutorSettings().stop_seconds) + 10}"
+    check(["scontrol", "update", f"JobId={submitted(checkout)[0]}", soon], {})
+
+
 def lengthen(checkout: Checkout) -> None:
     """Stopped once is enough: Slurm looks at limits twice a minute, and would stop a slow machine again and again."""
-    check(["scontrol", "update", f"JobId={submitted(checkout)[0]}", "TimeLimit=10"], {})
+    check(["scontrol", "update", f"JobId={submitted(checkout)[0]}", f"TimeLimit={RUNTIME_MIN}"], {})
 
 
-def on(cluster: str, runtime_min: int) -> list[str]:
+def on(cluster: str, runtime_min: int = RUNTIME_MIN) -> list[str]:
     # The profile's is exclusive=true; here a run and its twin share the nodes.
     shared = ["--submitit-options", "exclusive=user"] if cluster == "slurm" else []
     return [cluster, *shared, *resources(cluster, runtime=runtime_min)]
@@ -61,15 +74,17 @@ def on(cluster: str, runtime_min: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def at_limit(start: Start) -> dict[str, Pair]:
-    """Stopped before the end of their minute; their twins run while they wait for it."""
-    stopped = {"slurm": start("pytorch", *on("slurm", runtime_min=1))}
+    """Stopped before their limit; their twins, in forked processes, run while they wait for it."""
+    stopped = {"slurm": start("pytorch", *on("slurm"))}
     stopped["slurm"].when_told = lengthen
     hold(stopped.values(), PATIENCE_S)
-    stopped["gridengine"] = start("chainer", *on("gridengine", runtime_min=1))
+    # Grid Engine moves no limit of a job that runs. It must have begun to train in the first four fifths of it.
+    stopped["gridengine"] = start("chainer", *on("gridengine", runtime_min=2))
     hold(stopped.values(), PATIENCE_S)
+    end_soon(stopped["slurm"].checkout)
     twins = {
-        "slurm": start("pytorch", *on("slurm", runtime_min=10)),
-        "gridengine": start("chainer", "local"),
+        "slurm": start("pytorch", *on("slurm"), environments=warm_environments()),
+        "gridengine": start("chainer", "local", environments=warm_environments()),
     }
     let_go_when_told_to_stop(stopped.values(), PATIENCE_S)
     return {name: ended((stopped[name], twins[name])) for name in stopped}
@@ -78,14 +93,15 @@ def at_limit(start: Start) -> dict[str, Pair]:
 @pytest.fixture(scope="module")
 def preempted(start: Start, at_limit: object) -> Pair:
     """Stopped by an urgent job, which takes a node of its."""
-    stopped = start("chainer", *on("slurm", runtime_min=10))
+    stopped = start("chainer", *on("slurm"))
     hold([stopped], PATIENCE_S)
     node = stopped.nodes()[1]
     urgent = ["sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive"]
     ident = check([*urgent, "--mem=0", "--time=5", "--output=/dev/null", "--wrap=sleep 2"], {})
     try:
         let_go_when_told_to_stop([stopped], PATIENCE_S)
-        return ended((stopped, start("chainer", *on("slurm", runtime_min=10))))
+        twin = start("chainer", *on("slurm"), environments=warm_environments())
+        return ended((stopped, twin))
     finally:
         run(["scancel", ident.strip()], {})
 
