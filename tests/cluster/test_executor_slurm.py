@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -113,47 +114,53 @@ def _early(killed: Workflow, stopped: Workflow) -> None:
     """What takes a minute starts at once, and runs beside the other tests."""
 
 
-def test_jobs_of_one_shape_go_as_one_array(tmp_path: Path) -> None:
-    workflow = Workflow(tmp_path, MANY)
-    assert workflow.run() == 0, workflow.text()
-    assert "4 jobs in 1 submissions" in workflow.text()
-    assert {(tmp_path / f"out/{i}").read_text().strip() for i in range(4)} == {
-        workflow.job_ids()[0].split("_")[0]
+@dataclass(frozen=True)
+class Many:
+    """A workflow of several jobs of one shape that has run to its end, on a Slurm that is busy at first."""
+
+    workflow: Workflow
+    queries: int
+    """How often `sacct` was called."""
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def many(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Many:
+    folder = tmp_path_factory.mktemp("many")
+    calls, tries = folder / "calls", folder / "tries"
+    programs = {
+        "sacct": f'echo x >> {calls}\nexec {shutil.which("sacct")} "$@"\n',
+        "sbatch": f'echo x >> {tries}\n[ $(wc -l < {tries}) -gt 2 ] && exec {shutil.which("sbatch")} "$@"\n'
+        'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2\nexit 1\n',
+    }
+    (folder / "bin").mkdir()
+    for name, lines in programs.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{lines}")
+        (folder / "bin" / name).chmod(0o755)
+    workflow = Workflow(folder / "work", MANY)
+    started = time.monotonic()
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
+    seconds = time.monotonic() - started
+    return Many(workflow, len(calls.read_text().split()), seconds)
+
+
+def test_jobs_of_one_shape_go_as_one_array(many: Many) -> None:
+    assert "4 jobs in 1 submissions" in many.workflow.text()
+    assert {(many.workflow.folder / f"out/{i}").read_text().strip() for i in range(4)} == {
+        many.workflow.job_ids()[0].split("_")[0]
     }
 
 
-def test_one_query_a_round_whatever_the_number_of_jobs(tmp_path: Path) -> None:
-    counted = tmp_path / "bin" / "sacct"
-    counted.parent.mkdir()
-    calls = tmp_path / "calls"
-    counted.write_text(f'#!/bin/sh\necho x >> {calls}\nexec {shutil.which("sacct")} "$@"\n')
-    counted.chmod(0o755)
-    workflow = Workflow(tmp_path / "work", MANY)
-    path = f"{counted.parent}:{os.environ['PATH']}"
-    started = time.monotonic()
-    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
-    rounds = (time.monotonic() - started) / SHORTEST_POLL_SECONDS + 1
-    said = int(workflow.wait_for_text(r"(\d+) status queries"))
-    assert len(calls.read_text().split()) == said
+def test_one_query_a_round_whatever_the_number_of_jobs(many: Many) -> None:
+    rounds = many.seconds / SHORTEST_POLL_SECONDS + 1
+    said = int(many.workflow.wait_for_text(r"(\d+) status queries"))
+    assert many.queries == said
     assert said <= rounds
 
 
-def test_a_transient_error_of_sbatch_is_retried(tmp_path: Path) -> None:
-    broken = tmp_path / "bin" / "sbatch"
-    broken.parent.mkdir()
-    tries = tmp_path / "tries"
-    broken.write_text(
-        f"#!/bin/sh\necho x >> {tries}\n"
-        f'[ $(wc -l < {tries}) -gt 2 ] && exec {shutil.which("sbatch")} "$@"\n'
-        'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv '
-        'operation" >&2\nexit 1\n'
-    )
-    broken.chmod(0o755)
-    workflow = Workflow(tmp_path / "work", MANY)
-    path = f"{broken.parent}:{os.environ['PATH']}"
-    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
-    assert workflow.text().count("did not take a submission, trying again") == 2
-    assert "4 jobs in 1 submissions" in workflow.text()
+def test_a_transient_error_of_sbatch_is_retried(many: Many) -> None:
+    assert many.workflow.text().count("did not take a submission, trying again") == 2
 
 
 def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> None:
