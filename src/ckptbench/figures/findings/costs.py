@@ -106,8 +106,8 @@ def _extremes(rows: pd.DataFrame) -> Iterator[str]:
             continue
         names = in_words(group, ["framework", *of_checkpoints(known)], ", ")
         where = in_words(group, words, ", ").iloc[0] if words else ""
-        compared = capitalized(_compared(group.assign(name=names)))
-        yield f"{capitalized(where)}: {compared}" if where else compared
+        compared = _compared(group.assign(name=names))
+        yield f"{capitalized(where)}: {compared}" if where else capitalized(compared)
 
 
 def _compared(group: pd.DataFrame) -> str:
@@ -128,7 +128,8 @@ def _compared(group: pd.DataFrame) -> str:
             f" ({_from_to(by_length)})."
         )
     ends = (("shortest", shortest, not_apart_below), ("longest", longest, not_apart_above))
-    return " ".join(_end(*end) for end in ends)
+    first, second = (_end(*end) for end in ends)
+    return f"{first} {capitalized(second)}"
 
 
 def _from_to(by_length: pd.DataFrame) -> str:
@@ -141,7 +142,7 @@ def _end(which: str, row: pd.Series, not_apart: pd.DataFrame) -> str:
     if not_apart.empty:
         return f"{row['name']} has the {which} stall."
     return (
-        f"Which stall is the {which} cannot be said, as the intervals of"
+        f"which stall is the {which} cannot be said, as the intervals of"
         f" {listed([str(row['name']), *not_apart['name']])} overlap."
     )
 
