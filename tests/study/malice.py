@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scenario import open_strategy
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.catalogue import NATIVE
-from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.world.seats import Place
 
 
@@ -52,16 +50,7 @@ def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> A
     """By `<file>/<kind>/`: what became of the `load`, whether it `ran` the code, whether the code is `live`."""
     folder.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
-    strategy = Clocked.open(
-        NATIVE,
-        subject=framework,
-        place=place,
-        format=format,
-        identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
-        store=store,
-        recorder=Recorder(folder / "trace-0.jsonl"),
-        reach=lambda stage: None,
-    )
+    strategy = open_strategy(NATIVE, framework, place, format=format, store=store)
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
     version = store.newest()
     assert version is not None

@@ -6,11 +6,16 @@ from math import prod
 
 import numpy as np
 
+from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
 from ckptbench.frameworks.loading import load_framework
 from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.variant import Variant
 from ckptbench.networks.layers import Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.clocked import Clocked
 from ckptbench.world.seats import Place
 
 IMAGE, CLASSES = (32, 32, 3), 10
@@ -57,6 +62,22 @@ def strategies_of(framework: str) -> list[str]:
         for name, entry in STRATEGIES.items()
         if entry.formats is not None and entry.serves(framework)
     ]
+
+
+def open_strategy(
+    variant: Variant, framework: Framework, place: Place, *, format: str, store: CheckpointStore
+) -> Clocked:
+    """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
+    return Clocked.open(
+        variant,
+        subject=framework,
+        place=place,
+        format=format,
+        identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
+        store=store,
+        recorder=Recorder(store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")),
+        reach=lambda stage: None,
+    )
 
 
 _joined: dict[tuple[object, ...], Framework] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import malice
 import numpy as np
-from scenario import Scenario, batch, strategies_of
+from scenario import Scenario, batch, open_strategy, strategies_of
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
@@ -19,9 +19,7 @@ from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
 from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.clocked import Clocked
 from ckptbench.training.rank import log_to
 from ckptbench.world.place import take_place
@@ -103,16 +101,12 @@ def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options
 
 
 def _open(strategy: str, scenario: Scenario, folder: Path) -> Clocked:
-    store = CheckpointStore(folder / strategy, keep=1)
-    return Clocked.open(
+    return open_strategy(
         Variant(strategy),
-        subject=scenario.framework,
-        place=scenario.place,
+        scenario.framework,
+        scenario.place,
         format=STRATEGIES[strategy].formats[0],
-        identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
-        store=store,
-        recorder=Recorder(folder / f"{strategy}-{scenario.place.rank}.jsonl"),
-        reach=lambda stage: None,
+        store=CheckpointStore(folder / strategy, keep=1),
     )
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
@@ -41,12 +41,9 @@ class Behind(Strategy):
     failure: Exception | None = None
 
     def __init__(self, opening: Opening) -> None:
-        self._native = Native.open(opening)
+        super().__init__(opening)
+        self._native = Native(opening)
         self._captured: Future[None] = Future()
-
-    @classmethod
-    def open(cls, opening: Opening) -> Self:
-        return cls(opening)
 
     def save(self, position: Position) -> Share:
         captured: Future[None] = Future()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -31,16 +30,10 @@ class Asynchronous(Strategy):
     """Blocks until this rank's state is copied."""
 
     def __init__(self, opening: Opening) -> None:
-        self._subject = opening.subject
+        super().__init__(opening)
         self._rank = opening.place.rank
-        self._staging = opening.staging
-        self._reach = opening.reach
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writer: BackgroundWriter | None = None
-
-    @classmethod
-    def open(cls, opening: Opening) -> Self:
-        return cls(opening)
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)

@@ -132,7 +132,7 @@ class Clocked:
             reach=reach,
         )
         return cls(
-            load_strategy(variant.name).open(opening),
+            load_strategy(variant.name)(opening),
             blocking=STRATEGIES[variant.name].blocking,
             subject=subject,
             place=place,

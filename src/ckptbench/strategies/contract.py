@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format
@@ -81,10 +81,14 @@ def done(result: T) -> Future[T]:
 class Strategy(ABC):
     """The strategy of one rank."""
 
-    @classmethod
-    @abstractmethod
-    def open(cls, opening: Opening) -> Self:
+    def __init__(self, opening: Opening) -> None:
         """Called once a run, before the framework is built."""
+        self._subject = opening.subject
+        self._place = opening.place
+        self._format = opening.format
+        self._options = opening.options
+        self._staging = opening.staging
+        self._reach = opening.reach
 
     @abstractmethod
     def save(self, position: Position) -> Share:
@@ -109,10 +113,9 @@ class Strategy(ABC):
         version does not fit this run.
         """
 
-    @abstractmethod
     def held_bytes(self) -> int:
-        """Bytes of host and device memory that the strategy keeps for its saves."""
+        """Bytes of host and device memory that the strategy keeps for its saves: none, unless it overrides this."""
+        return 0
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (a blocking strategy has nothing in flight)
         """Finish the last save. Leave no thread, process or shared memory behind."""

@@ -7,14 +7,13 @@ that the version holds all that every rank needs to go on.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, done
+from ckptbench.strategies.contract import SHARED, Share, Strategy, done
 from ckptbench.strategies.own_state import load_own, own_name, save_own
 
 BEGUN, WRITTEN = "begun", "written"
@@ -23,17 +22,6 @@ BEGUN, WRITTEN = "begun", "written"
 
 class Native(Strategy):
     """Blocks until this rank's files are written."""
-
-    def __init__(self, opening: Opening) -> None:
-        self._subject = opening.subject
-        self._place = opening.place
-        self._format = opening.format
-        self._staging = opening.staging
-        self._reach = opening.reach
-
-    @classmethod
-    def open(cls, opening: Opening) -> Self:
-        return cls(opening)
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
@@ -61,12 +49,6 @@ class Native(Strategy):
         own = load_own(folder, self._place.rank)
         with reading(folder / own_name(self._place.rank)):
             self._subject.load_rank_state(own)
-
-    def held_bytes(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        """Nothing to do: every save is finished when `save` returns."""
 
 
 def _file(path: Path) -> File:

@@ -7,12 +7,11 @@ Large tensors are cut. Like `native`, every rank also writes the state that only
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 from ckptbench.checkpoints.pieces import write_pieces
 from ckptbench.checkpoints.version import Version
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, done
+from ckptbench.strategies.contract import SHARED, Share, Strategy, done
 from ckptbench.strategies.own_state import save_own
 from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
 
@@ -22,16 +21,6 @@ BEGUN, WRITTEN = "begun", "written"
 
 class Sharded(Strategy):
     """Blocks until this rank's files are written."""
-
-    def __init__(self, opening: Opening) -> None:
-        self._subject = opening.subject
-        self._place = opening.place
-        self._staging = opening.staging
-        self._reach = opening.reach
-
-    @classmethod
-    def open(cls, opening: Opening) -> Self:
-        return cls(opening)
 
     def save(self, position: Position) -> Share:
         rank = self._place.rank
@@ -49,9 +38,3 @@ class Sharded(Strategy):
 
     def load(self, version: Version, folder: Path) -> None:
         load_shares(version, folder, self._subject, self._place.rank)
-
-    def held_bytes(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        """Nothing to do: every save is finished when `save` returns."""
