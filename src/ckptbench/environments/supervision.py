@@ -32,6 +32,8 @@ def supervised(work: Callable[[], int], parent: int) -> int:
 
     Call it in a process with one thread.
     """
+    if is_orphan(parent):
+        return _abandoned()
     supervisor = os.getpid()
     worker = os.fork()
     if worker == 0:
@@ -40,12 +42,16 @@ def supervised(work: Callable[[], int], parent: int) -> int:
         try:
             while not _has_ended(worker):
                 if is_orphan(parent):
-                    log.error("the workflow that started this process is gone: its work is ended")
-                    return 1
+                    return _abandoned()
                 time.sleep(POLL_SECONDS)
         finally:
             status = _end(worker)
     return status
+
+
+def _abandoned() -> int:
+    log.error("the workflow that started this process is gone: its work is ended")
+    return 1
 
 
 def _status_of(work: Callable[[], int], supervisor: int) -> int:
