@@ -1,8 +1,8 @@
 """Prepared datasets, opened as memory-mapped arrays.
 
-A prepared dataset is a folder with four `.npy` files and `dataset.json`. The files hold images, uint8 (n, height,
-width, channels), and labels, int64 (n,), of the training and the test set. `dataset.json` is written last: a folder
-without it is not a dataset.
+A prepared dataset is a folder with four `.npy` files and `dataset.json`. The files hold images, uint8 or float32 (n,
+height, width, channels), and labels, int64 (n,), of the training and the test set. `dataset.json` is written last: a
+folder without it is not a dataset.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Dataset:
     image_shape: tuple[int, int, int]
     """(height, width, channels)."""
     classes: int
-    train_images: NDArray[np.uint8]
+    train_images: NDArray[np.uint8] | NDArray[np.float32]
     train_labels: NDArray[np.int64]
-    test_images: NDArray[np.uint8]
+    test_images: NDArray[np.uint8] | NDArray[np.float32]
     test_labels: NDArray[np.int64]
 
     @classmethod
@@ -66,19 +66,21 @@ class Dataset:
     def batch(
         self, split: Split, indices: NDArray[np.int64] | range
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Images (n, height, width, channels) and labels (n,). A pixel p becomes p / 127.5 - 1, in [-1, 1].
+        """Images (n, height, width, channels) and labels (n,). A uint8 pixel p becomes p / 127.5 - 1, in [-1, 1].
 
-        The scale is a constant and not a statistic of the dataset, so it needs no pass over the data.
+        That scale is a constant and not a statistic of the dataset, so it needs no pass over the data. Float32 values
+        were scaled when the dataset was prepared.
         """
         images, labels = {
             "train": (self.train_images, self.train_labels),
             "test": (self.test_images, self.test_labels),
         }[split]
         positions = np.asarray(indices, np.int64)
-        scaled = images[positions].astype(np.float32)
-        scaled /= np.float32(127.5)
-        scaled -= np.float32(1)
-        return scaled, labels[positions]
+        chosen = images[positions].astype(np.float32)
+        if images.dtype == np.uint8:
+            chosen /= np.float32(127.5)
+            chosen -= np.float32(1)
+        return chosen, labels[positions]
 
 
 def dataset_sha256(folder: Path) -> str:

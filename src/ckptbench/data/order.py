@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,18 +29,40 @@ def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int |
     return steps if limit is None else min(steps, limit)
 
 
-def rank_batch(
-    order: NDArray[np.int64], step: int, rank: int, world_size: int, batch_size: int
-) -> NDArray[np.int64]:
-    """The samples of one rank in one step of an epoch, as indices (batch_size,).
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of every global batch that a rank reads: `samples` entries from number `first` on."""
 
-    All ranks together read `world_size * batch_size` consecutive entries of `order`, and each rank reads a contiguous
-    part of them. So two ranks with half the batch size read the same samples in a step as one rank.
+    first: int
+    samples: int
+
+
+def shares_of(
+    ranks: Sequence[int], world_size: int, batch_size: int, *, kept: bool = True
+) -> list[Share]:
+    """The shares of the ranks with these numbers, which are all, or those that are left, of `world_size` ranks.
+
+    A global batch has `world_size * batch_size` samples. If it is `kept`, the ranks share it evenly, and what cannot be
+    shared evenly nobody reads. Otherwise each rank reads what it would read if all were there. So two ranks with half the
+    batch size read the same samples in a step as one rank.
     """
-    first = (step * world_size + rank) * batch_size
-    if first + batch_size > len(order):
+    if not kept:
+        return [Share(rank * batch_size, batch_size) for rank in ranks]
+    samples = world_size * batch_size // len(ranks)
+    return [Share(index * samples, samples) for index in range(len(ranks))]
+
+
+def rank_batch(
+    order: NDArray[np.int64], step: int, share: Share, global_batch: int
+) -> NDArray[np.int64]:
+    """The samples of one rank in one step of an epoch, as indices (share.samples,).
+
+    All ranks together read `global_batch` consecutive entries of `order`.
+    """
+    if (step + 1) * global_batch > len(order):
         raise IndexError(f"step {step} is past the last whole batch of {len(order)} samples")
-    return order[first : first + batch_size]
+    first = step * global_batch + share.first
+    return order[first : first + share.samples]
 
 
 def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None) -> range:
@@ -47,7 +72,7 @@ def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None
 
 
 class Reader:
-    """The batches of one rank in the order of its steps.
+    """The batches of one rank in the order of its steps. Its `share` may change between steps.
 
     `forgotten` is 0 except in the negative control `position`. There the reader begins again at the first sample of the
     first epoch, and `forgotten` is the number of steps that the run had done before.
@@ -58,14 +83,14 @@ class Reader:
         dataset: Dataset,
         *,
         seed: int,
-        rank: int,
-        world_size: int,
-        batch_size: int,
+        share: Share,
+        global_batch: int,
         steps_per_epoch: int,
     ) -> None:
         self._dataset = dataset
         self._seed = seed
-        self._share = (rank, world_size, batch_size)
+        self.share = share
+        self._global_batch = global_batch
         self._steps_per_epoch = steps_per_epoch
         self._epoch = -1
         self._order = np.zeros(0, np.int64)
@@ -85,5 +110,5 @@ class Reader:
     def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Images and labels of the run's step `step` (from 0)."""
         self.prepare(step)
-        indices = rank_batch(self._order, self.position(step)[1], *self._share)
+        indices = rank_batch(self._order, self.position(step)[1], self.share, self._global_batch)
         return self._dataset.batch("train", indices)

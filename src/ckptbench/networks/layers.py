@@ -6,8 +6,9 @@ in). A framework with other layouts must transpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -17,15 +18,18 @@ BATCH_NORM_EPSILON = 1e-5
 BATCH_NORM_DECAY = 0.9
 """running = decay * running + (1 - decay) * batch."""
 
+Size = int | tuple[int, int]
+"""Rows and columns: one number for both, or (height, width). (20, 1) is a 1-D window of 20 rows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv:
-    """2-D convolution with a square kernel and `pad` zeros on every side."""
+    """2-D convolution with `pad` zeros on every side."""
 
     name: str
     inputs: int
     outputs: int
-    kernel: int
+    kernel: Size
     stride: int = 1
     pad: int = 0
     bias: bool = False
@@ -59,11 +63,31 @@ class ReLU:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxPool:
-    """Max pooling. Padding is minus infinity, so it is never the maximum. Windows that do not fit are dropped."""
+    """Max pooling. Padding is minus infinity, so it is never the maximum. Windows that do not fit are dropped.
 
-    kernel: int
-    stride: int
+    With `partial` one more window counts where rows (or columns) are left: the part of it that fits. So Caffe rounds
+    up. Such a pool has no padding and no stride above its kernel. Raises ValueError for others.
+    """
+
+    kernel: Size
+    stride: Size
     pad: int = 0
+    partial: bool = False
+
+    def __post_init__(self) -> None:
+        gaps = any(s > k for s, k in zip(both(self.stride), both(self.kernel), strict=True))
+        if self.partial and (self.pad or gaps):
+            raise ValueError(
+                "a pool with partial windows has no padding and no stride above its kernel"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePool:
+    """Average pooling without padding. Windows that do not fit are dropped."""
+
+    kernel: Size
+    stride: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +126,52 @@ class Residual:
     shortcut: tuple[Layer, ...] = ()
 
 
-Layer = Conv | BatchNorm | Dense | ReLU | MaxPool | AveragePoolTo | Flatten | Dropout | Residual
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Branches that all take the same input. Their outputs, of one height and width, are joined along the channels."""
+
+    branches: tuple[tuple[Layer, ...], ...]
+
+
+Layer = (
+    Conv
+    | BatchNorm
+    | Dense
+    | ReLU
+    | MaxPool
+    | AveragePool
+    | AveragePoolTo
+    | Flatten
+    | Dropout
+    | Residual
+    | Branches
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuxiliaryHead:
+    """Layers from here to logits of their own, which only training computes. The next layer takes the same input.
+
+    Training minimizes the network's own loss plus `weight` times the softmax cross-entropy of these logits.
+    """
+
+    layers: tuple[Layer, ...]
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A stack of layers from images to logits."""
+    """A stack of layers from images to logits, which may have auxiliary heads on its way."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer | AuxiliaryHead, ...]
+
+    @property
+    def auxiliary_weights(self) -> tuple[float, ...]:
+        """Weight of the loss of each auxiliary head, in order. Most networks have none."""
+        return tuple(layer.weight for layer in self.layers if isinstance(layer, AuxiliaryHead))
 
     def flat(self) -> Iterator[Layer]:
-        """All layers except Residual itself: its body first, then its shortcut."""
+        """All layers that hold no others, in order: of a Residual the body first, then the shortcut."""
         yield from _flat(self.layers)
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
@@ -124,8 +183,7 @@ class Network:
                     shapes[f"{layer.name}.kernel"] = (
                         layer.outputs,
                         layer.inputs,
-                        layer.kernel,
-                        layer.kernel,
+                        *both(layer.kernel),
                     )
                     if layer.bias:
                         shapes[f"{layer.name}.bias"] = (layer.outputs,)
@@ -154,9 +212,28 @@ class Network:
     def buffer_count(self) -> int:
         return sum(prod(shape) for shape in self.buffers().values())
 
+    def output_shape(self, image: tuple[int, int, int]) -> tuple[int, ...]:
+        """Shape of the output for one image (height, width, channels): (channels, height, width) or (features,)."""
+        return _outputs(self.layers, (image[2], *image[:2]))[-1][1]
+
     def activation_count(self, image: tuple[int, int, int]) -> int:
         """Number of output elements of all layers for one image (height, width, channels). Backward keeps them."""
-        return sum(prod(shape) for shape in _output_shapes(self.layers, (image[2], *image[:2])))
+        return sum(prod(shape) for _, shape in _outputs(self.layers, (image[2], *image[:2])))
+
+    def unfolded_count(self, image: tuple[int, int, int]) -> int:
+        """Number of elements of the largest unfolded input of a convolution, for one image (height, width, channels).
+
+        The unfolded input (im2col) has every window as a row, so that the convolution is a product of matrices.
+        """
+        outputs = _outputs(self.layers, (image[2], *image[:2]))
+        return max(
+            (
+                layer.inputs * prod(both(layer.kernel)) * prod(shape[1:])
+                for layer, shape in outputs
+                if isinstance(layer, Conv)
+            ),
+            default=0,
+        )
 
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Float32 arrays by name, drawn from `seed`.
@@ -180,24 +257,35 @@ class Network:
         return weights
 
 
-def _flat(layers: tuple[Layer, ...]) -> Iterator[Layer]:
+def _flat(layers: Iterable[Layer | AuxiliaryHead]) -> Iterator[Layer]:
     for layer in layers:
-        if isinstance(layer, Residual):
-            yield from _flat(layer.body)
-            yield from _flat(layer.shortcut)
-        else:
-            yield layer
+        match layer:
+            case Residual():
+                yield from _flat((*layer.body, *layer.shortcut))
+            case Branches():
+                yield from _flat(chain(*layer.branches))
+            case AuxiliaryHead():
+                yield from _flat(layer.layers)
+            case _:
+                yield layer
 
 
-def _output_shapes(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Shape of each layer's output: (channels, height, width) or (features,)."""
-    shapes = []
+def _outputs(
+    layers: Iterable[Layer | AuxiliaryHead], shape: tuple[int, ...]
+) -> list[tuple[Layer | AuxiliaryHead, tuple[int, ...]]]:
+    """Each layer and the shape of its output: (channels, height, width) or (features,).
+
+    An auxiliary head stands there by its layers alone.
+    """
+    outputs: list[tuple[Layer | AuxiliaryHead, tuple[int, ...]]] = []
     for layer in layers:
         match layer:
             case Conv():
-                shape = (layer.outputs, *(_windows(layer, size) for size in shape[1:]))
+                shape = (layer.outputs, *_windows(layer, shape[1:], layer.pad))
             case MaxPool():
-                shape = (shape[0], *(_windows(layer, size) for size in shape[1:]))
+                shape = (shape[0], *_windows(layer, shape[1:], layer.pad, layer.partial))
+            case AveragePool():
+                shape = (shape[0], *_windows(layer, shape[1:]))
             case AveragePoolTo():
                 shape = (shape[0], layer.size, layer.size)
             case Flatten():
@@ -205,12 +293,35 @@ def _output_shapes(layers: tuple[Layer, ...], shape: tuple[int, ...]) -> list[tu
             case Dense():
                 shape = (layer.outputs,)
             case Residual():
-                inside = _output_shapes(layer.body, shape)
-                shapes += [*inside, *_output_shapes(layer.shortcut, shape)]
-                shape = inside[-1]
-        shapes.append(shape)
-    return shapes
+                inside = _outputs(layer.body, shape)
+                outputs += [*inside, *_outputs(layer.shortcut, shape)]
+                shape = inside[-1][1]
+            case Branches():
+                branches = [_outputs(branch, shape) for branch in layer.branches]
+                outputs += chain(*branches)
+                ends = [branch[-1][1] for branch in branches]
+                shape = (sum(end[0] for end in ends), *ends[0][1:])
+            case AuxiliaryHead():
+                outputs += _outputs(layer.layers, shape)
+                continue
+        outputs.append((layer, shape))
+    return outputs
 
 
-def _windows(layer: Conv | MaxPool, size: int) -> int:
-    return (size + 2 * layer.pad - layer.kernel) // layer.stride + 1
+def _windows(
+    layer: Conv | MaxPool | AveragePool,
+    extents: tuple[int, ...],
+    pad: int = 0,
+    partial: bool = False,
+) -> tuple[int, ...]:
+    """Number of windows along the height and the width, which are `extents`."""
+    kernels, strides = both(layer.kernel), both(layer.stride)
+    return tuple(
+        (extent + 2 * pad - kernel + (stride - 1 if partial else 0)) // stride + 1
+        for extent, kernel, stride in zip(extents, kernels, strides, strict=True)
+    )
+
+
+def both(size: Size) -> tuple[int, int]:
+    """The pair (height, width) of a size."""
+    return (size, size) if isinstance(size, int) else size

@@ -1,12 +1,16 @@
-"""The networks of the study: ResNet-50, VGG-16 and two small ones for tests."""
+"""The networks of the study: ResNet-50, VGG-16, AlexNet, GoogLeNet, NT3 and small ones for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ckptbench.errors import DataError
 from ckptbench.networks.layers import (
+    AuxiliaryHead,
+    AveragePool,
     AveragePoolTo,
     BatchNorm,
+    Branches,
     Conv,
     Dense,
     Dropout,
@@ -80,8 +84,207 @@ def vgg16(image: tuple[int, int, int], classes: int) -> Network:
     return Network(tuple(layers))
 
 
+ALEXNET_PIXELS = 11 - 2 * 2
+"""Fewest rows and columns to which the first convolution of AlexNet gives an output."""
+
+
+def alexnet(image: tuple[int, int, int], classes: int) -> Network:
+    """AlexNet with one tower (Krizhevsky 2014, arXiv:1404.5997), without local response normalization.
+
+    With 1,000 classes it has 61,100,840 parameters, as in torchvision, whose layers these are. Images smaller than the
+    published 224x224 have the same: the last map is pooled to 6x6, as VGG-16's is to 7x7, and a pool is no larger than
+    what it pools. Raises DataError if the image has fewer rows or columns than ALEXNET_PIXELS.
+    """
+    if min(image[:2]) < ALEXNET_PIXELS:
+        raise DataError(
+            f"alexnet needs images of {ALEXNET_PIXELS} x {ALEXNET_PIXELS} or more, and these have {image[0]} x "
+            f"{image[1]}: use another dataset, or synthetic with a larger datasets.synthetic.height and width"
+        )
+    convolutions = [(64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)]
+    layers: list[Layer | AuxiliaryHead] = []
+    inputs = image[2]
+    for number, (outputs, kernel, stride, pad) in enumerate(convolutions, start=1):
+        layers += _convolved(f"conv{number}", inputs, outputs, kernel, stride=stride, pad=pad)
+        if number in (1, 2, 5):
+            layers.append(MaxPool(kernel=_fitting(3, layers, image), stride=2))
+        inputs = outputs
+    layers += [AveragePoolTo(6), Flatten(), Dropout(0.5)]
+    layers += [Dense(name="fc6", inputs=256 * 36, outputs=4096), ReLU(), Dropout(0.5)]
+    layers += [Dense(name="fc7", inputs=4096, outputs=4096), ReLU()]
+    layers += [Dense(name="head", inputs=4096, outputs=classes)]
+    return Network(tuple(layers))
+
+
+Widths = tuple[int, tuple[int, int], tuple[int, int], int]
+"""Output channels of an inception module: of the 1x1 convolution, of the 3x3 and of the 5x5, each behind those of the 1x1
+before it, and of the 1x1 behind the pool."""
+INCEPTIONS: dict[str, Widths] = {
+    "3a": (64, (96, 128), (16, 32), 32),
+    "3b": (128, (128, 192), (32, 96), 64),
+    "4a": (192, (96, 208), (16, 48), 64),
+    "4b": (160, (112, 224), (24, 64), 64),
+    "4c": (128, (128, 256), (24, 64), 64),
+    "4d": (112, (144, 288), (32, 64), 64),
+    "4e": (256, (160, 320), (32, 128), 128),
+    "5a": (256, (160, 320), (32, 128), 128),
+    "5b": (384, (192, 384), (48, 128), 128),
+}
+"""The modules of GoogLeNet (Szegedy et al. 2015, table 1)."""
+AUXILIARY = {"4a": "aux1", "4d": "aux2"}
+"""Names of its auxiliary heads, by the module that each stands behind."""
+
+
+def googlenet(image: tuple[int, int, int], classes: int) -> Network:
+    """GoogLeNet (Szegedy et al. 2015: Inception v1, no batch norm), without local response normalization.
+
+    With 1,000 classes it has 6,998,552 parameters. The layers are those of Caffe's bvlc_googlenet
+    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time. Its pools round up. A pool is
+    no larger than what it pools, so that images smaller than the published 224x224 have the same parameters.
+    """
+    return _googlenet(image, classes, auxiliary=False)
+
+
+def googlenet_aux(image: tuple[int, int, int], classes: int) -> Network:
+    """GoogLeNet with its two auxiliary heads, as Caffe's bvlc_googlenet trains it.
+
+    With 1,000 classes it has 13,378,280 parameters: 3,188,840 and 3,190,888 more than `googlenet`. Each head has a 5x5
+    average pool with stride 3, a 1x1 convolution to 128 channels, a dense layer of 1,024, dropout of 0.7 and a dense layer
+    to the classes; its loss has the weight 0.3. From images other than the published 224x224 the pool makes 4x4 as well.
+    """
+    return _googlenet(image, classes, auxiliary=True)
+
+
+def _googlenet(image: tuple[int, int, int], classes: int, *, auxiliary: bool) -> Network:
+    layers: list[Layer | AuxiliaryHead] = []
+
+    def pool() -> MaxPool:
+        return MaxPool(
+            kernel=_fitting(3, layers, image), stride=_fitting(2, layers, image), partial=True
+        )
+
+    layers += _convolved("conv1", image[2], 64, 7, stride=2, pad=3)
+    layers.append(pool())
+    layers += _convolved("conv2.reduce", 64, 64, 1)
+    layers += _convolved("conv2.conv", 64, 192, 3, pad=1)
+    layers.append(pool())
+    channels = 192
+    for module, widths in INCEPTIONS.items():
+        layers.append(_inception(f"inception{module}", channels, widths))
+        channels = _shape(layers, image)[0]
+        if auxiliary and module in AUXILIARY:
+            layers.append(_auxiliary_head(AUXILIARY[module], _shape(layers, image), classes))
+        if module in ("3b", "4e"):
+            layers.append(pool())
+    layers += [AveragePoolTo(1), Flatten(), Dropout(0.4)]
+    layers += [Dense(name="head", inputs=channels, outputs=classes)]
+    return Network(tuple(layers))
+
+
+def _inception(name: str, inputs: int, widths: Widths) -> Branches:
+    single, triple, quintuple, pooled = widths
+    return Branches(
+        (
+            (*_convolved(f"{name}.branch1.conv", inputs, single, 1),),
+            (
+                *_convolved(f"{name}.branch2.reduce", inputs, triple[0], 1),
+                *_convolved(f"{name}.branch2.conv", triple[0], triple[1], 3, pad=1),
+            ),
+            (
+                *_convolved(f"{name}.branch3.reduce", inputs, quintuple[0], 1),
+                *_convolved(f"{name}.branch3.conv", quintuple[0], quintuple[1], 5, pad=2),
+            ),
+            (
+                MaxPool(kernel=3, stride=1, pad=1),
+                *_convolved(f"{name}.branch4.project", inputs, pooled, 1),
+            ),
+        )
+    )
+
+
+def _auxiliary_head(name: str, shape: tuple[int, ...], classes: int) -> AuxiliaryHead:
+    """The head on a map of `shape` (channels, height, width)."""
+    channels, *extents = shape
+    if min(extents) < 4:
+        pool: Layer = AveragePoolTo(4)
+    else:
+        # Four evenly spaced windows that reach the last row or column: of 14, these are 5 wide with stride 3.
+        stride = extents[0] // 4, extents[1] // 4
+        kernel = extents[0] - 3 * stride[0], extents[1] - 3 * stride[1]
+        pool = AveragePool(kernel=kernel, stride=stride)
+    layers = (
+        pool,
+        *_convolved(f"{name}.conv", channels, 128, 1),
+        Flatten(),
+        Dense(name=f"{name}.fc", inputs=128 * 16, outputs=1024),
+        ReLU(),
+        Dropout(0.7),
+        Dense(name=f"{name}.head", inputs=1024, outputs=classes),
+    )
+    return AuxiliaryHead(layers=layers, weight=0.3)
+
+
+def _convolved(
+    name: str, inputs: int, outputs: int, kernel: int, *, stride: int = 1, pad: int = 0
+) -> tuple[Layer, Layer]:
+    """A convolution with bias, and the ReLU behind it."""
+    convolution = Conv(
+        name=name, inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, pad=pad, bias=True
+    )
+    return convolution, ReLU()
+
+
+def _fitting(
+    kernel: int, layers: Sequence[Layer | AuxiliaryHead], image: tuple[int, int, int]
+) -> tuple[int, int]:
+    """The kernel (height, width) of a pool behind `layers`: no larger than what it pools."""
+    _, height, width = _shape(layers, image)
+    return min(kernel, height), min(kernel, width)
+
+
+def _shape(layers: Sequence[Layer | AuxiliaryHead], image: tuple[int, int, int]) -> tuple[int, ...]:
+    """Shape of the output of `layers`, (channels, height, width)."""
+    return Network(tuple(layers)).output_shape(image)
+
+
+NT3_ROWS = 20 + 10 - 1 + 10 - 1
+"""Fewest rows of which the two convolutions and the last pool of NT3 leave one."""
+
+
+def nt3(image: tuple[int, int, int], classes: int) -> Network:
+    """NT3 (CANDLE's Pilot1 benchmarks): 1-D convolutions along the rows of an image, then dense layers.
+
+    The benchmark's input is 60,483 values, an image of (60483, 1, 1), and its network has 154,922,918 parameters.
+    Layers and sizes: `Pilot1/NT3/nt3_baseline_keras2.py` and `nt3_default_model.txt` in the repository
+    ECP-CANDLE/Benchmarks, at commit f6a3da88 of 2022-06-06. Raises DataError if the image has fewer rows than NT3_ROWS.
+    """
+    height, width, channels = image
+    if height < NT3_ROWS:
+        raise DataError(
+            f"nt3 needs images of {NT3_ROWS} rows or more, and these have {height}: use the dataset nt3, or synthetic "
+            "with a larger datasets.synthetic.height"
+        )
+    rows_left = (height - (20 - 1) - (10 - 1)) // 10
+    layers = (
+        Conv(name="conv1", inputs=channels, outputs=128, kernel=(20, 1), bias=True),
+        ReLU(),
+        MaxPool(kernel=1, stride=1),  # changes nothing, but the benchmark computes it
+        Conv(name="conv2", inputs=128, outputs=128, kernel=(10, 1), bias=True),
+        ReLU(),
+        MaxPool(kernel=(10, 1), stride=(10, 1)),
+        Flatten(),
+        Dense(name="fc1", inputs=128 * rows_left * width, outputs=200),
+        ReLU(),
+        Dropout(0.1),
+        Dense(name="fc2", inputs=200, outputs=20),
+        ReLU(),
+        Dropout(0.1),
+        Dense(name="head", inputs=20, outputs=classes),
+    )
+    return Network(layers)
+
+
 def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
-    """A network for tests, with every kind of layer and a few thousand parameters."""
+    """A network for tests, with batch norm, a residual, dropout and a few thousand parameters."""
     return Network(
         (
             Conv(name="conv1", inputs=image[2], outputs=8, kernel=3, stride=2, pad=1),
@@ -124,7 +327,14 @@ def plain_cnn(image: tuple[int, int, int], classes: int) -> Network:
 ARCHITECTURES: dict[str, Callable[[tuple[int, int, int], int], Network]] = {
     "resnet50": resnet50,
     "vgg16": vgg16,
+    "alexnet": alexnet,
+    "googlenet": googlenet,
+    "googlenet_aux": googlenet_aux,
+    "nt3": nt3,
     "small_cnn": small_cnn,
     "plain_cnn": plain_cnn,
 }
-"""Functions (image shape as height, width, channels; number of classes) -> Network, by their names in the config."""
+"""Functions (image shape as height, width, channels; number of classes) -> Network, by their names in the config.
+
+A function raises DataError for images that its network cannot take.
+"""

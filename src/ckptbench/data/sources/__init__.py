@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.data.dataset import Dataset
-from ckptbench.data.sources import cifar10, digits, synthetic
+from ckptbench.data.sources import cifar10, digits, nt3, synthetic
 from ckptbench.data.sources.writing import Content, write_dataset
 from ckptbench.errors import DataError
 
@@ -15,6 +15,7 @@ DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
     "digits": digits.content,
     "cifar10": cifar10.content,
     "synthetic": synthetic.content,
+    "nt3": nt3.content,
 }
 
 

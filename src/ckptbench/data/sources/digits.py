@@ -22,6 +22,7 @@ from ckptbench.errors import DataError
 
 TRAIN_SAMPLES = 1437
 SPLIT_SEED = 0
+IMAGE_SHAPE = (32, 32, 3)
 PIXEL_REPEATS = 4
 CHANNELS = 3
 
@@ -49,7 +50,7 @@ def content(folder: Path, settings: Mapping[str, Any]) -> Content:
     return Content(
         source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
         parameters={"split_seed": SPLIT_SEED},
-        image_shape=images.shape[1:],
+        image_shape=IMAGE_SHAPE,
         classes=10,
         samples={"train": len(train), "test": len(test)},
         blocks={

@@ -19,8 +19,9 @@ from ckptbench.data.sources.writing import Block, Content
 
 CELLS = 8
 BLOCK_BYTES = 32 * 2**20
-MOST_PIXELS = 4096
-"""Of a height or a width; and the most channels."""
+MOST_PIXELS = 65_536
+"""Of a height or a width. NT3 has 60,483 rows."""
+MOST_CHANNELS = 4096
 MOST_IMAGE_BYTES = 2**28
 MOST_CLASSES = 100_000
 MOST_SAMPLES = 10**9
@@ -45,8 +46,9 @@ class SyntheticSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "channels"):
+        for name in ("height", "width"):
             require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_PIXELS)
+        require_whole_number("channels", self.channels, minimum=1, maximum=MOST_CHANNELS)
         require_whole_number("classes", self.classes, minimum=2, maximum=MOST_CLASSES)
         for name in ("train_samples", "test_samples"):
             require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_SAMPLES)

@@ -18,7 +18,7 @@ from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
 from ckptbench.errors import DataError
 from ckptbench.machine.files import write_json
 
-Block = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Block = tuple[NDArray[np.uint8] | NDArray[np.float32], NDArray[np.int64]]
 """Images (n, height, width, channels) and labels (n,)."""
 
 
@@ -31,6 +31,8 @@ class Content:
     """All settings on which the samples depend; they go into the description."""
     image_shape: tuple[int, int, int]
     """(height, width, channels)."""
+    image_dtype: type[np.uint8] | type[np.float32] = np.uint8
+    """uint8 for pixels, which `Dataset.batch` scales; float32 for values that it hands on as they are."""
     classes: int
     samples: Mapping[Split, int]
     blocks: Mapping[Split, Iterable[Block]]
@@ -66,7 +68,8 @@ def _write(folder: Path, name: str, content: Content) -> None:
 
 
 def _require_room(folder: Path, content: Content) -> None:
-    needed = sum(content.samples.values()) * (prod(content.image_shape) + np.int64().itemsize)
+    image_bytes = prod(content.image_shape) * np.dtype(content.image_dtype).itemsize
+    needed = sum(content.samples.values()) * (image_bytes + np.int64().itemsize)
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise DataError(
@@ -85,7 +88,8 @@ def _write_partials(folder: Path, content: Content) -> dict[str, dict[str, Any]]
             _partial(folder / images_name).open("wb") as images_file,
             _partial(folder / labels_name).open("wb") as labels_file,
         ):
-            images = _ArrayWriter(images_file, (samples, *content.image_shape), np.uint8)
+            shape = (samples, *content.image_shape)
+            images = _ArrayWriter(images_file, shape, content.image_dtype)
             labels = _ArrayWriter(labels_file, (samples,), np.int64)
             for block_images, block_labels in content.blocks[split]:
                 images.append(block_images)
