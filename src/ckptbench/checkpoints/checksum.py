@@ -16,6 +16,20 @@ BLOCK_BYTES = 1 << 20
 """Bytes read at a time: they stay in the core's cache until they are added."""
 
 
+class Checksum:
+    """XXH3-128 of bytes that come one after the other. Another thread can run meanwhile."""
+
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_128()
+
+    def update(self, content: memoryview) -> None:
+        self._state.update(content)
+
+    def hexdigest(self) -> str:
+        """32 hexadecimal digits, as `file_checksum` of a file with the same bytes."""
+        return self._state.hexdigest()
+
+
 def file_checksum(path: Path) -> str:
     """XXH3-128 of the file's bytes, as 32 hexadecimal digits. Another thread can run meanwhile."""
     state = xxhash.xxh3_128()

@@ -9,9 +9,10 @@ is cut, each file has a one-dimensional part, named `<tensor>[<first element>:<e
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from ckptbench.errors import CheckpointError
 
 ALIGNMENT = 4096
-"""The values begin at a multiple of it, so that a file can be written past the page cache."""
+"""The length of a file is a multiple of it, so that all of it can be written past the page cache."""
 LONGEST_HEADER = 100_000_000
 """Bytes. The limit of safetensors itself."""
 BUFFERS = 1024
@@ -46,7 +47,7 @@ class Layout:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +106,10 @@ def share_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piec
 
 
 def header_of(pieces: Sequence[Piece]) -> bytes:
-    """The beginning of a file whose values are those of `pieces`, in their order. Its length is a multiple of ALIGNMENT."""
+    """The beginning of a file whose values are those of `pieces`, in their order.
+
+    Spaces at its end make the length of the whole file a multiple of ALIGNMENT.
+    """
     entries: dict[str, Any] = {}
     cut = {piece.tensor.name: list(piece.tensor.shape) for piece in pieces if not piece.is_whole}
     if cut:
@@ -120,7 +124,7 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
         }
         offset += piece.nbytes
     text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    text += b" " * (-(8 + len(text) + offset) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 
 
@@ -146,18 +150,36 @@ def _write(descriptor: int, buffers: list[memoryview]) -> None:
             left[0] = left[0][written:]
 
 
-def read_pieces(path: Path) -> Iterator[tuple[Piece, NDArray[np.uint8]]]:
-    """Every piece of a file with its bytes, shape (nbytes,). Raises CheckpointError for another layout."""
+def read_pieces(
+    path: Path, into: Callable[[Piece], NDArray[np.uint8] | None] = lambda piece: None
+) -> Iterator[tuple[Piece, NDArray[np.uint8]]]:
+    """Every piece of a file with its bytes, shape (nbytes,). Raises CheckpointError for another layout.
+
+    They are read into the memory that `into` returns for the piece. None: into memory that is overwritten when the next
+    piece is asked for, as fresh memory for each would cost more than reading it.
+    """
     with path.open("rb", buffering=0) as file:
         pieces, data = _read_header(path, file)
         end = data + sum(piece.nbytes for piece in pieces)
         if (size := os.fstat(file.fileno()).st_size) != end:
             raise _odd(path, f"it has {size} bytes, its header speaks of {end}")
         file.seek(data)
+        kept = np.empty(max((piece.nbytes for piece in pieces), default=0), np.uint8)
         for piece in pieces:
-            values = np.empty(piece.nbytes, np.uint8)
+            memory = into(piece)
+            values = kept[: piece.nbytes] if memory is None else memory
             _fill(path, file, values.data)
             yield piece, values
+
+
+def read_ahead(paths: Iterable[Path]) -> None:
+    """Let the kernel fetch these files into memory, while this process does other things. Raises OSError."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(descriptor)
 
 
 def _fill(path: Path, file: BinaryIO, buffer: memoryview) -> None:
@@ -205,4 +227,6 @@ def _piece(key: str, entry: dict[str, Any], shapes: dict[str, list[int]]) -> Pie
 
 
 def _odd(path: Path, what: str) -> CheckpointError:
-    return CheckpointError(f"{path} is no share of a checkpoint: {what}")
+    return CheckpointError(
+        f"{path} is no share of a checkpoint: {what}; resume from another version, or remove the run folder to start over"
+    )

@@ -6,6 +6,7 @@ are removed before the version is committed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -23,7 +24,7 @@ POLL_SECONDS = 0.01
 
 def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
     """Write the note that this rank's files are on stable storage."""
-    content = [[file.name, file.kind, file.rank, file.bytes] for file in files]
+    content = [dataclasses.asdict(file) for file in files]
     note = _note(staging, rank)
     partial = note.with_suffix(".writing")
     partial.write_text(json.dumps(content), encoding="utf-8")
@@ -44,10 +45,7 @@ def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> 
         _await(note, None, deadline if are_written else math.inf, f"the share of rank {rank}")
         if not are_written:
             deadline = time.monotonic() + VISIBLE_SECONDS
-        share = [
-            File(name=name, kind=kind, rank=owner, bytes=size)
-            for name, kind, owner, size in json.loads(note.read_text(encoding="utf-8"))
-        ]
+        share = [File(**file) for file in json.loads(note.read_text(encoding="utf-8"))]
         for file in share:
             _await(staging / file.name, file.bytes, deadline, file.name)
         note.unlink()

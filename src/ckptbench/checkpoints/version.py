@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,14 +37,16 @@ class Version:
     world_size: int
     format: str
     files: dict[str, File]
-    """All files except the manifest, by name."""
+    """All files except the manifest, by name. A file in a sub-folder has the path from `folder` as its name."""
+    attempt: int = 1
+    """The attempt at the run that wrote it. Two attempts may write the same step, and not always the same bits."""
 
     def read_by(self, rank: int) -> list[Path]:
-        """The files that this rank reads to load the version: all except the `own` files of other ranks."""
+        """The files that this rank reads to load the version: all except the `own` and `replica` files of other ranks."""
         return [
             self.folder / file.name
             for file in self.files.values()
-            if file.kind != "own" or file.rank == rank
+            if file.kind not in ("own", "replica") or file.rank == rank
         ]
 
 
@@ -58,6 +59,24 @@ def version_name(step: int) -> str:
     return f"version-{step:08d}"
 
 
+def names_in(folder: Path) -> list[str]:
+    """Names of all files in a folder and its sub-folders, as paths from the folder, sorted.
+
+    Links are named, not followed. An empty sub-folder is named like a file, so that it does not go unseen. Raises
+    OSError where a folder cannot be listed.
+    """
+    found: list[Path] = []
+    folders = [folder]
+    for inner in folders:  # it grows meanwhile
+        entries = list(inner.iterdir())
+        below = {entry for entry in entries if entry.is_dir() and not entry.is_symlink()}
+        folders += below
+        found += [entry for entry in entries if entry not in below]
+        if not entries and inner != folder:
+            found.append(inner)
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
 def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None:
     """Write the manifest of `version` into `folder`, which still is the staging folder and not `version.folder`."""
     content = {
@@ -67,6 +86,7 @@ def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None
         "step_in_epoch": version.position.step_in_epoch,
         "world_size": version.world_size,
         "format": version.format,
+        "attempt": version.attempt,
         "files": {
             name: {
                 "bytes": file.bytes,
@@ -87,6 +107,11 @@ def open_version(folder: Path) -> Version:
     for name, file in version.files.items():
         _check_file(folder / name, file.bytes, checksums[name])
     return version
+
+
+def checksums_of(folder: Path) -> Checksums:
+    """The checksums in the manifest of a version that was checked before. Raises as `read_version` does."""
+    return _read(folder)[1]
 
 
 def read_version(folder: Path) -> Version:
@@ -111,6 +136,7 @@ def _read(folder: Path) -> tuple[Version, Checksums]:
         ),
         world_size=content["world_size"],
         format=content["format"],
+        attempt=content.get("attempt", 1),
         files={
             name: File(name=name, kind=entry["kind"], rank=entry["rank"], bytes=entry["bytes"])
             for name, entry in entries
@@ -171,7 +197,7 @@ def _checksum(content: dict[str, Any]) -> str | None:
 def _check_names(folder: Path, names: Iterable[str]) -> None:
     """Check that the folder holds exactly the committed files. A format might read any other file that lies there."""
     try:
-        found = set(os.listdir(folder))
+        found = set(names_in(folder))
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder} cannot be listed: {error}") from error
     committed = {MANIFEST, *names}

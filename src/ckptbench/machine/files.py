@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def _read_regular(path: Path) -> bytes:
             return file.read()
     finally:
         os.close(descriptor)
+
+
+def write_all(file: FileIO, content: memoryview) -> None:
+    """Write all of the bytes to an unbuffered file, which may take them in parts. Raises OSError."""
+    while content.nbytes:
+        content = content[file.write(content) :]
 
 
 def file_sha256(path: Path) -> str:

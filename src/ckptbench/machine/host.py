@@ -9,11 +9,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+SOURCE = ("src", "plugins", "scripts", "workflow", "envs", "Snakefile", "pyproject.toml")
+"""What decides how a run is made and measured. What a user asks for is not in it: a config is part of every manifest."""
+
 
 def source_revision(repository: Path) -> dict[str, Any]:
-    """`{"revision": sha, "dirty": bool}` of the checkout; both are None if it is not a git repository."""
+    """`{"revision": sha, "dirty": bool}` of the checkout; both are None if it is not a git repository.
+
+    Dirty is a checkout with a file of SOURCE that is not as committed, or is new.
+    """
     revision = _output(["git", "-C", str(repository), "rev-parse", "HEAD"])
-    status = _output(["git", "-C", str(repository), "status", "--porcelain"])
+    status = _output(["git", "-C", str(repository), "status", "--porcelain", "--", *SOURCE])
     return {
         "revision": revision.strip() if revision else None,
         "dirty": bool(status.strip()) if status is not None else None,

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 SEGMENTS = Path("/dev/shm")
+MPICH = "mpich_"
+"""How the names of MPICH's segments begin: `mpich_shm_<world>_<node>`."""
+PYTHON = "sem.mp-"
+"""How the names of semaphores begin that Python's multiprocessing makes for processes that it spawns."""
 _DELETED = " (deleted)"
 """The kernel's mark behind the path of a mapped file that has no name any more."""
 
@@ -16,19 +24,59 @@ def forget_names(prefix: str) -> list[Path]:
     of them has ended, however it ends. Call it when every process that needs a segment has mapped it: none can find it
     afterwards. Returns the paths that are gone. Another process may have removed one at the same time.
     """
-    paths = _mapped(prefix)
-    for path in paths:
+    mapped = _mapped(Path("/proc/self"))
+    paths = sorted(path for path in mapped if path.startswith(f"{SEGMENTS}/{prefix}"))
+    return _remove(map(Path, paths))
+
+
+def named_segments(prefix: str, *, older_than_s: float = 0.0) -> set[Path]:
+    """This user's segments on this node whose names begin with `prefix`, and that nobody has changed for so long."""
+    found = set()
+    for path in SEGMENTS.glob(f"{prefix}*"):
+        with suppress(FileNotFoundError):  # its process has removed it meanwhile
+            status = path.lstat()
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime >= older_than_s:
+                found.add(path)
+    return found
+
+
+def remove_unused(segments: Iterable[Path]) -> list[Path]:
+    """Remove those of the segments that no process of this node has open or mapped. Returns their paths.
+
+    The process that makes a segment has it open until it has mapped it, so one that is just being made stays.
+    """
+    unused = {str(path) for path in segments}
+    for process in Path("/proc").glob("[0-9]*"):
+        if not unused:
+            break
+        # In this order: a process that has closed a segment between the two looks has mapped it.
+        unused -= _open(process)
+        unused -= _mapped(process)
+    return _remove(map(Path, sorted(unused)))
+
+
+def _remove(paths: Iterable[Path]) -> list[Path]:
+    removed = list(paths)
+    for path in removed:
         path.unlink(missing_ok=True)
-    return paths
+    return removed
 
 
-def _mapped(prefix: str) -> list[Path]:
-    """Sorted paths of the mapped segments that still have their names."""
-    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    # Address, permissions, offset, device, inode, path. Anonymous memory has no path.
-    found = {fields[5] for line in lines.splitlines() if len(fields := line.split(maxsplit=5)) == 6}
-    return sorted(
-        Path(path)
-        for path in found
-        if path.startswith(f"{SEGMENTS}/{prefix}") and not path.endswith(_DELETED)
-    )
+def _open(process: Path) -> set[str]:
+    """Paths of the files that a process has open. None are seen of another user's, who cannot open this user's."""
+    found = set()
+    with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
+        for each in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(str(each.readlink()))
+    return found
+
+
+def _mapped(process: Path) -> set[str]:
+    """Paths of the files that a process has mapped and that still have their names."""
+    with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
+        lines = (process / "maps").read_text(encoding="utf-8", errors="surrogateescape")
+        # Address, permissions, offset, device, inode, path. Anonymous memory has no path.
+        fields = (line.split(maxsplit=5) for line in lines.splitlines())
+        return {each[5] for each in fields if len(each) == 6 and not each[5].endswith(_DELETED)}
+    return set()

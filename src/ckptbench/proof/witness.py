@@ -31,6 +31,11 @@ class Witness:
             place = {"position/data": np.asarray(data_position, np.int64)}
             self._write(when, position, {**self._framework.rank_state(), **place})
 
+    def see_version(self, position: Position, level: str) -> None:
+        """Write a digest of the state that was just loaded from a version of `position`, if `proof` is on."""
+        if self._proof:
+            self._write("version", position, self._framework.rank_state(), level)
+
     def see_end(self, position: Position, path: Path) -> None:
         """Write the last digest. With `proof` on also write all arrays to `path`, if the tensors fit in KEPT_BYTES."""
         state = self._framework.rank_state() if self._proof else {}
@@ -40,12 +45,15 @@ class Witness:
             with path.open("wb") as file:
                 np.savez(file, **tensors, **state)  # type: ignore[arg-type]
 
-    def _write(self, when: str, position: Position, state: Arrays) -> None:
+    def _write(
+        self, when: str, position: Position, state: Arrays, level: str | None = None
+    ) -> None:
         self._recorder.write(
             Digest(
                 when=when,
                 step=position.step,
                 epoch=position.epoch,
+                level=level,
                 tensors=digests(self._framework.held()),
                 rank_state=digests(state),
             )

@@ -1,0 +1,184 @@
+"""The stores of a run, one for each level that its strategy writes to."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
+from ckptbench.runs.plan import Plan
+
+log = logging.getLogger(__name__)
+
+KEPT_NEAR = 1
+"""Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
+KEPT_SPREAD = 2
+"""The same, of ranks on several nodes, where each node commits for itself. One node may have committed a step, and
+removed the one before, while another has only that one: with a single version no step would be left of which all nodes
+have their part. No node can be further ahead, as the ranks meet before each save (`strategies.clocked`)."""
+
+
+class Levels:
+    """The versions of one run at all levels."""
+
+    def __init__(self, folders: Mapping[str, Path], *, keep: int, near: int = KEPT_NEAR) -> None:
+        """`folders` by level, the nearest first; the shared one is among them. `keep` versions stay in that one, and
+        `near` in each of the others."""
+        self.stores = {
+            level: CheckpointStore(folder, keep=keep if level == SHARED else near)
+            for level, folder in folders.items()
+        }
+
+    @property
+    def shared(self) -> CheckpointStore:
+        return self.stores[SHARED]
+
+    def shared_alone(self) -> Levels:
+        """The same without the near levels."""
+        alone = Levels({SHARED: self.shared.folder}, keep=0)
+        alone.stores[SHARED] = self.shared
+        return alone
+
+    @property
+    def near(self) -> dict[str, CheckpointStore]:
+        """Those that belong to a node, the nearest first."""
+        return {level: store for level, store in self.stores.items() if level != SHARED}
+
+    def make(self) -> None:
+        """Make the folders of the near levels, for this user alone.
+
+        Raises CheckpointError if one cannot be made, or if another user owns it.
+        """
+        for level, store in self.near.items():
+            try:
+                _make_own(store.folder.parent)
+                store.folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{store.folder} cannot be made ({error.strerror}): set {SETTINGS[level]} to a folder that this user can "
+                    f"write, or set {level}: 0"
+                ) from error
+
+    def begin_near(self, step: int) -> None:
+        """Make the near levels ready for an attempt that goes on after `step` (0: from the beginning).
+
+        What it will write anew is removed: it would be taken for newer than what this attempt writes before it. Call it
+        on one rank of a node, while none writes. Raises CheckpointError.
+        """
+        self.make()
+        for store in self.near.values():
+            try:
+                store.discard_partial()
+                store.forget_after(step)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{store.folder} keeps versions that should go ({error}): remove it"
+                ) from error
+
+    def newest(self) -> Version | None:
+        """The newest version that is complete and unchanged, from the nearest level that has it; None if there is none.
+
+        Newer, damaged versions are set aside. Call it while no rank runs. Raises CheckpointError if one cannot be.
+        """
+        while stores := [store for store in self.stores.values() if store.steps()]:
+            # max takes the first of equals: the nearest.
+            store = max(stores, key=lambda store: store.steps()[0])
+            step = store.steps()[0]
+            version = store.newest()
+            if version is not None and version.position.step == step:
+                return version
+        return None
+
+    def damage_newest(self) -> Path | None:
+        """Damage the newest version at the nearest level that has it, as `CheckpointStore.damage_newest` does.
+
+        Returns the damaged file, or None if there is no version.
+        """
+        stores = [store for store in self.stores.values() if store.steps()]
+        if not stores:
+            return None
+        return max(stores, key=lambda store: store.steps()[0]).damage_newest()
+
+    def set_aside(self, version: Version) -> Path:
+        """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
+        return self.shared.set_aside(version.folder)
+
+    def discard_partial(self) -> None:
+        """Remove what killed attempts have left of versions. Call it while no rank runs."""
+        for store in self.stores.values():
+            store.discard_partial()
+
+    def clear(self) -> None:
+        """Remove every version. Call it while no rank runs. Raises CheckpointError if one cannot be removed."""
+        for store in self.stores.values():
+            store.clear()
+
+    def forget_near(self) -> None:
+        """Remove the near levels of a run that has ended. An error is only logged."""
+        for store in self.near.values():
+            try:
+                shutil.rmtree(store.folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                log.warning("%s cannot be removed (%s): remove it", store.folder, error)
+
+
+def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
+    """The stores of a run. The shared one is always among them: what is left of an earlier run may lie there.
+
+    `node` is the name of this node if the ranks are on several; the near levels then are those of its part of the run.
+    None: all ranks are on one node.
+    """
+    bases = {MEMORY: plan.memory_folder, NODE: plan.node_folder}
+    folders = {
+        level: _near_folder(base, level, plan.run_folder, node)
+        for level in levels_of(plan.cell.strategy)
+        if (base := bases.get(level)) is not None
+    }
+    return Levels(
+        {**folders, SHARED: plan.checkpoint_folder},
+        keep=plan.training.keep_during_run,
+        near=KEPT_NEAR if node is None else KEPT_SPREAD,
+    )
+
+
+def near_folders(plan: Plan, *, node: str | None) -> list[Path]:
+    """The folders of the run's near levels, which are lost with their node."""
+    return [store.folder for store in open_levels(plan, node=node).near.values()]
+
+
+def has_near(plan: Plan) -> bool:
+    """Whether the run's strategy writes to levels that belong to a node."""
+    return bool(open_levels(plan).near)
+
+
+def _near_folder(base: Path, level: str, run_folder: Path, node: str | None) -> Path:
+    """The folder of one run's level below `base`, which all users of the node may share.
+
+    Its digest has the name of the node: the nodes of an emulated cluster are one machine. It names the level, so that
+    two levels never share a folder, whatever their bases are.
+    """
+    named = os.fsencode(run_folder) + (b"" if node is None else b"\0" + os.fsencode(node))
+    digest = hashlib.sha256(named).hexdigest()[:8]
+    return base / f"ckptbench-{os.getuid()}" / f"{run_folder.name}-{digest}-{level}"
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder that this user alone can enter. Raises OSError, or CheckpointError if another user owns it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise CheckpointError(
+            f"{folder} belongs to another user, who could change checkpoints: remove it"
+        )
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
