@@ -7,16 +7,33 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import CheckpointError
+from ckptbench.world.processes import ended
 
 CLOSING_SECONDS = 60.0
 """How long the writing process may take to end when nothing is left to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """A file to write, and the part of the memory that it gets."""
+
+    path: Path
+    """It does not exist yet."""
+    spare: Path
+    """If this file exists, it is moved to `path` and written over."""
+    first: int
+    end: int
 
 
 class BackgroundWriter:
@@ -28,12 +45,14 @@ class BackgroundWriter:
     def __init__(self, memory: mmap.mmap, process: subprocess.Popen[str]) -> None:
         self._memory = memory
         self._process = process
+        self._sending = threading.Lock()
 
     @classmethod
     def start(cls, nbytes: int) -> Self:
+        """Make the memory and start the process. Every page is touched, so that the first save finds it there."""
         descriptor = os.memfd_create("ckptbench")
         try:
-            os.truncate(descriptor, nbytes)
+            os.posix_fallocate(descriptor, 0, nbytes)
             command = [sys.executable, "-m", "ckptbench.strategies.writer"]
             process = subprocess.Popen(
                 [*command, str(descriptor), str(nbytes), str(os.getpid())],
@@ -42,7 +61,10 @@ class BackgroundWriter:
                 text=True,
                 pass_fds=[descriptor],
             )
-            return cls(mmap.mmap(descriptor, nbytes), process)
+            # MAP_POPULATE: this process's page tables know the pages, too.
+            return cls(
+                mmap.mmap(descriptor, nbytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE), process
+            )
         finally:
             os.close(descriptor)
 
@@ -55,29 +77,50 @@ class BackgroundWriter:
         """The shared memory, shape (nbytes,). It must not be changed while `write` runs."""
         return np.frombuffer(self._memory, np.uint8)
 
-    def write(self, path: Path, nbytes: int) -> None:
-        """Have the process write the first `nbytes` of the memory to a new file. Returns when it has.
+    def captured(self, nbytes: int) -> None:
+        """Tell the process that the first `nbytes` of the memory are those to write. Another thread may be in `write`.
 
-        Raises CheckpointError if the file cannot be written, or if the process has died.
+        It must be told before a capture, too. If the process has died, `write` says so.
         """
-        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._send({"captured": nbytes})
+
+    def write(self, destinations: Sequence[Destination]) -> list[str]:
+        """Have the process write the memory to files, as far as it is captured, until all of it is. Returns the checksums.
+
+        Raises CheckpointError if a file cannot be written, or if the process has died.
+        """
         assert self._process.stdout is not None
+        folder = destinations[0].path.parent
         try:
-            print(
-                json.dumps({"path": str(path), "bytes": nbytes}),
-                file=self._process.stdin,
-                flush=True,
-            )
+            self._send({"files": [_request(each) for each in destinations]})
             answer = self._process.stdout.readline()
         except BrokenPipeError:
             answer = ""
         if not answer:
             raise CheckpointError(
-                f"the process that writes {path} in the background has ended with status {self._process.wait()}"
+                f"the process that writes to {folder} in the background {ended(self._process.wait())}"
             )
-        if error := json.loads(answer).get("error"):
-            raise CheckpointError(f"{path} cannot be written in the background: {error}")
+        content: dict[str, Any] = json.loads(answer)
+        if error := content.get("error"):
+            raise CheckpointError(f"{content['path']} cannot be written in the background: {error}")
+        checksums: list[str] = content["checksums"]
+        return checksums
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with self._sending:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
 
     def close(self) -> None:
         """End the process. Nothing may be in writing."""
         self._process.communicate(timeout=CLOSING_SECONDS)
+
+
+def _request(destination: Destination) -> dict[str, Any]:
+    return {
+        "path": str(destination.path),
+        "spare": str(destination.spare),
+        "first": destination.first,
+        "end": destination.end,
+    }

@@ -8,64 +8,45 @@ background, in a second thread. There the rank that commits waits for the other 
 because only the training thread may use collectives.
 
 Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
+
+The shared level is committed by rank 0. If the ranks are on several nodes, a near level is committed on each node by its
+first rank, and the ranks meet before each save. So no node begins the next version before all have committed this one.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
+from ckptbench.checkpoints.levels import Levels
+from ckptbench.checkpoints.reunion import reunite
 from ckptbench.checkpoints.shares import gather_shares, note_share
 from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.clock import clock
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
+from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
+from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy, Subject
+from ckptbench.strategies.contract import Opening, Strategy, Subject
+from ckptbench.strategies.failure import at_level, failed_save, level_and_cause
+from ckptbench.strategies.flight import Flight
 from ckptbench.strategies.loading import load_strategy
+from ckptbench.strategies.schedule import Schedule
 from ckptbench.world.seats import Place
 
-COMMITTING_RANK = 0
 
-
-class Trained(Subject, Protocol):
-    """A subject whose ranks can wait for one another."""
-
-    def barrier(self) -> None:
-        """Return when every rank has called it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """A save that has begun, and the times at which its parts end, each taken in the thread that ends the part."""
-
-    position: Position
-    share: Share
-    captured_ns: Future[int]
-    written_ns: Future[int]
-    finished: Future[Durable | None]
-    """Done when this rank has nothing more to do for the save. Its result is the `durable` event of the rank that
-    commits.
-
-    If the save fails in the background, it holds the first error.
-    """
-    removed: Future[None]
-    """Done when old versions are removed, or need not be. It holds the first error of the removal."""
-
-    @classmethod
-    def begin(cls, position: Position, share: Share) -> Self:
-        captured_ns, written_ns = _ended(share.captured), _ended(share.written[SHARED])
-        return cls(position, share, captured_ns, written_ns, Future(), Future())
+def _alone(name: str, value: Any) -> Sequence[Any]:
+    """What one rank without others gathers."""
+    return [value]
 
 
 class Clocked:
@@ -76,72 +57,90 @@ class Clocked:
         strategy: Strategy,
         *,
         blocking: bool,
-        subject: Trained,
+        recycles: bool,
         place: Place,
         format: str,
         identity: Identity,
-        store: CheckpointStore,
+        levels: Levels,
+        schedule: Schedule,
         recorder: Recorder,
         reach: Callable[[str], None],
         begin: Callable[[Position], None],
+        barrier: Callable[[], None],
+        gather: Callable[[str, Any], Sequence[Any]],
+        attempt: int,
     ) -> None:
         self._strategy = strategy
         self._blocking = blocking
-        self._subject = subject
+        self._recycles = recycles
         self._place = place
         self._format = format
         self._identity = identity
-        self._store = store
+        self._levels = levels
+        self._stores = levels.stores
+        self._near_spread = place.is_spread and bool(levels.near)
+        self._schedule = schedule
         self._recorder = recorder
+        self._footprints = Footprints(recorder)
         self._reach = reach
         self._tell_begin = begin
-        self._last: _Flight | None = None
+        self._barrier = barrier
+        self._gather = gather
+        self._attempt = attempt
+        self._last: Flight | None = None
 
     @classmethod
     def open(
         cls,
         variant: Variant,
         *,
-        subject: Trained,
+        subject: Subject,
         place: Place,
         format: str,
         identity: Identity,
-        store: CheckpointStore,
+        levels: Levels,
         recorder: Recorder,
         reach: Callable[[str], None],
         begin: Callable[[Position], None] = lambda position: None,
+        barrier: Callable[[], None],
+        gather: Callable[[str, Any], Sequence[Any]] = _alone,
+        attempt: int = 1,
     ) -> Self:
         """Open the strategy registered under the variant's name.
 
         `begin` is called when a save begins and the one before is finished, `reach` with each of its stages, which a
-        save in the background passes later.
-        Every version that it commits says by `identity` of which training it is.
+        save in the background passes later. `barrier` returns when every rank has called it.
+        Every version that it commits says by `identity` and `attempt` of which training it is. `levels` has a store for
+        every level that the variant writes to. `gather` exchanges values with all ranks, as `Link.gather` does.
         """
 
-        def staging(level: str, step: int) -> Path:
-            if level != SHARED:
-                raise CheckpointError(f"{variant.name} writes to the level {level}: use {SHARED}")
-            return store.staging(step)
-
+        entry, schedule = STRATEGIES[variant.name], Schedule(levels_of(variant))
         opening = Opening(
             subject=subject,
             place=place,
             format=format,
-            options=variant.chosen(STRATEGIES[variant.name].options),
-            staging=staging,
+            options=variant.chosen(entry.options),
+            levels=lambda: schedule.now,
+            staging=lambda level, step: levels.stores[level].staging(step),
+            spare=lambda level: levels.stores[level].spare,
             reach=reach,
+            gather=gather,
         )
         return cls(
             load_strategy(variant.name)(opening),
-            blocking=STRATEGIES[variant.name].blocking,
-            subject=subject,
+            blocking=entry.blocking,
+            recycles=entry.recycles,
             place=place,
             format=format,
             identity=identity,
-            store=store,
+            levels=levels,
+            schedule=schedule,
             recorder=recorder,
             reach=reach,
             begin=begin,
+            barrier=barrier,
+            gather=gather,
+            attempt=attempt,
         )
 
     @property
@@ -150,14 +149,20 @@ class Clocked:
         overridden = type(self._strategy).before_update is not Strategy.before_update
         return self._before_update if overridden else None
 
-    def save(self, position: Position) -> None:
+    def ready(self) -> None:
+        """Let the strategy prepare for its saves. Call it when the framework is built."""
+        self._strategy.ready()
+
+    def save(self, position: Position, *, everywhere: bool = False) -> None:
         """Save, write the cost for this rank into its trace, and return when training may go on.
 
+        The version goes to those levels whose turn it is, or `everywhere`: to all of them.
         Raises CheckpointError if this checkpoint or the one before cannot be written, whatever error the format's
         library raised, or if old versions could not be removed after the one before. Raises LaunchError if another
         rank died during the save.
         """
         self._wait("save")
+        self._schedule.turn(everywhere=everywhere)
         start_ns = clock()
         try:
             flight = self._last = self._begin(position)
@@ -178,33 +183,87 @@ class Clocked:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
         self._wait("end")
 
+    def versions(self) -> Iterator[tuple[str, Version]]:
+        """Every version that is still there, with its level: the nearest level first, and there the oldest version.
+
+        Of a near level of several nodes it is the newest one alone. Go through it on every rank, between `settle` and
+        `close`, and use each version before the next one comes.
+
+        Raises CheckpointError if one is damaged, or LaunchError if another rank died.
+        """
+        self._meet("before its versions were compared")  # the rank that commits has settled, too
+        for level, store in self._stores.items():
+            if level != SHARED and self._place.is_spread:
+                versions = self._brought_together(level)
+            else:
+                versions = iter(store.versions())
+            yield from ((level, version) for version in versions)
+
+    def _brought_together(self, level: str) -> Iterator[Version]:
+        """The newest version of this level, from the parts on all nodes, as a restart puts it together: in the shared
+        folder, until the caller asks for the next one."""
+        store = CheckpointStore(self._levels.shared.folder / f"compared-{level}", keep=1)
+        if self._place.rank == 0:
+            store.clear()
+        parts = Levels({level: self._stores[level].folder, SHARED: store.folder}, keep=1)
+        reunite(parts, self._place, self._gather, identity=self._identity, after=0)
+        self._meet("before its versions were compared")
+        yield from store.versions()
+        self._meet("while its versions were compared")
+        if self._place.rank == 0:
+            shutil.rmtree(store.folder, ignore_errors=True)
+
     def load(self, version: Version) -> None:
         """Load the state of a version, checked before, into the framework. Raises CheckpointError."""
         self._strategy.load(version, version.folder)
 
-    def close(self) -> None:
-        """Finish the last save and close the strategy. Raises the same errors as `save`."""
+    def close(self, *, complete: bool = False) -> None:
+        """Finish the last save and close the strategy. Raises the same errors as `save`.
+
+        `complete` says that training is: near levels of several nodes, which the launcher does not reach, are then removed.
+        """
         self.settle()
         self._strategy.close()
+        if complete and self._near_spread:
+            self._meet("at the end of training")  # until then a restart may need them
+            if self._place.local_rank == 0:
+                self._levels.forget_near()
 
-    def _begin(self, position: Position) -> _Flight:
+    def _begin(self, position: Position) -> Flight:
         """Begin the save. For a blocking strategy also finish it."""
         self._tell_begin(position)
-        flight = _Flight.begin(position, self._strategy.save(position))
+        flight = Flight.begin(position, self._strategy.save(position))
         if self.hook is None:
             flight.share.captured.result()
         if self._blocking:
-            flight.finished.set_result(self._finish(flight, meet=lambda: self._meet(position)))
+            when = f"in the checkpoint of step {position.step}"
+            flight.finished.set_result(self._finish(flight, meet=lambda: self._meet(when)))
         else:
             threading.Thread(target=self._finish_behind, args=(flight,), daemon=True).start()
         return flight
 
-    def _finish(self, flight: _Flight, *, meet: Callable[[], None]) -> Durable | None:
-        """Put this rank's share on stable storage. The rank that commits then makes a version from all shares."""
-        position = flight.position
-        files = flight.share.written[SHARED].result()
-        staging = self._store.staging(position.step)
-        if self._place.rank != COMMITTING_RANK:
+    def _finish(self, flight: Flight, *, meet: Callable[[], None]) -> list[Durable]:
+        """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
+        finished = []
+        for level, written in flight.share.written.items():
+            with at_level(level):
+                finished.append(self._finish_level(level, flight.position, written.result(), meet))
+        return [durable for durable in finished if durable is not None]
+
+    def _team(self, level: str) -> Sequence[int]:
+        """The ranks that write one version of this level together. The first of them commits it."""
+        if level != SHARED and self._place.is_spread:
+            return self._place.ranks_here
+        return range(self._place.world_size)
+
+    def _commits(self, level: str) -> bool:
+        return self._place.rank == self._team(level)[0]
+
+    def _finish_level(
+        self, level: str, position: Position, files: tuple[File, ...], meet: Callable[[], None]
+    ) -> Durable | None:
+        staging = self._stores[level].staging(position.step)
+        if not self._commits(level):
             for file in files:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
                 fsync(staging / file.name)
@@ -213,20 +272,17 @@ class Clocked:
             meet()  # wait until the version is committed
             return None
         meet()
-        others = [rank for rank in range(self._place.world_size) if rank != COMMITTING_RANK]
-        durable = self._commit(
-            staging,
-            position,
-            [*files, *gather_shares(staging, others, are_written=self._blocking)],
-        )
+        shares = gather_shares(staging, self._team(level)[1:], are_written=self._blocking)
+        durable = self._commit(level, staging, position, [*files, *shares])
         meet()
         return durable
 
-    def _commit(self, staging: Path, position: Position, files: list[File]) -> Durable:
-        synced = self._store.sync(staging)
+    def _commit(self, level: str, staging: Path, position: Position, files: list[File]) -> Durable:
+        known = {file.name: file.checksum for file in files if file.checksum is not None}
+        synced = self._stores[level].sync(staging, known)
         checked_ns = clock()
         self._reach(SYNCED)
-        self._store.commit(
+        self._stores[level].commit(
             staging,
             files,
             synced.checksums,
@@ -234,41 +290,51 @@ class Clocked:
             position=position,
             world_size=self._place.world_size,
             format=self._format,
+            attempt=self._attempt,
         )
         return Durable(
             step=position.step,
-            level=SHARED,
+            level=level,
             synced_ns=synced.synced_ns,
             checked_ns=checked_ns,
             committed_ns=clock(),
             files=files,
         )
 
-    def _finish_behind(self, flight: _Flight) -> None:
+    def _finish_behind(self, flight: Flight) -> None:
+        step, last = flight.position.step, [*flight.share.written.values()][-1]
+        looked = self._footprints.look_after(last, "written", step)
         try:
             durable = self._finish(flight, meet=_not_at_all)
             self._record_parts(flight, durable)
+            looked.result()
+            self._footprints.look("durable", step)
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             flight.finished.set_exception(error)
         else:
             flight.finished.set_result(durable)
             self._retain(flight)
 
-    def _retain(self, flight: _Flight) -> None:
+    def _retain(self, flight: Flight) -> None:
         """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
         try:
-            if self._place.rank == COMMITTING_RANK and self._store.surplus():
-                threading.Thread(target=self._retain_behind, args=(flight,), daemon=True).start()
+            own = [level for level in flight.share.written if self._commits(level)]
+            if any(self._stores[level].surplus() for level in own):
+                threading.Thread(
+                    target=self._retain_behind, args=(flight, own), daemon=True
+                ).start()
             else:
                 flight.removed.set_result(None)
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             flight.removed.set_exception(error)
 
-    def _retain_behind(self, flight: _Flight) -> None:
+    def _retain_behind(self, flight: Flight, levels: Sequence[str]) -> None:
         try:
             self._reach(REMOVING)
             start_ns = clock()
-            self._store.retain()
+            for level in levels:
+                with at_level(level):
+                    self._stores[level].retain(spare=self._recycles)
             self._recorder.write(
                 Retained(step=flight.position.step, start_ns=start_ns, end_ns=clock())
             )
@@ -277,14 +343,15 @@ class Clocked:
         else:
             flight.removed.set_result(None)
 
-    def _record_parts(self, flight: _Flight, durable: Durable | None) -> None:
+    def _record_parts(self, flight: Flight, durable: list[Durable]) -> None:
         step = flight.position.step
-        files = list(flight.share.written[SHARED].result())
-        written_ns = flight.written_ns.result()
         self._recorder.write(Captured(step=step, at_ns=flight.captured_ns.result()))
-        self._recorder.write(Written(step=step, level=SHARED, at_ns=written_ns, files=files))
-        if durable is not None:
-            self._recorder.write(durable)
+        for level, written in flight.share.written.items():
+            at_ns = flight.written_ns[level].result()
+            files = list(written.result())
+            self._recorder.write(Written(step=step, level=level, at_ns=at_ns, files=files))
+        for each in durable:
+            self._recorder.write(each)
 
     def _wait(self, why: Literal["save", "end"]) -> None:
         flight = self._last
@@ -293,12 +360,16 @@ class Clocked:
         saved, removed = flight.finished.done(), flight.removed.done()
         start_ns = clock()
         self._raise_failure(flight)
+        if why == "save" and self._near_spread:
+            # Else this node could commit the next version, and the one after, while another has not committed this one.
+            self._meet(f"before the checkpoint after that of step {flight.position.step}")
+            saved = False
         if not saved:
             self._hold(flight, why, start_ns)
         elif not removed:
             self._hold(flight, "removal" if why == "save" else why, start_ns)
 
-    def _raise_failure(self, flight: _Flight) -> None:
+    def _raise_failure(self, flight: Flight) -> None:
         """Wait until the save and the removal after it are finished, and raise the error of the one that has failed."""
         try:
             flight.finished.result()
@@ -309,9 +380,13 @@ class Clocked:
         try:
             flight.removed.result()
         except Exception as error:
+            level, cause = level_and_cause(error)
+            folders = [
+                store.folder for each, store in self._stores.items() if level in (each, None)
+            ]
             raise CheckpointError(
-                f"{self._store.folder} keeps versions that should go since the checkpoint of step "
-                f"{flight.position.step} ({type(error).__name__}: {error}): make the folder writable, and start the run again"
+                f"{' or '.join(map(str, folders))} keeps versions that should go since the checkpoint of step "
+                f"{flight.position.step} ({type(cause).__name__}: {cause}): make the folder writable, and start the run again"
             ) from error
 
     def _before_update(self) -> None:
@@ -323,45 +398,28 @@ class Clocked:
         self._hold(flight, "update", start_ns)
 
     def _hold(
-        self, flight: _Flight, why: Literal["update", "save", "removal", "end"], start_ns: int
+        self, flight: Flight, why: Literal["update", "save", "removal", "end"], start_ns: int
     ) -> None:
         end_ns = clock()
         self._recorder.write(
             Hold(step=flight.position.step, why=why, start_ns=start_ns, end_ns=end_ns)
         )
 
-    def _meet(self, position: Position) -> None:
+    def _meet(self, when: str) -> None:
         try:
-            self._subject.barrier()
+            self._barrier()
         except Exception as error:
             raise LaunchError(
-                f"another rank died in the checkpoint of step {position.step}, and its log says why "
-                f"({type(error).__name__}: {error})"
+                f"another rank died {when}, and its log says why ({type(error).__name__}: {error})"
             ) from error
 
     def _failed(self, position: Position, error: Exception) -> CheckpointError:
-        said = f"{type(error).__name__}: {error}"
+        level, cause = level_and_cause(error)
+        said = f"{type(cause).__name__}: {cause}"
         self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
-        return CheckpointError(
-            f"the checkpoint of step {position.step} cannot be written to {self._store.folder} ({said}); "
-            f"{_free(self._store.folder)}"
-        )
+        folders = {each: self._stores[each].folder for each in self._schedule.now}
+        return failed_save(position.step, cause, level, folders)
 
 
 def _not_at_all() -> None:
     """The `meet` of background saves does nothing: the rank that commits waits for the notes of the others instead."""
-
-
-def _ended(future: Future[Any]) -> Future[int]:
-    """The time at which a future is done, ns of `machine.clock`, taken in the thread that ends it."""
-    at_ns: Future[int] = Future()
-    future.add_done_callback(lambda _: at_ns.set_result(clock()))
-    return at_ns
-
-
-def _free(folder: Path) -> str:
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    megabytes = shutil.disk_usage(nearest).free / 1e6
-    return (
-        f"{megabytes:.0f} MB are free there: free some, or set checkpoints.folder to another disk"
-    )

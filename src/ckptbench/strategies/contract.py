@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format
@@ -20,9 +23,6 @@ from ckptbench.matrix.variant import Option
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.world.seats import Place
-
-SHARED = "shared"
-"""The level that every strategy has: the folder `checkpoints.folder` of the config."""
 
 
 class Subject(Protocol):
@@ -34,6 +34,16 @@ class Subject(Protocol):
 
     def state(self) -> Sequence[Tensor]:
         """Model and optimizer, which are the same on every rank and which only an update changes."""
+
+    def keep_memory(self, memory: NDArray[np.uint8]) -> None:
+        """Prepare host memory to which tensors will be copied many times."""
+
+    def await_copies(self) -> None:
+        """Return when all copies that `Tensor.copy_into` has begun are complete."""
+
+    @property
+    def native(self) -> Mapping[str, Any]:
+        """The library's own objects, for engines that serve one framework. See `Framework.native`."""
 
     def rank_state(self) -> Arrays:
         """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""
@@ -52,10 +62,19 @@ class Opening:
     """The format of the run's cell: one of `subject.formats`, or of those that the strategy's registry entry names."""
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
+    levels: Callable[[], Sequence[str]]
+    """`levels()` are those that the save which has just begun goes to, the nearest first. Of a strategy without options
+    with the names of levels it is always SHARED."""
     staging: Callable[[str, int], Path]
     """`staging(level, step)` returns the existing folder for the files of this step's version at this level."""
+    spare: Callable[[str], Path]
+    """`spare(level)` is the folder in which files of a removed version may lie. A rank may move its own from there into
+    its staging folder and write over them. Only of use where the registry entry says `recycles`."""
     reach: Callable[[str], None]
     """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
+    gather: Callable[[str, Any], Sequence[Any]]
+    """`gather(name, value)` returns the values of all ranks, by rank, once all have called it. It needs no collective. A
+    value is small and can be written as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +84,8 @@ class Share:
     captured: Future[None]
     """Done when training may change the state again."""
     written: Mapping[str, Future[tuple[File, ...]]]
-    """By level. Done when this rank's files are in that level's staging folder; the result names them."""
+    """By level, each that the save goes to. Done when this rank's files are in that level's staging folder; the result
+    names them."""
 
 
 T = TypeVar("T")
@@ -87,8 +107,16 @@ class Strategy(ABC):
         self._place = opening.place
         self._format = opening.format
         self._options = opening.options
+        self._levels = opening.levels
         self._staging = opening.staging
+        self._spare = opening.spare
         self._reach = opening.reach
+
+    def ready(self) -> None:  # noqa: B027 (most strategies need nothing)
+        """Prepare for the saves, so that the first one takes no longer than the others: memory, threads, processes.
+
+        Called once the framework is built, before the first step.
+        """
 
     @abstractmethod
     def save(self, position: Position) -> Share:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import reading
+from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import SHARED, Share, Strategy, done
-from ckptbench.strategies.own_state import load_own, own_name, save_own
+from ckptbench.strategies.contract import Share, Strategy, done
+from ckptbench.strategies.own_state import own_of, save_own
 
 BEGUN, WRITTEN = "begun", "written"
 """Its stages: before this rank's files are written, and after."""
@@ -39,16 +39,14 @@ class Native(Strategy):
         return [_file(path) for path in sorted(staging.glob(f"{format.filename}*"))]
 
     def load(self, version: Version, folder: Path) -> None:
-        if (version.world_size, version.format) != (self._place.world_size, self._format):
+        if version.format != self._format:
             raise CheckpointError(
-                f"{version.folder} was written by {version.world_size} ranks as {version.format}, this run "
-                f"has {self._place.world_size} ranks and {self._format}; remove the folder to start anew"
+                f"{version.folder} was written as {version.format}, this run has {self._format}; remove the folder to start anew"
             )
         format = self._subject.formats[self._format]
         format.load(self._subject, folder / format.filename)
-        own = load_own(folder, self._place.rank)
-        with reading(folder / own_name(self._place.rank)):
-            self._subject.load_rank_state(own)
+        # Ranks that went on without others may have written it: then it lacks the files of some.
+        self._subject.load_rank_state(own_of(version, folder, self._subject, self._place.rank))
 
 
 def _file(path: Path) -> File:

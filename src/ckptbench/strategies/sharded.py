@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ckptbench.checkpoints.pieces import write_pieces
 from ckptbench.checkpoints.version import Version
+from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import SHARED, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, done
 from ckptbench.strategies.own_state import save_own
 from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
 

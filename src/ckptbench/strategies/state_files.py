@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.pieces import Layout, Piece, read_pieces, share_of
+from ckptbench.checkpoints.pieces import Layout, Piece, read_ahead, read_pieces, share_of
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays
 from ckptbench.frameworks.state import Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import Subject
-from ckptbench.strategies.own_state import load_own
+from ckptbench.strategies.own_state import own_of
 
 FORMAT = "safetensors"
 """What the versions of these files have as their format."""
@@ -44,8 +44,8 @@ def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tup
 def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> None:
     """Load the state from the shares of however many ranks wrote the version.
 
-    A rank with a number that the version does not have begins with the running statistics of rank 0, and draws on from
-    its own seed. Raises CheckpointError if the shares are not the whole state of this subject.
+    Each rank's own state follows `own_state.own_of`. Raises CheckpointError if the shares are not the whole state of this
+    subject.
     """
     if version.format != FORMAT:
         raise CheckpointError(
@@ -55,34 +55,29 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
     tensors = {tensor.name: tensor for tensor in subject.state()}
     shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
+        read_ahead(shares)
         _assemble(tensors, shares)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{folder} does not fit this network and optimizer: {error}; resume from another version, or remove "
             "the run folder to start over"
         ) from error
-    subject.load_rank_state(_own_state(version, folder, subject, rank))
+    subject.load_rank_state(own_of(version, folder, subject, rank))
 
 
 def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
     missing = {name: tensor.nbytes for name, tensor in tensors.items()}
     halves: dict[str, NDArray[np.uint8]] = {}
     for path in shares:
-        for piece, values in read_pieces(path):
+        for piece, values in read_pieces(path, partial(_memory_of, tensors, path)):
             name = piece.tensor.name
-            if name not in tensors:
-                raise ValueError(f"{path.name} has {name}, which this run has not")
-            tensor = tensors[name]
-            if (piece.tensor.shape, piece.tensor.dtype) != (tensor.shape, tensor.dtype):
-                raise ValueError(
-                    f"{name} has shape {piece.tensor.shape} and type {piece.tensor.dtype} in {path.name}, here "
-                    f"{tensor.shape} and {tensor.dtype}"
-                )
-            whole = values
+            tensor, whole = tensors[name], values
+            missing[name] -= piece.nbytes
+            if tensor.in_place:
+                continue
             if not piece.is_whole:
                 whole = halves.setdefault(name, np.empty(tensor.nbytes, np.uint8))
                 whole[piece.bytes] = values
-            missing[name] -= piece.nbytes
             if missing[name] == 0:
                 tensor.write(whole.view(tensor.dtype).reshape(tensor.shape))
                 halves.pop(name, None)
@@ -90,11 +85,18 @@ def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
         raise ValueError(f"{lacking[0]} is not there as a whole, or more than once")
 
 
-def _own_state(version: Version, folder: Path, subject: Subject, rank: int) -> Arrays:
-    if rank < version.world_size:
-        return load_own(folder, rank)
-    first = load_own(folder, 0)
-    return {
-        name: first[name] if name.startswith("buffer/") else array
-        for name, array in subject.rank_state().items()
-    }
+def _memory_of(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> NDArray[np.uint8] | None:
+    """Where the piece of a file belongs, in the framework's own memory. None: it cannot be put there.
+
+    Raises ValueError if the piece is of no tensor of this run.
+    """
+    name = piece.tensor.name
+    if name not in tensors:
+        raise ValueError(f"{path.name} has {name}, which this run has not")
+    tensor = tensors[name]
+    if (piece.tensor.shape, piece.tensor.dtype) != (tensor.shape, tensor.dtype):
+        raise ValueError(
+            f"{name} has shape {piece.tensor.shape} and type {piece.tensor.dtype} in {path.name}, here "
+            f"{tensor.shape} and {tensor.dtype}"
+        )
+    return tensor.bytes()[piece.bytes] if tensor.in_place else None

@@ -1,0 +1,108 @@
+"""The strategy `deepfreeze`: shares of all ranks, captured tensor by tensor while the next step already computes.
+
+After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots:
+only the update does, and it waits until they are captured. What the forward pass changes (running statistics, random
+states) is copied at once. Like `async` it captures into memory that is kept, and a process of its own writes the file;
+like `sharded` it gives every rank an equal share.
+
+It writes to several levels, each with an interval of its own: memory of the node, the node's disk, the shared file
+system. The nearest is written first. If the ranks are on several nodes, a rank of the next node keeps a copy of what a
+rank writes to its node.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.matrix.levels import LEVELS, SHARED
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.image import Image
+from ckptbench.strategies.partner import Partner
+from ckptbench.strategies.state_files import load_shares
+
+BEGUN, CAPTURED, WRITTEN = "begun", "captured", "written"
+"""Its stages: before the capture, after it, and when this rank's files are written at all levels."""
+
+
+class DeepFreeze(Strategy):
+    """Returns at once. The update that follows waits for the capture."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._rank = opening.place.rank
+        self._capturing = ThreadPoolExecutor(1, thread_name_prefix="capture")
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._captured: Future[None] = done(None)
+        self._image: Image | None = None
+        self._partner = self._open_partner(opening)
+
+    def _open_partner(self, opening: Opening) -> Partner | None:
+        """None: no copies are made."""
+        copies = opening.options["partner"]
+        writes_near = any(opening.options[level] for level in LEVELS if level != SHARED)
+        if not (copies and writes_near and opening.place.is_spread):
+            return None
+        assert isinstance(copies, int)
+        return Partner.open(
+            opening.place,
+            copies,
+            gather=opening.gather,
+            staging=self._staging,
+            spare=self._spare,
+        )
+
+    def ready(self) -> None:
+        self._image = Image(self._subject, self._rank, self._place.world_size)
+
+    def save(self, position: Position) -> Share:
+        assert self._image is not None
+        self._reach(BEGUN)
+        levels = self._levels()
+        self._image.begin(self._subject.rank_state())
+        self._captured = self._capturing.submit(self._capture, self._image)
+        written = {
+            level: self._writing.submit(
+                self._write, self._image, level, position.step, is_last=level == levels[-1]
+            )
+            for level in levels
+        }
+        return Share(captured=self._captured, written=written)
+
+    def _capture(self, image: Image) -> None:
+        image.capture()
+        self._reach(CAPTURED)
+
+    def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
+        staging = self._staging(level, step)
+        try:
+            files: tuple[File, ...] = image.write(staging, self._spare(level))
+        except CheckpointError:
+            self._captured.result()  # if the capture has failed, its error is the first
+            raise
+        if self._partner is not None and level != SHARED:
+            files += self._partner.exchange(level, step, staging, files)
+        if is_last:
+            self._reach(WRITTEN)
+        return files
+
+    def before_update(self) -> None:
+        self._captured.result()
+
+    def load(self, version: Version, folder: Path) -> None:
+        load_shares(version, folder, self._subject, self._rank)
+
+    def held_bytes(self) -> int:
+        return 0 if self._image is None else self._image.nbytes
+
+    def close(self) -> None:
+        self._capturing.shutdown()
+        self._writing.shutdown()
+        if self._partner is not None:
+            self._partner.close()
+        if self._image is not None:
+            self._image.close()

@@ -1,0 +1,113 @@
+"""The image of what a rank writes: memory with the bytes of its files, kept for all saves, and the process that writes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.checkpoints.pieces import Piece, header_of
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays
+from ckptbench.runs.events import File
+from ckptbench.strategies.background import BackgroundWriter, Destination
+from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.own_state import own_name, own_pieces
+from ckptbench.strategies.state_files import own_share, share_name
+from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
+
+
+class Image:
+    """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
+
+    The tensors, and the shapes of the own state, are those that the subject has since its last build.
+    """
+
+    def __init__(self, subject: Subject, rank: int, world_size: int) -> None:
+        self._subject = subject
+        self._rank = rank
+        self._own = own_pieces(subject.rank_state())
+        shares = own_share(subject.state(), rank, world_size)
+        files = [self._own, [piece for _, piece in shares]]
+        headers = [header_of(pieces) for pieces in files]
+        sizes = [
+            len(header) + _nbytes(pieces) for header, pieces in zip(headers, files, strict=True)
+        ]
+        self.nbytes, self._own_bytes = sum(sizes), sizes[0]
+        self._writer = BackgroundWriter.start(self.nbytes)
+        memory = self._writer.memory
+        subject.keep_memory(memory)
+        self._own_places = _lay_out(memory[: sizes[0]], headers[0], self._own)
+        places = _lay_out(memory[sizes[0] :], headers[1], files[1])
+        self._shares = [(*share, place) for share, place in zip(shares, places, strict=True)]
+        self._filled = sizes[0] + len(headers[1])
+        """Bytes that are there before the first tensor is copied."""
+
+    def begin(self, own: Arrays) -> None:
+        """Take the own state, and forget the share: a `write` from now on waits for the next `capture`.
+
+        Nothing may be in writing. Raises CheckpointError if the own state has other shapes than when the image was made.
+        """
+        if own_pieces(own) != self._own:
+            raise CheckpointError(
+                f"the own state of rank {self._rank} has changed its arrays since the first step: use the strategy native"
+            )
+        for array, place in zip(own.values(), self._own_places, strict=True):
+            place[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self._writer.captured(self._filled)
+
+    def capture(self) -> None:
+        """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy."""
+        try:
+            filled = told = self._filled
+            for tensor, piece, place in self._shares:
+                tensor.copy_into(place, piece.bytes)
+                filled += piece.nbytes
+                if filled - told >= SHORTEST_WRITE:
+                    self._subject.await_copies()
+                    self._writer.captured(filled)
+                    told = filled
+            self._subject.await_copies()
+        except BaseException:
+            self._writer.captured(FAILED)
+            raise
+        self._writer.captured(self.nbytes)
+
+    def write(self, staging: Path, spare: Path) -> tuple[File, File]:
+        """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
+        own = File(name=own_name(self._rank), kind="own", rank=self._rank, bytes=self._own_bytes)
+        share = File(
+            name=share_name(self._rank),
+            kind="state",
+            rank=self._rank,
+            bytes=self.nbytes - self._own_bytes,
+        )
+        edges = (0, self._own_bytes, self.nbytes)
+        checksums = self._writer.write(
+            [
+                Destination(path=staging / file.name, spare=spare / file.name, first=first, end=end)
+                for file, (first, end) in zip((own, share), itertools.pairwise(edges), strict=True)
+            ]
+        )
+        return replace(own, checksum=checksums[0]), replace(share, checksum=checksums[1])
+
+    def close(self) -> None:
+        """End the process. Nothing may be in writing."""
+        self._writer.close()
+
+
+def _nbytes(pieces: Sequence[Piece]) -> int:
+    return sum(piece.nbytes for piece in pieces)
+
+
+def _lay_out(
+    memory: NDArray[np.uint8], header: bytes, pieces: Sequence[Piece]
+) -> list[NDArray[np.uint8]]:
+    """Put the header of a file to its beginning. Returns where the values of each piece belong."""
+    memory[: len(header)] = np.frombuffer(header, np.uint8)
+    edges = np.cumsum([len(header), *(piece.nbytes for piece in pieces)])
+    return [memory[first:end] for first, end in itertools.pairwise(edges)]

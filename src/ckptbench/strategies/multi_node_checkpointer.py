@@ -1,0 +1,93 @@
+"""The strategy `multi_node_checkpointer`: ChainerMN's own checkpointer. Every rank writes the whole model and optimizer.
+
+The checkpointer is the one of `chainermn.create_multi_node_checkpointer`, called without a trainer as its documentation
+shows. After more than ten saves it agrees with the other ranks, through collectives, on which of its files to remove;
+so it is called in the training thread alone. The store's versions are out of its reach, because each has its own folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import chainermn
+import numpy as np
+from chainer.serializers import NpzDeserializer
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import reading
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Share, Strategy, done
+from ckptbench.strategies.own_state import load_own, own_name, save_own
+
+BEGUN, WRITTEN = "begun", "written"
+"""Its stages: before this rank's files are written, and after."""
+NAME = "snapshot"
+"""The name under which the checkpointer numbers its files. It may contain no dot."""
+
+
+def snapshot_name(rank: int, step: int) -> str:
+    """Name of the checkpointer's file of one rank."""
+    return f"{NAME}.{rank}.{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Model and optimizer, with the `serialize` that the checkpointer calls."""
+
+    model: Any
+    optimizer: Any
+
+    def serialize(self, serializer: Any) -> None:
+        self.model.serialize(serializer["model"])
+        self.optimizer.serialize(serializer["optimizer"])
+
+
+class MultiNodeCheckpointer(Strategy):
+    """Blocks until this rank's files are written."""
+
+    _checkpointer: Any = None
+
+    def save(self, position: Position) -> Share:
+        rank = self._place.rank
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = save_own(staging, rank, self._subject.rank_state())
+        if self._checkpointer is None:
+            self._checkpointer = chainermn.create_multi_node_checkpointer(
+                NAME, self._subject.native["communicator"], path=str(staging)
+            )
+        self._checkpointer.path = str(staging)
+        self._checkpointer.save(self._target(), position.step)
+        self._reach(WRITTEN)
+        files = (own, _file(staging / snapshot_name(rank, position.step), rank))
+        return Share(captured=done(None), written={SHARED: done(files)})
+
+    def _target(self) -> _Target:
+        native = self._subject.native
+        return _Target(native["model"], native["optimizer"])
+
+    def load(self, version: Version, folder: Path) -> None:
+        """Every rank reads its own file, so that the version may be of more ranks, but not of fewer."""
+        place = self._place
+        if version.format != self._format or version.world_size < place.world_size:
+            raise CheckpointError(
+                f"{version.folder} was written by {version.world_size} ranks as {version.format}, this run has "
+                f"{place.world_size} ranks, each of which needs a file of its own as {self._format}; use at most "
+                f"{version.world_size} ranks, or remove the folder to start anew"
+            )
+        own = load_own(folder, place.rank)
+        snapshot = folder / snapshot_name(place.rank, version.position.step)
+        # The checkpointer's own `maybe_load` would load pickles.
+        with reading(snapshot), np.load(snapshot, allow_pickle=False) as archive:
+            NpzDeserializer(archive).load(self._target())
+        with reading(folder / own_name(place.rank)):
+            self._subject.load_rank_state(own)
+
+
+def _file(path: Path, rank: int) -> File:
+    return File(name=path.name, kind="replica", rank=rank, bytes=path.stat().st_size)

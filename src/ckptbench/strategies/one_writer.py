@@ -1,0 +1,91 @@
+"""What strategies share in which one rank gives the whole state to an engine, and the engine writes it behind training."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.own_state import own_name, own_of, save_own
+
+BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
+"""Stages: before the copy, before this rank's files are written, and after."""
+WRITING_RANK = 0
+
+
+class OneWriter(Strategy):
+    """Blocks until the engine has copied the state. Every rank also saves the state that only it has, like `native`."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._rank = opening.place.rank
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._has_begun = False
+
+    @abstractmethod
+    def _begin(self, staging: Path) -> None:
+        """Begin to write, and return when the state is copied. The first call makes the engine, which is kept."""
+
+    @abstractmethod
+    def _finish(self, staging: Path) -> Sequence[str]:
+        """Return when all is written: the names of the files in `staging`. Raises the error of the write."""
+
+    @abstractmethod
+    def _load(self, folder: Path) -> None:
+        """Read what the engine wrote, on every rank."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End the engine, which has written all. Leave nothing of it behind."""
+
+    def save(self, position: Position) -> Share:
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = self._subject.rank_state()
+        if self._rank == WRITING_RANK:
+            self._has_begun = True
+            self._begin(staging)
+        self._reach(COPIED)
+        written = self._thread.submit(self._write, staging, own)
+        return Share(captured=done(None), written={SHARED: written})
+
+    def _write(self, staging: Path, own: Arrays) -> tuple[File, ...]:
+        files = [save_own(staging, self._rank, own)]
+        if self._rank == WRITING_RANK:
+            for name in self._finish(staging):
+                size = (staging / name).stat().st_size
+                files.append(File(name=name, kind="state", rank=None, bytes=size))
+        self._reach(WRITTEN)
+        return tuple(files)
+
+    def load(self, version: Version, folder: Path) -> None:
+        """Every rank reads what one rank wrote, so the version may be of any number of ranks."""
+        if version.format != self._format:
+            raise CheckpointError(
+                f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder "
+                "to start anew"
+            )
+        own = own_of(version, folder, self._subject, self._rank)
+        self._load(folder)
+        with reading(folder / own_name(self._rank)):
+            self._subject.load_rank_state(own)
+
+    def held_bytes(self) -> int:
+        """The copy of the writing rank."""
+        if not self._has_begun:
+            return 0
+        return sum(tensor.nbytes for tensor in self._subject.state())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        if self._has_begun:
+            self._end()
+            self._has_begun = False

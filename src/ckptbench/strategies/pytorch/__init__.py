@@ -1,0 +1,1 @@
+"""Strategies that serve PyTorch alone: the engines that its users have, each in its own file."""

@@ -1,0 +1,43 @@
+"""The strategy `dcp`: every rank writes its part with `torch.distributed.checkpoint.save` while training waits.
+
+DCP divides the tensors that all ranks hold among them, by bytes, and cuts none. Each rank adds a file with the states
+of its random generators.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch.distributed.checkpoint as dcp
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Share, Strategy, done
+from ckptbench.strategies.pytorch.dcp_files import load, telling_the_cause, written_files
+from ckptbench.strategies.pytorch.state import save_rest, state_of
+
+BEGUN, WRITTEN = "begun", "written"
+"""Its stages: before this rank's files are written, and after."""
+
+
+class Dcp(Strategy):
+    """Blocks until the files of all ranks are written."""
+
+    def save(self, position: Position) -> Share:
+        rank = self._place.rank
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = save_rest(staging, rank, self._subject.rank_state())
+        with telling_the_cause():
+            dcp.save(
+                state_of(self._subject.native, rank),
+                checkpoint_id=staging,
+                no_dist=self._place.world_size == 1,
+            )
+        self._reach(WRITTEN)
+        files = (own, *written_files(staging, rank))
+        return Share(captured=done(None), written={SHARED: done(files)})
+
+    def load(self, version: Version, folder: Path) -> None:
+        load(version, folder, self._subject, self._place.rank)

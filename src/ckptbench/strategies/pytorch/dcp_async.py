@@ -1,0 +1,158 @@
+"""The strategy `dcp_async`: `torch.distributed.checkpoint.async_save` writes a copy while training goes on.
+
+Every rank copies the whole state ("staging"). Then DCP divides the writing among the ranks as the strategy `dcp` does.
+Its options:
+
+- `checkpointer`: a `thread` of the rank writes, or a `process` of its own, which gets the copy through shared memory.
+- `stager`: the memory of the copies is `reused` by all saves, or it is `fresh` in each.
+- `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`). The second is a
+  negative control: its versions mix tensors of different steps.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.resource_sharer
+import multiprocessing.resource_tracker
+import os
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import _async_process_executor as engine
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
+from ckptbench.strategies.pytorch.groups import OwnGroup
+from ckptbench.strategies.pytorch.state import bytes_of, save_rest, state_of
+from ckptbench.world.processes import ended
+
+BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
+"""Its stages: before the copy, when training goes on, and after this rank's files are written."""
+
+
+class DcpAsync(Strategy):
+    """Blocks until this rank's state is copied, if `staging` is `awaited`."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._in_process = self._options["checkpointer"] == "process"
+        self._reuses = self._options["stager"] == "reused"
+        self._awaits = self._options["staging"] == "awaited"
+        self._held_bytes = 0
+        self._stager: DefaultStager | None = None
+        # A rank that writes by itself needs to meet nobody.
+        alone = self._place.world_size == 1 and not self._in_process
+        self._group = None if alone else OwnGroup(self._place.world_size)
+        # The writing processes meet at rank 0's host. DCP would look up this host's name instead, which may have no address.
+        os.environ.setdefault("MASTER_ADDR", self._place.addresses[0].rpartition(":")[0])
+        if self._in_process:
+            atexit.register(end_process)  # after an error nobody closes a strategy
+
+    def save(self, position: Position) -> Share:
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = self._subject.rank_state()
+        state = state_of(self._subject.native, self._place.rank)
+        stager = self._stager or self._make_stager()
+        if self._reuses:
+            self._stager, self._held_bytes = stager, bytes_of(state)
+        answer = dcp.async_save(
+            state,
+            checkpoint_id=staging,
+            process_group=self._group and self._group.group,
+            no_dist=self._group is None,
+            async_stager=stager,
+            async_checkpointer_type=(
+                AsyncCheckpointerType.PROCESS if self._in_process else AsyncCheckpointerType.THREAD
+            ),
+        )
+        uploaded = answer
+        if isinstance(answer, dcp.state_dict_saver.AsyncSaveResponse):
+            uploaded = answer.upload_completion
+            if self._awaits:
+                answer.staging_completion.result()
+        self._reach(COPIED)
+        written: Future[tuple[File, ...]] = Future()
+        uploaded.add_done_callback(partial(self._finish, written, staging, own, stager))
+        return Share(captured=done(None), written={SHARED: written})
+
+    def _make_stager(self) -> DefaultStager:
+        """On a CPU a copy in a thread would only be a detour, so that only the negative control has one."""
+        cuda = self._place.accelerator == "cuda"
+        return DefaultStager(
+            StagingOptions(
+                use_pinned_memory=cuda,
+                use_shared_memory=self._in_process and self._reuses,
+                use_async_staging=cuda or not self._awaits,
+                use_non_blocking_copy=cuda,
+            )
+        )
+
+    def _finish(
+        self,
+        written: Future[tuple[File, ...]],
+        staging: Path,
+        own: Arrays,
+        stager: DefaultStager,
+        uploaded: Future[Any],
+    ) -> None:
+        """Called when DCP has written, or has failed to."""
+        try:
+            uploaded.result()
+            if not self._reuses:
+                stager.close()
+            rank = self._place.rank
+            files = (save_rest(staging, rank, own), *written_files(staging, rank))
+            self._reach(WRITTEN)
+        except BaseException as error:  # noqa: BLE001 (the training thread raises it; DCP's own is no Exception)
+            written.set_exception(self._cause(error))
+        else:
+            written.set_result(files)
+
+    def _cause(self, error: BaseException) -> Exception:
+        """DCP's words are of a broken pipe where the process that writes has died."""
+        process = engine._CHECKPOINT_PROCESS if self._in_process else None
+        if process is None or process._save_process.is_alive():
+            return first_cause(error)
+        status = process._save_process.exitcode
+        return CheckpointError(f"the process that writes in the background {ended(status)}")
+
+    def load(self, version: Version, folder: Path) -> None:
+        load(version, folder, self._subject, self._place.rank)
+
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def close(self) -> None:
+        if self._in_process:
+            atexit.unregister(end_process)
+            end_process()
+        if self._stager is not None:
+            self._stager.close()
+        if self._group is not None:
+            self._group.close()
+
+
+def end_process() -> None:
+    """End the process that writes for this one, and what has handed memory to it. Nothing may be in writing.
+
+    DCP keeps the process for ever. When Python ends it waits for it after a SIGTERM, which a rank and all that it starts
+    ignore.
+    """
+    process, engine._CHECKPOINT_PROCESS = engine._CHECKPOINT_PROCESS, None
+    if process is not None:
+        process._save_process.kill()
+        process._save_process.join()
+    multiprocessing.resource_sharer.stop()
+    multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

@@ -1,0 +1,156 @@
+"""The files of torch.distributed.checkpoint (DCP): their names, their loading without trust, and their errors.
+
+DCP writes one file of tensors a rank, and an index, `.metadata`, which is a pickle. Its own reader unpickles whatever
+the index holds. The reader here makes only the types that an index consists of, refuses every value that is no tensor,
+because DCP would unpickle that too, and reads no file outside the version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
+from torch.futures import Future
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import reading
+from ckptbench.runs.events import File
+from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
+
+FORMAT = "dcp"
+INDEX = ".metadata"
+_SUFFIX = ".distcp"
+_ALLOWED = {
+    "pathlib": {"Path", "PosixPath"},
+    "torch": {"Size"},
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.distributed.checkpoint.metadata": {
+        "_MEM_FORMAT_ENCODING",
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+    },
+    "torch.serialization": {"_get_layout"},
+}
+"""The names that an index consists of, by module, beside the types of tensors' elements."""
+
+
+def written_files(staging: Path, rank: int) -> list[File]:
+    """The files that DCP has written on this rank, as they are named to the store. It writes the index on rank 0."""
+    files = [_file(path, "state", rank) for path in sorted(staging.glob(f"__{rank}_*{_SUFFIX}"))]
+    return [*files, _file(staging / INDEX, "index", None)] if rank == 0 else files
+
+
+def _file(path: Path, kind: Any, rank: int | None) -> File:
+    return File(name=path.name, kind=kind, rank=rank, bytes=path.stat().st_size)
+
+
+def first_cause(error: BaseException) -> Exception:
+    """The error of the lowest rank that has failed. DCP joins those of all ranks in one that is no `Exception`."""
+    if isinstance(error, dcp.api.CheckpointException):
+        rank = min(error.failures)
+        cause = _of_the_disk(error.failures[rank][0])
+        return CheckpointError(f"rank {rank}: {type(cause).__name__}: {cause}")
+    return error if isinstance(error, Exception) else CheckpointError(f"{type(error).__name__}: {error}")  # fmt: skip
+
+
+def _of_the_disk(error: BaseException) -> BaseException:
+    """The error of the system behind one of PyTorch's own, which tells only that its file is now too short."""
+    earlier: BaseException | None = error
+    while earlier is not None and not isinstance(earlier, OSError):
+        earlier = earlier.__cause__ or earlier.__context__
+    return earlier or error
+
+
+@contextmanager
+def telling_the_cause() -> Iterator[None]:
+    """Raise `first_cause` of an error of DCP."""
+    try:
+        yield
+    except dcp.api.CheckpointException as error:
+        raise first_cause(error) from error
+
+
+def load(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+    """Load a version of any number of ranks into the tensors of the subject. No rank waits for another.
+
+    Raises CheckpointError where the files are not the whole state of this subject.
+    """
+    if version.format != FORMAT:
+        raise CheckpointError(
+            f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
+            "to start anew"
+        )
+    state = state_of(subject.native, rank)
+    if (other := statistics_rank(version, rank)) != rank:
+        state["statistics"] = {str(other): state["statistics"][str(rank)]}
+    with reading(folder / INDEX):
+        try:
+            dcp.load(state, storage_reader=_Reader(folder, version.files), no_dist=True)
+        except dcp.api.CheckpointException as error:
+            raise error.failures[0][0] from error
+    load_rest(version, folder, subject, rank)
+
+
+class _Reader(FileSystemReader):
+    def __init__(self, folder: Path, names: Collection[str]) -> None:
+        super().__init__(folder)
+        self._names = names
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        with (Path(self.path) / INDEX).open("rb") as file:
+            index = _Unpickler(file).load()
+        _check(index, self._names)
+        index.storage_meta.load_id = self.load_id
+        return index
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """As DCP does, one file after another, so that an error names the file."""
+        items = defaultdict(list)
+        for item in plan.items:
+            items[self.storage_data[item.storage_index].relative_path].append(item)
+        for name, of_file in items.items():
+            with reading(Path(self.path) / name):
+                super().read_data(dataclasses.replace(plan, items=of_file), planner)
+        read: Future[None] = Future()
+        read.set_result(None)
+        return read
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if name in _ALLOWED.get(module, ()):
+            return super().find_class(module, name)
+        if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of an index")
+
+
+def _check(index: Any, names: Collection[str]) -> None:
+    if not isinstance(index, Metadata):
+        raise TypeError(f"it is no index, but {type(index).__name__}")
+    for name, entry in index.state_dict_metadata.items():
+        if not isinstance(entry, TensorStorageMetadata):
+            raise TypeError(f"{name} is no tensor, but {type(entry).__name__}")
+    for place in index.storage_data.values():
+        if not isinstance(place, _StorageInfo) or place.transform_descriptors:
+            raise TypeError("a tensor lies in a way that this version of ckptbench does not write")
+        if place.relative_path not in names:
+            raise ValueError(
+                f"a tensor lies in {place.relative_path}, which is no file of the version"
+            )

@@ -1,0 +1,63 @@
+"""The state of a PyTorch rank as its engines take it: nested dictionaries of tensors, which share their memory with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.runs.events import File
+from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.own_state import load_own, own_name, save_own
+
+_BUFFER = "buffer/"
+"""Beginning of the names of running statistics in the state of one rank."""
+
+
+def state_of(native: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Parameters, the optimizer's slots by parameter, and the running statistics of `rank` under its number.
+
+    Ranks differ in their running statistics. Under a common name an engine would take each of them from whichever rank
+    it likes. All values are tensors, so that no engine needs to pickle one.
+    """
+    module, optimizer = native["module"], native["optimizer"]
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    return {
+        "model": {name: parameter.detach() for parameter, name in names.items()},
+        "optimizer": {names[each]: dict(slots) for each, slots in optimizer.state.items()},
+        "statistics": {str(rank): dict(module.named_buffers())},
+    }
+
+
+def bytes_of(state: Mapping[str, Any]) -> int:
+    """The bytes of all tensors in nested dictionaries."""
+    return sum(bytes_of(each) if isinstance(each, Mapping) else each.nbytes for each in state.values())  # fmt: skip
+
+
+def without_statistics(state: Arrays) -> Arrays:
+    """The state of one rank that no engine saves: the states of random generators."""
+    return {name: array for name, array in state.items() if not name.startswith(_BUFFER)}
+
+
+def save_rest(staging: Path, rank: int, state: Arrays) -> File:
+    """Write what no engine saves to the rank's own file."""
+    return save_own(staging, rank, without_statistics(state))
+
+
+def load_rest(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+    """Restore what `save_rest` wrote. Call it when the engine has loaded the statistics.
+
+    A rank with a number that the version does not have draws on from its own seed.
+    """
+    if rank >= version.world_size:
+        return
+    own = load_own(folder, rank)
+    with reading(folder / own_name(rank)):
+        subject.load_rank_state({**subject.rank_state(), **own})
+
+
+def statistics_rank(version: Version, rank: int) -> int:
+    """The rank whose running statistics `rank` loads: rank 0's, if the version has none of its own."""
+    return rank if rank < version.world_size else 0

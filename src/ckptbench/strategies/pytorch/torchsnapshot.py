@@ -1,0 +1,188 @@
+"""The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training goes on.
+
+Every rank copies and writes its part of what all ranks hold. The library lays small tensors together into files
+`batched/<random name>`; `.snapshot_metadata` says where each tensor lies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torchsnapshot.storage_plugin
+from torchsnapshot import Snapshot, StateDict
+from torchsnapshot.io_types import ReadIO, WriteIO
+from torchsnapshot.manifest import (
+    ChunkedTensorEntry,
+    Entry,
+    TensorEntry,
+    is_container_entry,
+)
+from torchsnapshot.snapshot import PendingSnapshot
+from torchsnapshot.storage_plugins.fs import FSStoragePlugin
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.pytorch.groups import OwnGroup
+from ckptbench.strategies.pytorch.state import load_rest, save_rest, state_of, statistics_rank
+
+BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
+"""Its stages: before the copy, after it, and after this rank's files are written."""
+FORMAT = "torchsnapshot"
+INDEX = ".snapshot_metadata"
+_REPLICATED = ["model/**", "optimizer/**"]
+"""What all ranks hold alike, as patterns of the library: it divides these among the ranks."""
+
+
+class TorchSnapshot(Strategy):
+    """Blocks until this rank's part is copied."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening)
+        self._group = OwnGroup(self._place.world_size)
+
+    def save(self, position: Position) -> Share:
+        staging = self._staging(SHARED, position.step)
+        self._reach(BEGUN)
+        own = self._subject.rank_state()
+        pending = Snapshot.async_take(
+            str(staging), self._app_state(), pg=self._group.group, replicated=_REPLICATED
+        )
+        self._reach(COPIED)
+        written: Future[tuple[File, ...]] = Future()
+        threading.Thread(target=self._finish, args=(written, staging, own, pending)).start()
+        return Share(captured=done(None), written={SHARED: written})
+
+    def _app_state(self) -> dict[str, StateDict]:
+        state = state_of(self._subject.native, self._place.rank)
+        return {name: StateDict(part) for name, part in state.items()}
+
+    def _finish(
+        self,
+        written: Future[tuple[File, ...]],
+        staging: Path,
+        own: Arrays,
+        pending: PendingSnapshot,
+    ) -> None:
+        try:
+            pending.thread.join()
+            names = _Storage.written.pop(str(staging), [])
+            if pending.exc_info is not None:
+                raise pending.exc_info[1]
+            rank = self._place.rank
+            files = (save_rest(staging, rank, own), *(_file(staging, name, rank) for name in names))
+            self._reach(WRITTEN)
+        except Exception as error:  # noqa: BLE001 (the training thread raises it)
+            written.set_exception(error)
+        else:
+            written.set_result(files)
+
+    def load(self, version: Version, folder: Path) -> None:
+        if version.format != FORMAT:
+            raise CheckpointError(
+                f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
+                "to start anew"
+            )
+        rank = self._place.rank
+        with reading(folder / INDEX):
+            self._restore(Snapshot(str(folder), pg=self._group.group), version)
+        load_rest(version, folder, self._subject, rank)
+
+    def _restore(self, snapshot: Snapshot, version: Version) -> None:
+        """Load in place. All ranks meet in it."""
+        state, rank = self._app_state(), self._place.rank
+        statistics, source = state["statistics"][str(rank)], statistics_rank(version, rank)
+        _check(snapshot, version.files, {
+            **{f"0/{name}": tensor for name, tensor in _flat({k: state[k].data for k in ("model", "optimizer")})},
+            **{f"{source}/statistics/{source}/{name}": tensor for name, tensor in statistics.items()},
+        })  # fmt: skip
+        if self._place.world_size <= version.world_size:
+            snapshot.restore(state)
+            return
+        # The library gives a rank nothing of another, and hangs where only some ranks restore a part.
+        del state["statistics"]
+        snapshot.restore(state)
+        for name, tensor in statistics.items():
+            snapshot.read_object(f"{source}/statistics/{source}/{name}", obj_out=tensor)
+
+    def close(self) -> None:
+        self._group.close()
+
+
+def _flat(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _file(staging: Path, name: str, rank: int) -> File:
+    size = (staging / name).stat().st_size
+    if name == INDEX:
+        return File(name=name, kind="index", rank=None, bytes=size)
+    return File(name=name, kind="state", rank=rank, bytes=size)
+
+
+def _check(snapshot: Snapshot, names: Collection[str], wanted: dict[str, Any]) -> None:
+    """Check that the index has every wanted tensor, and nothing that must be unpickled or that lies elsewhere."""
+    found = snapshot.get_manifest()
+    for path, entry in found.items():
+        for tensor in _tensors_of(path, entry):
+            if tensor.serializer != "buffer_protocol":
+                raise TypeError(f"{path} is written by {tensor.serializer}, which is not read here")
+            if tensor.location not in names:
+                raise ValueError(
+                    f"{path} lies in {tensor.location}, which is no file of the version"
+                )
+    for path, tensor in wanted.items():
+        if path not in found:
+            raise ValueError(f"it has no {path}")
+        entry = found[path]
+        if (tuple(entry.shape), entry.dtype) != (tuple(tensor.shape), str(tensor.dtype)):
+            raise ValueError(
+                f"{path} has shape {entry.shape} and type {entry.dtype}, here {tuple(tensor.shape)} and {tensor.dtype}"
+            )
+
+
+def _tensors_of(path: str, entry: Entry) -> list[TensorEntry]:
+    if is_container_entry(entry):
+        return []
+    if isinstance(entry, TensorEntry):
+        return [entry]
+    if isinstance(entry, ChunkedTensorEntry):
+        return [chunk.tensor for chunk in entry.chunks]
+    raise TypeError(f"{path} is no tensor, but {type(entry).__name__}")
+
+
+class _Storage(FSStoragePlugin):
+    """The library's own storage, which notes the files that this rank writes and names a file that cannot be read."""
+
+    written: ClassVar[defaultdict[str, list[str]]] = defaultdict(list)
+    """Names by folder."""
+
+    async def write(self, write_io: WriteIO) -> None:
+        await super().write(write_io)
+        self.written[self.root].append(write_io.path)
+
+    async def read(self, read_io: ReadIO) -> None:
+        with reading(Path(self.root) / read_io.path):
+            await super().read(read_io)
+            if read_io.byte_range is not None:
+                first, end = read_io.byte_range
+                if (
+                    read_io.buf.getbuffer().nbytes != end - first
+                ):  # the library would leave the rest as it is
+                    raise ValueError(f"it has no bytes {first} to {end}")
+
+
+torchsnapshot.storage_plugin.FSStoragePlugin = _Storage

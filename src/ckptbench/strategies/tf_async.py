@@ -1,0 +1,61 @@
+"""The strategy `tf_async`: TensorFlow's own asynchronous checkpoint. Rank 0 writes while training goes on.
+
+`tf.train.Checkpoint` copies the variables and writes the copies in a thread of its own, which it and the copies keep for
+all saves. It is made over the raw tf.Variables: over a Keras 3 model its second save raises. Like `native`, every rank
+also saves the state that only it has.
+"""
+
+from __future__ import annotations
+
+import atexit
+from pathlib import Path
+
+import tensorflow as tf
+
+from ckptbench.frameworks.contract import reading
+from ckptbench.strategies.one_writer import OneWriter
+
+PREFIX = "model"
+"""How the names of its files begin. The file `model.index` says where in the others each tensor lies."""
+
+
+class TensorFlowAsync(OneWriter):
+    """TensorFlow keeps one copy for all saves."""
+
+    _checkpoint: tf.train.Checkpoint | None = None
+
+    def _begin(self, staging: Path) -> None:
+        if self._checkpoint is None:
+            self._checkpoint = _over_variables(self._subject.native["variables"])
+        self._checkpoint.write(str(staging / PREFIX), tf.train.CheckpointOptions(enable_async=True))
+
+    def _finish(self, staging: Path) -> list[str]:
+        assert self._checkpoint is not None
+        self._checkpoint.sync()
+        # `sync` waits, but does not raise: TensorFlow itself would raise the error of this save in the next one.
+        self._checkpoint._async_checkpointer()._check_async_thread_error()
+        return sorted(path.name for path in staging.glob(f"{PREFIX}.*"))
+
+    def _load(self, folder: Path) -> None:
+        with reading(folder / PREFIX):
+            checkpoint = _over_variables(self._subject.native["variables"])
+            checkpoint.save_counter  # noqa: B018 (makes the counter, which the asynchronous save wrote)
+            checkpoint.read(str(folder / PREFIX)).assert_consumed()
+
+    def _end(self) -> None:
+        if self._checkpoint is not None:
+            # TensorFlow itself would end its thread, and free the copies, only when Python ends.
+            helper = self._checkpoint._async_checkpointer()
+            helper._join_async_save_thread()
+            atexit.unregister(helper._join_async_save_thread)
+            self._checkpoint = None
+
+
+def _over_variables(variables: dict[str, tf.Variable]) -> tf.train.Checkpoint:
+    """A checkpoint of the parts of the variables that lie in this process, under their names in `Framework.state`."""
+    return tf.train.Checkpoint(**{name: _local(variable) for name, variable in variables.items()})
+
+
+def _local(variable: tf.Variable) -> tf.Variable:
+    """Under MultiWorkerMirroredStrategy a variable has one part in each process. Any other is its only part."""
+    return variable.values[0] if isinstance(variable, tf.distribute.DistributedValues) else variable
