@@ -1,0 +1,128 @@
+"""A rank's end of its striker: it starts it, and tells it of the rank's work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from ckptbench.errors import CkptbenchError
+from ckptbench.faults.failure import Failure
+from ckptbench.faults.striker import Orders
+from ckptbench.runs.layout import strikes_path
+from ckptbench.world.seats import Place
+from ckptbench.world.variables import TOKEN
+
+CLOSING_S = 300.0
+"""How long a striker may take to end when its rank has nothing more to tell."""
+
+
+class Target:
+    """Tells a striker of this rank's work. Without a striker it does nothing."""
+
+    def __init__(self, striker: subprocess.Popen[bytes] | None = None) -> None:
+        self._striker = striker
+        self._is_ready = False
+
+    @classmethod
+    def open(
+        cls,
+        failures: Sequence[Failure],
+        place: Place,
+        *,
+        run_folder: Path,
+        attempt: int,
+        near: Iterable[Path],
+        comes_again: bool = False,
+    ) -> Self:
+        """Start the striker, if this rank is the victim of a failure, or the first of its victims.
+
+        `near` are the folders that are lost with the node. An attempt after the first one begins with a recovery, and so
+        does a rank that comes again, in place of one that was lost.
+        """
+        nodes = place.nodes or (place.node,) * place.world_size
+        own = {
+            number: failure
+            for number, failure in enumerate(failures)
+            if failure.victims(nodes)[:1] == (place.rank,)
+        }
+        if not own:
+            return cls()
+        orders = Orders(
+            rank=place.rank,
+            pid=os.getpid(),
+            nodes=tuple(nodes),
+            attempt=attempt,
+            journal=strikes_path(run_folder, place.rank),
+            failures=own,
+            token=os.environ[TOKEN],
+            near=tuple(near),
+        )
+        # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
+        # not ended with the rank's: it has something to write then.
+        without = {name: value for name, value in os.environ.items() if name != TOKEN}
+        target = cls(
+            subprocess.Popen(
+                [sys.executable, "-m", "ckptbench.faults.striker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=without,
+                start_new_session=True,
+            )
+        )
+        # Not in the command, which every user of the host can read: the token is a secret.
+        target._write(orders.to_json())
+        if attempt > 1 or comes_again:
+            target.recovering()
+        return target
+
+    def step(self, done: int) -> None:
+        """A step begins, and `done` steps of the run are done. Before the first one the striker must be ready.
+
+        Raises CkptbenchError if it is gone.
+        """
+        if self._striker is None:
+            return
+        if not self._is_ready:
+            self._await_ready(self._striker)
+        self._tell("step", done)
+
+    def save(self, done: int) -> None:
+        """The checkpoint of this step begins."""
+        if self._striker is not None:
+            self._tell("save", done)
+
+    def recovering(self) -> None:
+        """This rank begins to recover from a failure."""
+        if self._striker is not None:
+            self._tell("recovery", None)
+
+    def close(self) -> None:
+        """Nothing more will be told. What is still due does not come."""
+        if self._striker is not None and self._striker.stdin is not None:
+            self._striker.stdin.close()
+            self._striker.wait(CLOSING_S)
+
+    def _await_ready(self, striker: subprocess.Popen[bytes]) -> None:
+        """A short training would be over before a striker that is still starting could strike it."""
+        assert striker.stdout is not None
+        if not striker.stdout.readline():
+            raise CkptbenchError(
+                f"the striker of this rank has ended with status {striker.wait()}; see above"
+            )
+        self._is_ready = True
+
+    def _tell(self, moment: str, step: int | None) -> None:
+        # With its time: the striker may still be starting.
+        self._write({"moment": moment, "step": step, "unix_ns": time.time_ns()})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._striker is not None
+        assert self._striker.stdin is not None
+        self._striker.stdin.write(json.dumps(line).encode() + b"\n")
+        self._striker.stdin.flush()
