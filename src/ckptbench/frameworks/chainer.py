@@ -21,12 +21,15 @@ from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.frameworks.state import Tensor
-from ckptbench.machine.shared_memory import forget_names
+from ckptbench.machine.shared_memory import MPICH, forget_names, named_segments, remove_unused
 from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,
     BATCH_NORM_EPSILON,
+    AuxiliaryHead,
+    AveragePool,
     AveragePoolTo,
     BatchNorm,
+    Branches,
     Conv,
     Dense,
     Dropout,
@@ -50,8 +53,8 @@ _ATTRIBUTES = {
 """Chainer's attribute for the last part of each name of the network's tensors."""
 
 
-MPICH_SEGMENTS = "mpich_"
-"""How the names of MPICH's shared memory begin: `mpich_shm_<world>_<node>`."""
+LEFT_BEHIND_SECONDS = 600.0
+"""Age of a segment of MPICH that cannot belong to a run that is starting, wherever that run's processes are seen."""
 
 
 class _Model(chainer.Chain):
@@ -64,9 +67,15 @@ class _Model(chainer.Chain):
             if isinstance(layer, Conv | Dense | BatchNorm):
                 self.add_link(layer.name, _link(layer, weights))
 
-    def forward(self, images: Any) -> Any:
-        """Logits of `images`, shape (n, channels, height, width)."""
-        return self._through(self._layers, images)
+    def forward(self, images: Any) -> list[Any]:
+        """Logits of `images`, shape (n, channels, height, width); in training those of auxiliary heads follow them."""
+        x, of_heads = images, []
+        for layer in self._layers:
+            if not isinstance(layer, AuxiliaryHead):
+                x = self._apply(layer, x)
+            elif chainer.config.train:
+                of_heads.append(self._through(layer.layers, x))
+        return [x, *of_heads]
 
     def _through(self, layers: tuple[Layer, ...], x: Any) -> Any:
         for layer in layers:
@@ -80,7 +89,9 @@ class _Model(chainer.Chain):
             case ReLU():
                 return functions.relu(x)
             case MaxPool(kernel=kernel, stride=stride, pad=pad):
-                return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=False)
+                return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=layer.partial)
+            case AveragePool(kernel=kernel, stride=stride):
+                return functions.average_pooling_2d(x, kernel, stride)
             case AveragePoolTo():
                 return _average_pooled(x, layer)
             case Flatten():
@@ -89,6 +100,8 @@ class _Model(chainer.Chain):
                 return _dropout(x, rate)
             case Residual(body, shortcut):
                 return functions.relu(self._through(body, x) + self._through(shortcut, x))
+            case Branches(branches):
+                return functions.concat([self._through(branch, x) for branch in branches], axis=1)
 
 
 def _link(layer: Conv | Dense | BatchNorm, weights: Arrays) -> Any:
@@ -203,8 +216,12 @@ class Chainer(Framework):
         seed_all(seed + place.rank)
         device.xp.random.seed(seed + place.rank)
         over_nccl = on_gpu and place.world_size > 1
-        communicator = chainermn.create_communicator("pure_nccl" if over_nccl else "naive")
-        if (communicator.rank, communicator.size) != (place.rank, place.world_size):
+        communicator = chainermn.create_communicator(
+            "pure_nccl" if over_nccl else "naive",
+            mpi_comm=_own_communicator() if place.world_size == 1 else None,
+        )
+        own = place.rank if place.world_size > 1 else 0
+        if (communicator.rank, communicator.size) != (own, place.world_size):
             raise LaunchError(
                 f"rank {place.rank} of {place.world_size} is rank {communicator.rank} of "
                 f"{communicator.size} to MPI: start it with the mpiexec of the MPI in its environment"
@@ -213,7 +230,10 @@ class Chainer(Framework):
         framework.barrier()
         # All ranks of this node have mapped MPICH's segment by now. MPICH itself removes its name only when MPI ends in
         # an orderly way: a killed run would leave it behind.
-        forget_names(MPICH_SEGMENTS)
+        forget_names(MPICH)
+        if place.local_rank == 0:
+            # What a run has left that was killed before it came here, with its launcher or on another node than that.
+            remove_unused(named_segments(MPICH, older_than_s=LEFT_BEHIND_SECONDS))
         return framework
 
     def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
@@ -244,10 +264,15 @@ class Chainer(Framework):
         return parallel
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-        logits = self._model(self._channels_first(images))
-        loss = functions.softmax_cross_entropy(logits, self._device.send(labels))
+        outputs, labels = self._model(self._channels_first(images)), self._device.send(labels)
+        loss, *of_heads = [functions.softmax_cross_entropy(each, labels) for each in outputs]
+        minimized = loss
+        for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
+            minimized = minimized + weight * of_head
         self._model.cleargrads()
-        loss.backward()
+        minimized.backward()
+        if self.average is not None:
+            self.average([parameter.grad for _, parameter in sorted(self._model.namedparams())])
         if self.before_update is not None:
             self.before_update()
         self._optimizer.update()
@@ -256,7 +281,8 @@ class Chainer(Framework):
 
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            return _to_host(self._model(self._channels_first(images)).array)
+            (logits,) = self._model(self._channels_first(images))
+            return _to_host(logits.array)
 
     def _channels_first(self, images: NDArray[np.float32]) -> Any:
         return self._device.send(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
@@ -295,6 +321,15 @@ class Chainer(Framework):
             "optimizer/steps": np.asarray(self._optimizer.t, np.int64),
         }
 
+    @property
+    def native(self) -> dict[str, Any]:
+        """`model`: the chain; `optimizer`: of several ranks the multi-node one; `communicator`: ChainerMN's."""
+        return {
+            "model": self._model,
+            "optimizer": self._optimizer,
+            "communicator": self._communicator,
+        }
+
     def state(self) -> list[Tensor]:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         return [
@@ -321,6 +356,7 @@ class Chainer(Framework):
             dtype=memory().dtype,
             read=lambda: chainer.backends.cuda.to_cpu(memory()),
             write=write,
+            in_place=isinstance(memory(), np.ndarray) and memory().flags.c_contiguous,
         )
 
     def _counter(self) -> Tensor:
@@ -380,6 +416,13 @@ class Chainer(Framework):
     def close(self) -> None:
         self.barrier()
         self._communicator.finalize()
+
+
+def _own_communicator() -> Any:
+    """That of a rank which is told to be alone, even where MPI has started others beside it."""
+    from mpi4py import MPI  # not at the top: importing it starts MPI
+
+    return MPI.COMM_SELF
 
 
 def _be_deterministic() -> None:

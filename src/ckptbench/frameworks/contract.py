@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,13 @@ class Framework(ABC):
     """Called by every step when its gradients are known and before parameters and optimizer slots change. None: no
     call. It is set before `build` and not changed after it."""
 
+    average: Callable[[Sequence[NDArray[np.float32]]], None] | None = None
+    """Averages gradients over ranks of which the framework does not know. None: it averages them itself.
+
+    Every step calls it before `before_update`, with the gradients of all parameters on this rank, in the same order on
+    every rank; it changes them in place. It is set before `build`, on a framework that is alone (`world_size` 1), on CPU.
+    What it raises ends the step, perhaps as another exception, before parameters and optimizer slots have changed."""
+
     @classmethod
     @abstractmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
@@ -112,13 +119,14 @@ class Framework(ABC):
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         """One data-parallel step: forward, backward, gradients averaged over all ranks, update.
 
-        `images` has shape (batch_size, height, width, channels), `labels` (batch_size,). Returns this rank's
-        mean softmax cross-entropy before the update. Returns when the device has finished.
+        `images` has shape (batch_size, height, width, channels), `labels` (batch_size,). It minimizes the mean softmax
+        cross-entropy of the network's logits, plus those of its auxiliary heads times their weights. Returns the first
+        of these, of this rank and before the update. Returns when the device has finished.
         """
 
     @abstractmethod
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits, shape (n, classes), in evaluation mode: with running statistics and without dropout.
+        """The network's logits, shape (n, classes), in evaluation mode: with running statistics and without dropout.
 
         `images` has shape (n, height, width, channels) with any n from 1. Communicates with no other rank.
         """
@@ -156,6 +164,20 @@ class Framework(ABC):
         Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
         all that a restart needs. The tensors are valid until the next `build` or `load` of a format.
         """
+
+    def keep_memory(self, memory: NDArray[np.uint8]) -> None:  # noqa: B027 (only a GPU needs it)
+        """Prepare host memory to which tensors will be copied many times: for copies from a GPU it is page-locked."""
+
+    def await_copies(self) -> None:  # noqa: B027 (only a GPU needs it)
+        """Return when all copies that `Tensor.copy_into` has begun are complete. Another thread may call it."""
+
+    @property
+    def native(self) -> Mapping[str, Any]:
+        """The library's own objects, by name, for engines that serve this framework alone: its class says which.
+
+        They are valid until the next `build`. Most frameworks need none.
+        """
+        return {}
 
     @abstractmethod
     def rank_state(self) -> Arrays:

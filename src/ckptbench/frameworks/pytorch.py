@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import h5py
 import numpy as np
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
+from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
@@ -51,6 +52,8 @@ class PyTorch(Framework):
     def __init__(self, place: Place) -> None:
         self._place = place
         self._device = torch.device(place.accelerator)
+        # Copies to the host go beside the stream in which the network computes.
+        self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
 
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
@@ -76,7 +79,9 @@ class PyTorch(Framework):
     def build(
         self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
     ) -> None:
-        self.module = _Network(network.layers).to(self._device)
+        self._auxiliary_weights = network.auxiliary_weights
+        kind = _WithHeads if self._auxiliary_weights else _Network
+        self.module = kind(network.layers).to(self._device)
         with torch.no_grad():
             for name, parameter in self._parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
@@ -110,14 +115,27 @@ class PyTorch(Framework):
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         self._forward.train()
         self.optimizer.zero_grad()
-        loss = self._loss(self._forward(self._images(images)), self._labels(labels))
-        loss.backward()
+        minimized, loss = self._losses(self._forward(self._images(images)), self._labels(labels))
+        minimized.backward()
+        if self.average is not None:
+            self.average([_gradient(parameter) for parameter in self.module.parameters()])
         if self.before_update is not None:
             self.before_update()
         self.optimizer.step()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return float(loss.item())
+
+    def _losses(
+        self, outputs: torch.Tensor | list[torch.Tensor], labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss to minimize, auxiliary heads included, and that of the network's own logits."""
+        if not isinstance(outputs, list):
+            loss = self._loss(outputs, labels)
+            return loss, loss
+        loss, *of_heads = (self._loss(each, labels) for each in outputs)
+        weighted = zip(self._auxiliary_weights, of_heads, strict=True)
+        return sum((weight * of_head for weight, of_head in weighted), loss), loss
 
     @torch.no_grad()
     def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -162,8 +180,30 @@ class PyTorch(Framework):
         return {**model, **buffers, **momenta}
 
     def state(self) -> list[Tensor]:
-        model = [_tensor(f"model/{name}", parameter) for name, parameter in self._parameters()]
-        return model + [_tensor(f"optimizer/{name}", slot) for name, slot in self._momenta()]
+        named = {
+            **{f"model/{name}": parameter for name, parameter in self._parameters()},
+            **{f"optimizer/{name}": slot for name, slot in self._momenta()},
+        }
+        return [_tensor(name, tensor, self._copying) for name, tensor in named.items()]
+
+    def keep_memory(self, memory: NDArray[np.uint8]) -> None:
+        if self._device.type != "cuda":
+            return
+        error = int(torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
+        if error:
+            raise CheckpointError(
+                f"{memory.nbytes / 1e6:.0f} MB of host memory cannot be page-locked (CUDA error {error}): raise the limit "
+                "of locked memory (ulimit -l), or use the strategy native"
+            )
+
+    def await_copies(self) -> None:
+        if self._copying is not None:
+            self._copying.synchronize()
+
+    @property
+    def native(self) -> dict[str, Any]:
+        """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: its torch.optim.SGD."""
+        return {"module": self.module, "optimizer": self.optimizer}
 
     def rank_state(self) -> Arrays:
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
@@ -223,8 +263,37 @@ def _be_deterministic() -> None:
 class _Network(nn.Sequential):
     """The layers as PyTorch modules. A module with tensors has the layer's name as `network_name`."""
 
-    def __init__(self, layers: tuple[arch.Layer, ...]) -> None:
+    def __init__(self, layers: Iterable[arch.Layer | arch.AuxiliaryHead]) -> None:
         super().__init__(*(_module(layer) for layer in layers))
+
+
+class _Head(_Network):
+    """The layers of an auxiliary head."""
+
+
+class _WithHeads(_Network):
+    """A network with auxiliary heads. In training it returns a list: its logits, then those of each head.
+
+    DistributedDataParallel must find the parameters of the heads behind what `forward` returns.
+    """
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor | list[torch.Tensor]:
+        x, of_heads = images, []
+        for module in self:
+            if not isinstance(module, _Head):
+                x = module(x)
+            elif self.training:
+                of_heads.append(module(x))
+        return [x, *of_heads] if self.training else x
+
+
+class _Branches(nn.Module):
+    def __init__(self, layer: arch.Branches) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(_Network(branch) for branch in layer.branches)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.cat([branch(inputs) for branch in self.branches], dim=1)
 
 
 class _Residual(nn.Module):
@@ -258,7 +327,7 @@ class _AveragePool(nn.AdaptiveAvgPool2d):
         return rows @ images @ columns.T
 
 
-def _module(layer: arch.Layer) -> nn.Module:
+def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
     match layer:
         case arch.Conv():
             module: nn.Module = nn.Conv2d(
@@ -273,7 +342,9 @@ def _module(layer: arch.Layer) -> nn.Module:
         case arch.ReLU():
             return nn.ReLU()
         case arch.MaxPool():
-            return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad)
+            return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad, ceil_mode=layer.partial)
+        case arch.AveragePool():
+            return nn.AvgPool2d(layer.kernel, layer.stride)
         case arch.AveragePoolTo():
             return _AveragePool(layer)
         case arch.Flatten():
@@ -282,12 +353,22 @@ def _module(layer: arch.Layer) -> nn.Module:
             return nn.Dropout(layer.rate)
         case arch.Residual():
             return _Residual(layer)
+        case arch.Branches():
+            return _Branches(layer)
+        case arch.AuxiliaryHead():
+            return _Head(layer.layers)
     module.network_name = layer.name
     return module
 
 
-def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
+def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
     values = tensor.detach()
+
+    def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
+        """Every step ends with a synchronized device, so the values are there when a copy begins."""
+        with torch.cuda.stream(copying):
+            flat = values.contiguous().view(-1).view(torch.uint8)
+            torch.from_numpy(target).copy_(flat[part], non_blocking=True)
 
     def write(array: NDArray[np.generic]) -> None:
         values.copy_(torch.from_numpy(array))
@@ -298,7 +379,15 @@ def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
         dtype=np.dtype(str(values.dtype).removeprefix("torch.")),
         read=lambda: values.cpu().numpy(),
         write=write,
+        in_place=copying is None and values.is_contiguous(),
+        begin_copy=None if copying is None else begin_copy,
     )
+
+
+def _gradient(parameter: nn.Parameter) -> NDArray[np.float32]:
+    """The memory of the parameter's gradient. All parameters of our networks take part in every step."""
+    assert parameter.grad is not None
+    return parameter.grad.numpy()
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.generic]:

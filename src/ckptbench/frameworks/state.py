@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,9 +28,22 @@ class Tensor:
     write: Callable[[NDArray[np.generic]], None]
     """Replace the values. The array may be kept or changed later by the caller: the framework takes a copy."""
 
+    in_place: bool = False
+    """Whether `read` returns the framework's own memory, in C order, so that what is put there becomes the values."""
+    begin_copy: Callable[[NDArray[np.uint8], slice], None] | None = None
+    """`begin_copy(target, part)` begins to copy these bytes of the values, in C order, to host memory; when
+    `Framework.await_copies` returns they are there. None: the memory is the host's, and `read` gives it."""
+
+    def copy_into(self, target: NDArray[np.uint8], part: slice) -> None:
+        """Copy some bytes of the values to `target`, or begin to; then `Framework.await_copies` must be called."""
+        if self.begin_copy is None:
+            np.copyto(target, self.bytes()[part])
+        else:
+            self.begin_copy(target, part)
+
     @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def bytes(self) -> NDArray[np.uint8]:
         """`read` as bytes in C order, shape (nbytes,). It copies only where the framework's memory is not in that order."""

@@ -6,12 +6,17 @@ A recovery has two halves: the launcher calls a `Recovery`, and every rank calls
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Framework
+from ckptbench.matrix.variant import Option
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +27,36 @@ class Loss:
     """The ranks that died first, as far as known. Empty if the process that starts ranks ended."""
     how: str
     """The failure in words, with the last lines of the ranks' logs."""
+    hangs: bool = False
+    """Whether the ranks still run, but do not answer."""
+    left: tuple[int, ...] = ()
+    """The ranks that still train, as far as known: neither lost, nor started in place of a lost one and still coming up."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The surviving ranks go on by themselves. The launcher still watches them and ignores the lost ranks."""
+    """The surviving ranks go on by themselves. The launcher still watches them and ignores the lost ranks.
+
+    It ends lost ranks that hang, so that the others notice.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """As `GoOn`, and the launcher starts the processes of the lost ranks anew. Where it cannot, it relaunches all.
+
+    A new process has `Link.comes_again` and calls `Link.join` when it is about to train; until then the launcher has nobody
+    wait for it. One that has not joined when the others have finished (`Link.finish`) is ended.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ComeAnew:
+    """The command of the recovery goes on, and starts all ranks anew when those of the attempt have ended.
+
+    The launcher has the latter end. When the new ones have come up they wait until it has chosen what to go on from: the
+    plan from `Recovery.next_attempt`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +71,24 @@ class GiveUp:
     reason: str
 
 
-Verdict = GoOn | Relaunch | GiveUp
+Verdict = GoOn | Replace | ComeAnew | Relaunch | GiveUp
 
 
 class Recovery(ABC):
     """The half of a recovery that the launcher calls."""
 
+    def patience_s(self, plan: Plan) -> float | None:
+        """How long a rank may be silent before it counts as lost, in seconds. None: for ever."""
+        return None
+
     @abstractmethod
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         """The command that starts the ranks: `rank` itself, or a program of the recovery that runs `rank`."""
+
+    @contextmanager
+    def environment(self) -> Iterator[Mapping[str, str]]:
+        """Environment variables for the command, and what they name, while an attempt runs."""
+        yield {}
 
     @abstractmethod
     def after(self, loss: Loss, plan: Plan) -> Verdict:
@@ -57,7 +96,7 @@ class Recovery(ABC):
 
     @abstractmethod
     def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
-        """The plan of the next attempt. No rank runs at this time. `newest` is the newest sound version; None: there is
+        """The plan of the next attempt. No rank trains at this time. `newest` is the newest sound version; None: there is
         none.
 
         Raises LaunchError if the recovery cannot go on without a version.
@@ -66,27 +105,77 @@ class Recovery(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrouped:
-    """The agreement of the ranks that go on after a failure."""
+    """The agreement of the ranks that go on together, on one of them. Each has the state of that step."""
 
-    position: Position
-    """The position after which training goes on."""
-    version: Version | None = None
-    """The version that every rank loads first. None: every rank already has the state of `position`."""
+    step: int
+    """Completed steps of the whole run after which they go on."""
+    ranks: tuple[int, ...]
+    """Those that train from now on, by their numbers in the run. The first one does what rank 0 does at other times."""
+    noticed_ns: int
+    """When this rank's step had failed, or when it knew of ranks that join."""
+    agreed_ns: int
+    """When the ranks had agreed on `step` and `ranks`."""
+    ready_ns: int
+    """When this rank had the state."""
+    bytes: int = 0
+    """Bytes of the state that came from another rank. 0: this rank had it."""
 
 
-class RankRecovery(ABC):
-    """The half of a recovery that every rank calls."""
+class RankRecovery:
+    """The half of a recovery that every rank calls. By itself it leaves everything to the framework and the launcher.
 
-    @abstractmethod
+    Calls come in this order: the constructor; `framework_place`; `adopt`, when the framework has joined; `join`, when it is
+    built; then `barrier`, `admit` and `regroup` in any order; `close` or `abort`; `leave`. What these do not describe, a
+    training loop does not have to know about a recovery.
+    """
+
+    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
+        """`options` are those of the cell's `recovery`, with defaults."""
+        self.place = place
+        self.link = link
+        self.options = options
+
+    @property
+    def framework_place(self) -> Place:
+        """What the framework is told of its place. One that is told to be alone leaves communication to the recovery."""
+        return self.place
+
+    def adopt(self, framework: Framework) -> None:
+        """Take the framework, which has joined the others and is not built yet."""
+        self.framework = framework
+
+    def join(self, reached: Position) -> Regrouped | None:
+        """Join ranks that train already, after this one has built its network; None if all ranks begin together.
+
+        `reached` is the position after the version that this attempt has loaded, or the beginning.
+        """
+        return None
+
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
-        """Agree with the surviving ranks how to go on after `error`, which ended the step after `reached`.
+        """Agree with the surviving ranks how to go on after `error`, which ended what came after `reached`.
 
         Raises `error` again if the death of another rank did not cause it, or if this rank must not go on.
         """
+        raise error
 
-    @abstractmethod
     def admit(self, reached: Position) -> Regrouped | None:
         """The agreement with new ranks that join after `reached`; None if none join.
 
-        Called before every step, so it must find out without communication that no rank joins.
+        Called before every step. Only where ranks may join it may communicate, and then its time is training time.
         """
+        return None
+
+    def barrier(self) -> None:
+        """Return when every rank that trains has called it."""
+        self.framework.barrier()
+
+    def close(self) -> None:
+        """Part from the other ranks in an orderly way. Called once, when training has ended well."""
+        self.framework.close()
+
+    def abort(self) -> None:
+        """As `Framework.abort`: other ranks must not wait for this one, which has failed."""
+        self.framework.abort()
+
+    def leave(self, status: int) -> None:
+        """The last call of this process. It may end it with this exit status, if a library would hang at Python's end."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pkgutil
 
 from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import RankRecovery, Recovery
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place
 
 
 def load_recovery(name: str) -> Recovery:
@@ -14,7 +17,10 @@ def load_recovery(name: str) -> Recovery:
     return recovery
 
 
-def load_rank_recovery(name: str) -> RankRecovery:
+def load_rank_recovery(variant: Variant, place: Place, link: Link) -> RankRecovery:
     """The half that every rank calls."""
-    recovery: RankRecovery = pkgutil.resolve_name(RECOVERIES[name].rank)()
+    entry = RECOVERIES[variant.name]
+    recovery: RankRecovery = pkgutil.resolve_name(entry.rank)(
+        place, link, variant.chosen(entry.options)
+    )
     return recovery

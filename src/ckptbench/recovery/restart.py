@@ -1,7 +1,7 @@
 """The recovery `restart`: when a rank dies, all ranks end, and training starts again from the newest checkpoint.
 
-The launcher itself restarts a run only after the kills that the cell's history asks for. After any other death the run
-has failed. Then a user or a scheduler's requeue must start it again.
+The launcher itself restarts a run only after the kills that the cell's history asks for, and after the failures of its
+trace. After any other death the run has failed. Then a user or a scheduler's requeue must start it again.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError
+from ckptbench.matrix.catalogue import RECOVERIES, RESTART
 from ckptbench.recovery.contract import GiveUp, Loss, RankRecovery, Recovery, Relaunch, Verdict
 from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
+from ckptbench.runs.strikes import recorded_strikes
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,15 @@ class Restart(Recovery):
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         return list(rank)
 
+    def patience_s(self, plan: Plan) -> float | None:
+        if not plan.cell.is_struck:
+            return None
+        options = plan.cell.recovery.chosen(RECOVERIES[RESTART.name].options)
+        return float(options["patience_s"])
+
     def after(self, loss: Loss, plan: Plan) -> Verdict:
+        if plan.cell.is_struck:
+            return self._after_strike(loss, plan)
         kills = recorded_kills(plan.run_folder, plan.cell.ranks)
         if len(kills) == plan.kills:
             return GiveUp(loss.how)
@@ -36,7 +44,17 @@ class Restart(Recovery):
         log.info("rank %d killed itself %s step %d, as planned", last.rank, moment, last.step)
         return Relaunch()
 
+    def _after_strike(self, loss: Loss, plan: Plan) -> Verdict:
+        strikes = recorded_strikes(plan.run_folder)
+        ending = [strike for strike in strikes[plan.strikes :] if strike.kind != "slow"]
+        if not ending:
+            return GiveUp(loss.how)
+        log.info("failure %d has struck, as planned: %s", ending[-1].failure, ending[-1].kind)
+        return Relaunch()
+
     def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
+        if plan.cell.is_struck:
+            return after_failures(plan, newest)
         if newest is None:
             raise LaunchError(
                 f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
@@ -47,15 +65,24 @@ class Restart(Recovery):
 class RestartedRank(RankRecovery):
     """The half that every rank calls. The rank ends with the others."""
 
-    def regroup(self, error: Exception, reached: Position) -> NoReturn:
-        raise error
 
-    def admit(self, reached: Position) -> None:
-        return None
+def after_failures(plan: Plan, newest: Version | None) -> Plan:
+    """The next attempt of a struck run, which begins anew where no version was durable before the failure."""
+    if newest is not None:
+        return resumed(plan, newest, attempt=plan.attempt + 1)
+    log.info("attempt %d begins anew: there is no version yet", plan.attempt + 1)
+    strikes = len(recorded_strikes(plan.run_folder))
+    return dataclasses.replace(plan, attempt=plan.attempt + 1, resume_from=None, strikes=strikes)
 
 
 def resumed(plan: Plan, version: Version, *, attempt: int) -> Plan:
     """The plan of the attempt that goes on from `version`."""
     log.info("attempt %d goes on from %s", attempt, version.folder)
     kills = len(recorded_kills(plan.run_folder, plan.cell.ranks))
-    return dataclasses.replace(plan, attempt=attempt, resume_from=version.folder, kills=kills)
+    return dataclasses.replace(
+        plan,
+        attempt=attempt,
+        resume_from=version.folder,
+        kills=kills,
+        strikes=len(recorded_strikes(plan.run_folder)),
+    )

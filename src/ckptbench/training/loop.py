@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import numpy as np
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.data.dataset import Dataset
-from ckptbench.data.order import Reader, evaluation_shard, steps_per_epoch
-from ckptbench.errors import CkptbenchError
+from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of, steps_per_epoch
 from ckptbench.faults.injector import Interrupter
 from ckptbench.faults.schedule import Kill, kills_of
+from ckptbench.faults.target import Target
 from ckptbench.frameworks.contract import Framework, Sgd
 from ckptbench.machine import page_cache
 from ckptbench.machine.clock import clock
+from ckptbench.machine.footprint import forget_peak
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.proof.controls import Control
 from ckptbench.proof.witness import Witness
-from ckptbench.recovery.contract import Regrouped
-from ckptbench.recovery.loading import load_rank_recovery
-from ckptbench.runs.events import Epoch, Evaluation, Phase, Stop
+from ckptbench.recovery.contract import RankRecovery, Regrouped
+from ckptbench.runs.events import Epoch, Evaluation, Pause, Phase, Regroup, Stop, World
+from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -31,7 +35,7 @@ from ckptbench.strategies.clocked import Clocked
 from ckptbench.training.evaluation import EVALUATION_BATCH, cross_entropy_sum
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.seats import Place, place_among
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +62,31 @@ class Trainer:
     """Trains one rank of a run from its first step, or from a checkpoint, to its last."""
 
     def __init__(
-        self, plan: Plan, place: Place, link: Link, recorder: Recorder, framework: Framework
+        self,
+        plan: Plan,
+        place: Place,
+        link: Link,
+        recorder: Recorder,
+        framework: Framework,
+        *,
+        target: Target,
+        recovery: RankRecovery,
     ) -> None:
         self._plan = plan
+        self._first_place = place
+        """The place in which this rank came up, when all ranks of the run were there."""
         self._place = place
+        self._link = link
+        self._recovery = recovery
         self._may_enter = link.may_enter
         self._recorder = recorder
         self._framework = framework
+        self._target = target
         self._began = 0
         self._saved: int | None = None
+        # A rank that comes again takes the state from the others. The version may be gone by now.
+        loads = plan.resume_from is not None and not link.comes_again
+        self._version = read_version(plan.resume_from) if loads and plan.resume_from else None
         started_ns = clock()
         self._dataset = Dataset.open(plan.dataset_folder)
         self._steps_per_epoch = steps_per_epoch(
@@ -78,28 +98,49 @@ class Trainer:
         self._reader = Reader(
             self._dataset,
             seed=plan.seed,
-            rank=place.rank,
-            world_size=place.world_size,
-            batch_size=plan.cell.batch_size,
+            share=self._shares(range(place.world_size))[place.rank],
+            global_batch=place.world_size * plan.cell.batch_size,
             steps_per_epoch=self._steps_per_epoch,
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._interrupter = Interrupter(self._next_kill(), place.rank, recorder)
+        self._footprints = Footprints(recorder)
         self._witness = Witness(framework, recorder, proof=plan.training.proof)
-        self._strategy = Clocked.open(
-            plan.cell.strategy,
-            subject=framework,
-            place=place,
-            format=checkpoint_format(plan),
-            identity=plan.identity,
-            store=CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run),
-            recorder=recorder,
-            reach=self._interrupter.at_stage,
-            begin=self._interrupter.before_save,
-        )
+        levels = self._levels = open_levels(plan, node=place.node if place.is_spread else None)
+        if place.local_rank == 0:
+            if place.is_spread and not link.comes_again:
+                levels.begin_near(self._version.position.step if self._version else 0)
+            else:
+                levels.make()  # a restart may find them lost
+        self._strategy = self._open_strategy()
         framework.before_update = self._strategy.hook
-        self._recovery = load_rank_recovery(plan.cell.recovery.name)
         self._reached = BEGINNING
+
+    def _open_strategy(self) -> Clocked:
+        return Clocked.open(
+            self._plan.cell.strategy,
+            subject=self._framework,
+            place=self._place,
+            format=checkpoint_format(self._plan),
+            identity=self._plan.identity,
+            levels=self._levels,
+            recorder=self._recorder,
+            reach=self._interrupter.at_stage,
+            begin=self._begin_save,
+            barrier=self._recovery.barrier,
+            gather=self._link.gather,
+            attempt=self._plan.attempt,
+        )
+
+    def _shares(self, ranks: Sequence[int]) -> list[Share]:
+        """What each of these ranks reads of every global batch."""
+        kept = self._recovery.options.get("batch") != "shrunk"
+        seats = self._first_place.world_size
+        return shares_of(ranks, seats, self._plan.cell.batch_size, kept=kept)
+
+    def _begin_save(self, position: Position) -> None:
+        self._target.save(position.step)
+        self._interrupter.before_save(position)
 
     def _next_kill(self) -> Kill | None:
         """The kill that ends this attempt. None: no kill is planned, or all have happened."""
@@ -128,21 +169,22 @@ class Trainer:
             ),
             self._plan.cell.batch_size,
         )
+        self._strategy.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
         self._recorder.write(state_of(network, self._framework))
 
     def start(self) -> Position:
         """The position at which training begins. Loads the checkpoint to go on from, if there is one."""
-        if self._plan.resume_from is None:
+        version = self._version
+        if version is None:
             return BEGINNING
-        version = read_version(self._plan.resume_from)
         if self._plan.cell.cache == "cold":
             self._evict(version)
         self._load(version)
         self._began = version.position.step
         if self._plan.cell.omit == "position":
             self._reader.forgotten = version.position.step
-        if self._plan.cell.is_killed:
+        if self._plan.cell.is_killed or self._plan.cell.is_struck:
             self._see("loaded", version.position)
         log.info("goes on from %s", version.folder)
         return version.position
@@ -153,7 +195,7 @@ class Trainer:
         started_ns = clock()
         if self._place.local_rank == 0:
             page_cache.evict(files)
-        self._framework.barrier()
+        self._recovery.barrier()
         left = sum(page_cache.resident_bytes(path) for path in files)
         self._recorder.write(
             Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
@@ -189,31 +231,87 @@ class Trainer:
     def train(self, position: Position) -> None:
         """Train to the end. Raises Stopped, after a checkpoint, if the launcher asks to stop.
 
-        When a step fails or new ranks join, the run's recovery decides whether this rank goes on, and from where.
+        A rank that comes in place of a lost one first joins those that train. When a step fails or new ranks join, the run's
+        recovery decides whether this rank goes on, and from where.
         """
+        self._reached = position
+        regrouped = self._recovery.join(position)
         while True:
-            self._reached = position
             try:
-                self._train_from(position)
+                if regrouped is not None:
+                    self._go_on(regrouped)
+                self._train_from(self._reached)
                 return
-            except (Stopped, CkptbenchError):
+            except Stopped:
                 raise
             except Joined as joined:
                 regrouped = joined.regrouped
             except Exception as error:  # noqa: BLE001 (regroup raises it again unless a peer's death has caused it)
+                if RECOVERIES[
+                    self._plan.cell.recovery.name
+                ].elastic:  # else it is only about to end
+                    self._target.recovering()
                 regrouped = self._recovery.regroup(error, self._reached)
-            position = self._go_on(regrouped)
 
     def close(self) -> None:
-        """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does."""
-        self._strategy.close()
+        """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does.
 
-    def _go_on(self, regrouped: Regrouped) -> Position:
-        self._recorder.write_steps(self._reached.epoch)
-        if regrouped.version is not None:
-            self._strategy.load(regrouped.version)
-        log.info("regrouped: goes on after step %d", regrouped.position.step)
-        return regrouped.position
+        A proof then loads every version that is left: is it the state of its step?
+        """
+        self._strategy.settle()
+        if self._plan.training.proof:
+            for level, version in self._strategy.versions():
+                self._strategy.load(version)
+                self._witness.see_version(version.position, level)
+        self._strategy.close(complete=True)
+        self._footprints.look("closed", self._reached.step)
+
+    def _go_on(self, regrouped: Regrouped) -> None:
+        """Go on with the ranks of the agreement, after its step."""
+        reached = self._reached
+        self._recorder.write_steps(reached.epoch)
+        if reached.step != regrouped.step:
+            self._reached = self._after(regrouped.step)
+        self._enter(regrouped)
+        self._recorder.write(
+            Regroup(
+                step=regrouped.step,
+                reached=reached.step,
+                noticed_ns=regrouped.noticed_ns,
+                agreed_ns=regrouped.agreed_ns,
+                ready_ns=regrouped.ready_ns,
+                bytes=regrouped.bytes,
+            )
+        )
+        log.info("goes on after step %d with ranks %s", regrouped.step, list(regrouped.ranks))
+
+    def _enter(self, regrouped: Regrouped) -> None:
+        """Take this rank's share of the work among the ranks that train from now on."""
+        ranks = regrouped.ranks
+        self._place = place_among(self._first_place, ranks)
+        shares = self._shares(ranks)
+        self._reader.share = shares[self._place.rank]
+        self._recorder.write(
+            World(
+                step=regrouped.step,
+                ranks=list(ranks),
+                first=[share.first for share in shares],
+                samples=[share.samples for share in shares],
+                monotonic_ns=clock(),
+            )
+        )
+        if self._place.rank == 0:
+            self._levels.discard_partial()  # of a save that the loss has cut short
+        self._recovery.barrier()
+        self._strategy = self._open_strategy()
+        self._strategy.ready()
+
+    def _after(self, step: int) -> Position:
+        """The position after this step of the run. After the last one of an epoch, the epoch's evaluation is still to come."""
+        epoch, step_in_epoch = divmod(step, self._steps_per_epoch)
+        if step and step_in_epoch == 0:
+            return self._position(epoch - 1, self._steps_per_epoch)
+        return self._position(epoch, step_in_epoch)
 
     def _train_from(self, position: Position) -> None:
         for epoch in range(position.epoch, self._plan.cell.epochs):
@@ -223,8 +321,12 @@ class Trainer:
                 self._train_epoch(epoch, first)
             self._see("epoch", self._position(epoch, self._steps_per_epoch))
             self._evaluate(epoch)
+            if (
+                epoch + 1 < self._plan.cell.epochs
+            ):  # else a loss after this would have the epoch evaluated again
+                self._reached = self._position(epoch + 1, 0)
         end = self._position(self._plan.cell.epochs - 1, self._steps_per_epoch)
-        self._witness.see_end(end, final_path(self._plan.run_folder, self._place.rank))
+        self._witness.see_end(end, final_path(self._plan.run_folder, self._first_place.rank))
 
     def _position(self, epoch: int, step_in_epoch: int) -> Position:
         step = epoch * self._steps_per_epoch + step_in_epoch
@@ -236,7 +338,8 @@ class Trainer:
     def _train_epoch(self, epoch: int, first: int) -> None:
         """Train an epoch from its step `first` on, and save the checkpoints that are due."""
         self._reader.prepare(epoch * self._steps_per_epoch + first)
-        self._framework.barrier()
+        forget_peak()
+        self._recovery.barrier()
         epoch_start_ns = clock()
         for step_in_epoch in range(first, self._steps_per_epoch):
             before = self._position(epoch, step_in_epoch)
@@ -244,7 +347,11 @@ class Trainer:
                 self._stop(before)
             if (regrouped := self._recovery.admit(before)) is not None:
                 raise Joined(regrouped)
+            self._target.step(before.step)
             self._step(before.step)
+            if self._plan.cell.is_struck:
+                # A failure would lose these steps. Writing here costs time, but a struck run is no timing of its steps.
+                self._recorder.write_steps(epoch)
             after = self._reached = self._position(epoch, step_in_epoch + 1)
             if self._is_first_after_restart(before.step):
                 self._see("stepped", after)
@@ -254,6 +361,7 @@ class Trainer:
             ):
                 self._checkpoint(after)
         self._record_epoch(epoch, epoch_start_ns, clock(), self._steps_per_epoch - first)
+        self._footprints.look("epoch", self._reached.step)
 
     def _step(self, index: int) -> None:
         start_ns = clock()
@@ -268,7 +376,7 @@ class Trainer:
 
     def _record_epoch(self, epoch: int, start_ns: int, end_ns: int, steps: int) -> None:
         self._recorder.write_steps(epoch)
-        samples = steps * self._plan.cell.batch_size
+        samples = steps * self._reader.share.samples
         self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
         seconds = (end_ns - start_ns) / 1e9
         log.info(
@@ -279,18 +387,40 @@ class Trainer:
         """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
         self._recorder.write_steps(position.epoch)
         if position.step not in (self._began, self._saved):
-            self._checkpoint(position)
+            self._checkpoint(position, everywhere=True)
         self._strategy.close()
         self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)
 
-    def _checkpoint(self, position: Position) -> None:
+    def _checkpoint(self, position: Position, *, everywhere: bool = False) -> None:
         self._saved = position.step
-        self._strategy.save(position)
+        with self._pause(position):
+            self._footprints.look("before", position.step)
+            self._record_state(position)
+            forget_peak()
+        self._strategy.save(position, everywhere=everywhere)
+        with self._pause(position):
+            self._footprints.look("saved", position.step)
         if self._plan.cell.is_killed:
             # A kill later in this epoch would lose these steps. Writing here costs time, but a killed run is no timing.
             self._recorder.write_steps(position.epoch)
+
+    @contextmanager
+    def _pause(self, position: Position) -> Iterator[None]:
+        """The time inside counts neither as training nor as stall."""
+        start_ns = clock()
+        yield
+        self._recorder.write(Pause(step=position.step, start_ns=start_ns, end_ns=clock()))
+
+    def _record_state(self, position: Position) -> None:
+        """Write the digest of a save, if this is a proof.
+
+        It comes before the save. Later it would hide that the save has taken tensors from a later step, as it would give the save
+        the time to end.
+        """
+        if self._plan.training.proof:
             self._see("saved", position)
+            self._recovery.barrier()  # otherwise a save would wait for the digests of other ranks
 
     def _evaluate(self, epoch: int) -> None:
         """Evaluate this rank's shard of the test set. The analysis adds the shards up, so no rank waits for another."""

@@ -7,13 +7,19 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from ckptbench.checkpoints.levels import near_folders
 from ckptbench.errors import CkptbenchError
+from ckptbench.faults.failure import Failure
+from ckptbench.faults.target import Target
 from ckptbench.frameworks.contract import Framework
 from ckptbench.frameworks.loading import load_framework
 from ckptbench.machine.clock import boot_id, clock
+from ckptbench.recovery.contract import RankRecovery
+from ckptbench.recovery.loading import load_rank_recovery
 from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -21,56 +27,78 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.training.loop import Stopped, Trainer
 from ckptbench.world.link import Link
 from ckptbench.world.place import take_place
-from ckptbench.world.processes import die_with_parent, ignore_stop_signals
+from ckptbench.world.processes import die_with_parent, end_with_parent, ignore_stop_signals
 from ckptbench.world.seats import Place
-from ckptbench.world.variables import LAUNCHED, LOGS, read_seat
+from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, read_seat
 
 log = logging.getLogger("ckptbench.training.rank")
 
 
-def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> None:
-    """Train this rank and write its trace. `started_ns` is the time at which `main` of this process began."""
+def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecovery:
+    """Train this rank and write its trace. `started_ns` is the time at which `main` of this process began.
+
+    Returns the recovery, whose `leave` ends the process.
+    """
     recorder = Recorder(trace_path(plan.run_folder, place.rank))
-    launched = launched_ns(os.environ[LAUNCHED], started_ns)
+    launched = launched_ns(told_launch(link, os.environ), started_ns)
     recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
     met_ns = clock()
     recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
+    target = Target.open(
+        [Failure.from_json(each) for each in plan.failures],
+        place,
+        run_folder=plan.run_folder,
+        attempt=plan.attempt,
+        near=near_folders(plan, node=place.node if place.is_spread else None),
+        comes_again=link.comes_again,
+    )
     framework_class = load_framework(plan.cell.framework)
     imported_ns = clock()
     recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
     try:
+        recovery = load_rank_recovery(plan.cell.recovery, place, link)
         framework = framework_class.join(
-            place, seed=plan.seed, deterministic=plan.cell.deterministic
+            recovery.framework_place, seed=plan.seed, deterministic=plan.cell.deterministic
         )
+        recovery.adopt(framework)
     except CkptbenchError as error:
         _tell(error)
         raise
     recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
     try:
         _record_start(recorder, plan, place, framework)
-        trainer = Trainer(plan, place, link, recorder, framework)
+        trainer = Trainer(plan, place, link, recorder, framework, target=target, recovery=recovery)
         trainer.build()
         trainer.train(trainer.start())
+        target.close()
         trainer.close()
-        framework.close()
+        recovery.close()
     except Stopped as stopped:
         log.info("%s", stopped)
-        framework.close()
+        recovery.close()
         link.tell_stopped(stopped.steps_done)
         recorder.close()
-        return
+        return recovery
     except BaseException as error:
         log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
         _tell(error)
         link.hang_up()
-        framework.abort()  # otherwise the other ranks would wait for this one for ever
+        recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
     recorder.write(End(monotonic_ns=clock()))
     recorder.close()
+    return recovery
 
 
 def _tell(error: BaseException) -> None:
     log.error("%s: %s", type(error).__name__, error)
+
+
+def told_launch(link: Link, environment: Mapping[str, str]) -> str:
+    """What `launched_ns` takes: what the launcher has passed on, or for a rank that it has not started itself, its own start."""
+    if link.comes_again and STARTED in environment:
+        return f"unknown 0 {environment[STARTED]}"
+    return link.launched or environment[LAUNCHED]
 
 
 def launched_ns(told: str, started_ns: int) -> int:
@@ -81,7 +109,7 @@ def launched_ns(told: str, started_ns: int) -> int:
     """
     boot, monotonic_ns, unix_ns = told.split()
     if boot == boot_id():
-        return int(monotonic_ns)
+        return min(int(monotonic_ns), started_ns)
     return started_ns - max(0, time.time_ns() - (clock() - started_ns) - int(unix_ns))
 
 
@@ -113,7 +141,26 @@ def main(arguments: list[str] | None = None) -> int:
     started_ns = clock()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", type=Path, help="plan.json of the run")
-    plan = Plan.read(parser.parse_args(arguments).plan)
+    path: Path = parser.parse_args(arguments).plan
+    accelerator = Plan.read(path).cell.accelerator
+    become_rank()
+    try:
+        place, link = take_place(accelerator=accelerator)
+        plan = Plan.read(path)  # the launcher may have chosen it while the ranks came up
+    except CkptbenchError as error:
+        _tell(error)
+        return 1
+    try:
+        recovery = run_rank(plan, place, link, started_ns)
+    except Exception:  # noqa: BLE001 (run_rank has logged it; a second traceback would push it out of the launcher's tail)
+        return 1
+    link.close()
+    recovery.leave(0)
+    return 0
+
+
+def become_rank() -> None:
+    """Make this process one of a launcher: it ends with the launcher, leaves signals to it, and prints to its rank's log."""
     seat, _ = read_seat()
     die_with_parent()
     ignore_stop_signals()
@@ -121,17 +168,6 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(format=f"%(asctime)s rank {seat.rank}: %(message)s", stream=sys.stderr)
     # Not on the root logger: frameworks would fill the log, and importing Chainer resets the root's level.
     logging.getLogger("ckptbench").setLevel(logging.INFO)
-    try:
-        place, link = take_place(accelerator=plan.cell.accelerator)
-    except CkptbenchError as error:
-        _tell(error)
-        return 1
-    try:
-        run_rank(plan, place, link, started_ns)
-    except Exception:  # noqa: BLE001 (run_rank has logged it; a second traceback would push it out of the launcher's tail)
-        return 1
-    link.close()
-    return 0
 
 
 def log_to(path: Path) -> None:
@@ -142,5 +178,9 @@ def log_to(path: Path) -> None:
     os.close(descriptor)
 
 
+if (
+    __name__ == "__mp_main__"
+):  # multiprocessing imports this module first in a process that an engine spawns
+    end_with_parent()
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,6 +10,19 @@ that another rank does not make. Asking at every step would be timed as training
 rank answers, from a second thread, with the number of the step that it has entered, and enters no further step until
 the launcher has decided. The last step is the largest of these numbers: every rank can still reach it, and no rank has
 passed it.
+
+A launcher that wants to know about hangs asks every rank to answer once a second: `ping`, `pong`. The second thread
+answers, so a rank that computes does too, but not one that is stopped.
+
+Ranks can also exchange small values over the line, by `gather`. The launcher answers when all have given theirs. It
+needs no collectives of the framework, so it can be used before there is one.
+
+Where ranks are lost and the others go on, nobody waits for the lost ones any more. A process that comes in place of one
+says hello as the first one did, and is answered at once. If the launcher has started it, nobody waits for it before it says
+`join`, which is not answered once the others have finished.
+
+Where what has started the ranks ends all of them after a loss, and starts all anew, the launcher tells those that are left
+to end: `end`. It answers the new ones when all have come up and it has chosen the checkpoint to go on from.
 """
 
 from __future__ import annotations
@@ -19,6 +32,7 @@ import logging
 import os
 import socket
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -28,6 +42,8 @@ from ckptbench.errors import LaunchError
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 60.0
+FINISHED = "finished"
+"""The name under which ranks gather that they have finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +72,15 @@ class Link:
         self._last_step: int | None = None
         self._decided = threading.Event()
         self._noted = threading.Event()
+        self._joined = threading.Event()
+        self._sending = threading.Lock()
+        self._gathering: dict[str, Future[list[Any]]] = {}
         self._closing = False
         self.addresses: tuple[str, ...] = ()
+        self.launched: str | None = None
+        """When this rank was started anew, as the launcher says it. None: it was started by the launcher. Known like `addresses`."""
+        self.comes_again = False
+        """Whether the others train already: this rank comes in place of one that was lost. Known when `meet` has returned."""
 
     @classmethod
     def open(cls, address: str, token: str, *, rank: int, node: str) -> Self:
@@ -104,6 +127,8 @@ class Link:
                 f"rank {rank}: the launcher hung up before all ranks had come up; its log says why"
             )
         self.addresses = tuple(answer["addresses"])
+        self.launched = answer.get("launched")
+        self.comes_again = "again" in answer
         threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:
@@ -118,6 +143,30 @@ class Link:
             return True
         self._decided.wait()
         return self._last_step is None or step <= self._last_step
+
+    def gather(self, name: str, value: Any) -> list[Any]:
+        """Give a value, and return those of all ranks, by rank, once all have given theirs under this name.
+
+        Values are small and can be written as JSON. A name can be used again when its values have come back; ValueError
+        before that.
+        """
+        gathered: Future[list[Any]] = Future()
+        if self._gathering.setdefault(name, gathered) is not gathered:
+            raise ValueError(f"{name} is being gathered already")
+        self._send({"gather": name, "value": value})
+        return gathered.result()
+
+    def join(self) -> None:
+        """Return when the others wait for this rank, which the launcher has started in place of a lost one.
+
+        It does not return if the others have finished: the launcher then ends this process.
+        """
+        self._send({"join": True})
+        self._joined.wait()
+
+    def finish(self) -> None:
+        """Return when all ranks that train have called it. None joins them after that."""
+        self.gather(FINISHED, True)
 
     def tell_stopped(self, steps_done: int) -> None:
         """Report that this rank has stopped, and return when the launcher has confirmed it.
@@ -152,17 +201,31 @@ class Link:
             os._exit(1)  # the main thread may be waiting in a collective for ever
 
     def _obey(self, message: dict[str, Any]) -> None:
-        if "stop" in message:
+        if "ping" in message:
+            self._send({"pong": message["ping"]})
+        elif "end" in message:
+            log.info("another rank is lost, and all are started anew: this one ends")
+            os._exit(1)  # the main thread may be waiting in a collective for ever
+        elif "stop" in message:
             self._asked = True
             self._send({"entered": self._entered})
         elif "last_step" in message:
             self._last_step = message["last_step"]
             self._decided.set()
+        elif "joined" in message:
+            self._joined.set()
         elif "noted" in message:
             self._noted.set()
+        elif "gathered" in message:
+            gathering = self._gathering.pop(message["gathered"], None)
+            if (
+                gathering is not None
+            ):  # else the others have gathered without this rank, which was not there yet
+                gathering.set_result(message["values"])
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._connection.sendall(encoded(message))
+        with self._sending:  # a long message of one thread must not be cut by that of another
+            self._connection.sendall(encoded(message))
 
 
 def shut(connection: socket.socket) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ckptbench.errors import LaunchError
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place, Seat
-from ckptbench.world.variables import CONTROL, THREADS, TOKEN, read_seat
+from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_seat
 
 
 def take_place(*, accelerator: str) -> tuple[Place, Link]:
@@ -36,13 +36,9 @@ def take_place(*, accelerator: str) -> tuple[Place, Link]:
         threads=threads,
         addresses=link.addresses,
         accelerator=accelerator,
+        nodes=tuple(os.environ[NODES].split(",")),
     )
     return place, link
-
-
-def node_name() -> str:
-    """Name of this host: the scheduler's name for it if there is a scheduler."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def pin(local_rank: int, threads: int) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
 
 
 def ignore_stop_signals() -> None:
@@ -29,9 +34,51 @@ def die_with_parent(parent: int | None = None, *, by: signal.Signals = signal.SI
         os.kill(os.getpid(), by)
 
 
+def end_with_parent() -> None:
+    """Kill this process, which multiprocessing has spawned, when its parent has ended, however it ended.
+
+    `die_with_parent` does not serve here: the kernel also sends its signal when the thread ends that has started the
+    process, and engines start theirs in threads that end soon.
+    """
+    threading.Thread(target=_outlive_no_parent, name="parent", daemon=True).start()
+
+
+def _outlive_no_parent() -> None:
+    while (parent := multiprocessing.parent_process()) is None:  # it is known after all imports
+        time.sleep(0.01)
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ended(status: int) -> str:
+    """How a process has ended, in words. `status` is as from `subprocess` and `multiprocessing`: negative for a signal."""
+    if status >= 0:
+        return f"has ended with status {status}"
+    name = next((each.name for each in signal.Signals if each == -status), None)
+    by = f"signal {-status}" + (f" ({name})" if name else "")
+    memory = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
+    return f"was killed by {by}{memory}"
+
+
 def is_orphan(parent: int) -> bool:
     """Whether the process with this id is not the parent of this one any more, because it has ended.
 
     Take the id from the parent itself. `os.getppid()` names another process if the parent has ended before the call.
     """
     return os.getppid() != parent
+
+
+def living_with(variable: str, value: str) -> dict[int, dict[str, str]]:
+    """This user's processes on this host that were started with the environment variable at this value.
+
+    Of each its id, and the environment that it was started with.
+    """
+    entry = f"{variable}={value}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
+            entries = (process / "environ").read_bytes().split(b"\0")
+            if entry in entries:
+                pairs = (each.decode(errors="surrogateescape").partition("=") for each in entries)
+                found[int(process.name)] = {name: held for name, _, held in pairs}
+    return found

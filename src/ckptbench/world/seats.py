@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,3 +53,53 @@ class Place:
     """`host:port` of every rank, by rank, for a framework's rendezvous. Each port was free when its rank chose it."""
     accelerator: str = "cpu"
     """`cpu` or `cuda`. With `cuda` the rank sees only its own GPU, as device 0."""
+    nodes: tuple[str, ...] = ()
+    """The node of every rank, by rank. Empty: all are on this one."""
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the ranks are on several nodes."""
+        return len(set(self.nodes)) > 1
+
+    @property
+    def ranks_here(self) -> tuple[int, ...]:
+        """The ranks of this node. The first of them is the one whose `local_rank` is 0."""
+        if not self.nodes:
+            return tuple(range(self.world_size))
+        return tuple(rank for rank, node in enumerate(self.nodes) if node == self.node)
+
+
+def place_among(place: Place, ranks: Sequence[int]) -> Place:
+    """This rank's place among the ranks with these numbers, which are left of all, or are whole again.
+
+    The number and the addresses in it are those among `ranks`, in their order. Raises ValueError if it is none of them.
+    """
+    nodes = place.nodes or (place.node,) * place.world_size
+    seats = seats_of([nodes[rank] for rank in ranks])
+    own = list(ranks).index(place.rank)
+    return dataclasses.replace(
+        place,
+        rank=own,
+        world_size=len(seats),
+        local_rank=seats[own].local_rank,
+        addresses=tuple(place.addresses[rank] for rank in ranks),
+        nodes=tuple(seat.node for seat in seats) if place.nodes else (),
+    )
+
+
+def partners_of(nodes: Sequence[str], rank: int, copies: int) -> tuple[int, ...]:
+    """The ranks that hold copies of what this rank writes: one on each of the next `copies` nodes, as far as there are others.
+
+    `nodes` has the node of every rank, by rank. Ranks of one node are spread over those of the next.
+    """
+    ranks: dict[str, list[int]] = {}
+    for each, node in enumerate(nodes):
+        ranks.setdefault(node, []).append(each)
+    names = list(ranks)
+    own = names.index(nodes[rank])
+    local = ranks[nodes[rank]].index(rank)
+    others = [
+        ranks[names[(own + away) % len(names)]]
+        for away in range(1, min(copies, len(names) - 1) + 1)
+    ]
+    return tuple(there[local % len(there)] for there in others)

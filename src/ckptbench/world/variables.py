@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 
 from ckptbench.errors import LaunchError
-from ckptbench.world.seats import Seat, seats_of
+from ckptbench.world.seats import Seat, same_host, seats_of
 
 RANK = "CKPTBENCH_RANK"
 THREADS = "CKPTBENCH_THREADS"
@@ -20,7 +21,11 @@ LOGS = "CKPTBENCH_LOGS"
 """The folder into which each rank writes `rank-<rank>.log`."""
 LAUNCHED = "CKPTBENCH_LAUNCHED"
 """Boot id, CLOCK_MONOTONIC and CLOCK_REALTIME (ns) of the launcher's host, just before it started the ranks."""
+STARTED = "CKPTBENCH_STARTED"
+"""CLOCK_REALTIME (ns) when a rank was started, where something that the launcher has started starts ranks again."""
 
+LOCAL_RANK_SOURCE = "CKPTBENCH_LOCAL_RANK_SOURCE"
+"""The name of the variable that tells a rank its number among those of its node, where what starts the ranks counts them so."""
 
 # mpiexec and srun give all ranks the same environment and set each rank's number in a variable of their own.
 _RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -43,9 +48,30 @@ def rank_environment(
     }
 
 
+def node_name(environment: Mapping[str, str] = os.environ) -> str:
+    """Name of this host: the scheduler's name for it if there is a scheduler."""
+    return environment.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def ranks_here(environment: Mapping[str, str] = os.environ) -> list[int]:
+    """The ranks of the run that belong on the node of the process with this environment."""
+    nodes = environment[NODES].split(",")
+    if len(set(nodes)) == 1:  # whatever the host calls itself
+        return list(range(len(nodes)))
+    own = node_name(environment)
+    return [rank for rank, node in enumerate(nodes) if same_host(node, own)]
+
+
+def rank_of(environment: Mapping[str, str]) -> int | None:
+    """The rank of the process with this environment; None if it is that of no rank."""
+    if source := environment.get(LOCAL_RANK_SOURCE):
+        return ranks_here(environment)[int(environment[source])] if source in environment else None
+    return next((int(environment[name]) for name in _RANK_SOURCES if name in environment), None)
+
+
 def read_seat(environment: Mapping[str, str] = os.environ) -> tuple[Seat, int]:
     """This rank's seat, and the number of ranks. Raises LaunchError in a process that no launcher started."""
-    rank = next((int(environment[name]) for name in _RANK_SOURCES if name in environment), None)
+    rank = rank_of(environment)
     if rank is None or NODES not in environment:
         raise LaunchError(
             f"none of {', '.join(_RANK_SOURCES)} is set, or {NODES} is not: ranks are started by scripts/train_cell.py"

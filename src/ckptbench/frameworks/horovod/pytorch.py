@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import horovod.torch as hvd
 import torch
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch.elastic import TorchState
 from torch import nn
 
 from ckptbench.frameworks.contract import Sgd
@@ -18,6 +20,8 @@ class HorovodPyTorch(OverHorovod, PyTorch):
     into the optimizer that Horovod has wrapped, because wrapping drops the momentum that was there before.
     """
 
+    horovod = hvd
+
     def _meet(self) -> None:
         self._meeting = Meeting.begin(self._place, hvd.init, hvd.shutdown)
 
@@ -31,3 +35,11 @@ class HorovodPyTorch(OverHorovod, PyTorch):
 
     def barrier(self) -> None:
         hvd.barrier()
+
+    def elastic_state(self, *, step: int) -> TorchState:
+        """It sends rank 0's running statistics too."""
+        return TorchState(model=self.module, optimizer=self.optimizer, step=step)
+
+    @classmethod
+    def tells_of_a_loss(cls, error: BaseException) -> bool:
+        return isinstance(error, HorovodInternalError)

@@ -1,7 +1,8 @@
 """Horovod without `horovodrun`: the environment variables that it would set, and the store through which ranks meet.
 
 The ranks were started by the launcher. Horovod's gloo contexts find each other through a small key-value store over
-HTTP. `horovodrun` would serve this store; here rank 0 does.
+HTTP. `horovodrun` would serve this store; here rank 0 does. Under the recovery `horovod_elastic` there is a `horovodrun`,
+which has set the variables and serves the store.
 """
 
 from __future__ import annotations
@@ -10,25 +11,35 @@ import os
 import socket
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.world.seats import Place
 
 if TYPE_CHECKING:
+    from horovod.common.elastic import ObjectState
     from horovod.runner.http.http_server import RendezvousHTTPServer
 
 MEETING_SECONDS = 600
+ELASTIC = "HOROVOD_ELASTIC"
+"""The variable that `horovodrun` sets where it starts ranks that may come and go."""
 
 
 def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
     """The variables from which Horovod's `init` learns the place of each rank and how to communicate.
 
     Two ranks are on the same host if their addresses name the same host. A rank's cross rank is its number among the
-    ranks that have the same local rank, over all hosts.
+    ranks that have the same local rank, over all hosts. Where `horovodrun` has started the ranks, it has set all this.
     """
+    # Gradients that are ready at the same time are fused into one buffer, so its content depends on timing. The
+    # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits.
+    unfused = {"HOROVOD_FUSION_THRESHOLD": "0"} if deterministic else {}
+    if ELASTIC in os.environ:
+        return unfused
     hosts = [address.rpartition(":")[0] for address in place.addresses]
     own = hosts[place.rank]
     local_ranks = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
@@ -45,16 +56,12 @@ def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
         "HOROVOD_CROSS_SIZE": local_ranks.count(local_rank),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": MEETING_SECONDS,
     }
-    if deterministic:
-        # Gradients that are ready at the same time are fused into one buffer, so its content depends on timing. The
-        # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits.
-        variables["HOROVOD_FUSION_THRESHOLD"] = 0
     if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # place.take_place has chosen it
         variables["HOROVOD_GLOO_IFACE"] = interface.partition(",")[0]
     if place.world_size > 1:
         host, _, port = place.addresses[0].rpartition(":")
         variables |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": host, "HOROVOD_GLOO_RENDEZVOUS_PORT": port}
-    return {name: str(value) for name, value in variables.items()}
+    return {**{name: str(value) for name, value in variables.items()}, **unfused}
 
 
 class Meeting:
@@ -73,9 +80,10 @@ class Meeting:
     ) -> Meeting:
         """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
         server = None
-        if place.world_size > 1 and place.rank == 0:
+        serves_itself = place.world_size > 1 and ELASTIC not in os.environ
+        if serves_itself and place.rank == 0:
             server = _serve(place.addresses[0])
-        elif place.world_size > 1:
+        elif serves_itself:
             _await(place.addresses[0])
         initialize()
         return cls(shut_down, server)
@@ -91,7 +99,18 @@ class Meeting:
 class OverHorovod(Framework):
     """The part of a rank that depends on Horovod alone. Subclasses name it as a base before that of the framework."""
 
+    horovod: ClassVar[ModuleType]
+    """Horovod's module for the framework."""
     _meeting: Meeting
+
+    @abstractmethod
+    def elastic_state(self, *, step: int) -> ObjectState:
+        """Horovod's elastic state of this network and optimizer, which are built; committed. It has the attribute `step`."""
+
+    @classmethod
+    @abstractmethod
+    def tells_of_a_loss(cls, error: BaseException) -> bool:
+        """Whether this exception of a step or a collective means that Horovod has lost a rank."""
 
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:

@@ -6,13 +6,9 @@ import json
 import os
 import random
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
-
-# TensorFlow and Keras read these when they are imported. Level 2 logs errors, and leaves out advice at the start.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import keras
 import numpy as np
@@ -25,12 +21,15 @@ from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
 from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.tensorflow.network import (
+    array_of,
+    buffers_of,
+    keras_layout,
+    keras_model,
+    parameters_of,
+)
 from ckptbench.networks import layers as arch
 from ckptbench.world.seats import Place
-
-# For the last part of a tensor's name in the network: Keras' attribute of the layer.
-_PARAMETERS = {"kernel": "kernel", "bias": "bias", "scale": "gamma", "shift": "beta"}
-_BUFFERS = {"mean": "moving_mean", "variance": "moving_variance"}
 
 
 class TensorFlow(Framework):
@@ -73,22 +72,23 @@ class TensorFlow(Framework):
     ) -> None:
         """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
         with self._strategy.scope():
-            self.model = _model(network)
+            self.model = keras_model(network)
+            self._auxiliary_weights = network.auxiliary_weights
             self.optimizer = keras.optimizers.SGD(
                 float(optimizer.learning_rate), momentum=float(optimizer.momentum)
             )
             self.optimizer.build(self.model.trainable_variables)
             # Compiled, so that Keras' own formats store the optimizer too.
             self.model.compile(optimizer=self.optimizer, jit_compile=False)
-        self._parameters = _variables(self.model, network.parameters(), _PARAMETERS)
-        self._buffers = _variables(self.model, network.buffers(), _BUFFERS)
+        self._parameters = parameters_of(self.model, network)
+        self._buffers = buffers_of(self.model, network)
         for name, variable in self._parameters.items():
-            variable.assign(_keras_layout(weights[name]))
+            variable.assign(keras_layout(weights[name]))
         self._seed_dropouts()
         self.checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
         self._train = self._traced_step(optimizer.weight_decay)
         self._predict = _traced(
-            lambda images: self.model(images, training=False), reduce_retracing=True
+            lambda images: self._outputs(images, training=False)[0], reduce_retracing=True
         )
 
     def _seed_dropouts(self) -> None:
@@ -101,20 +101,31 @@ class TensorFlow(Framework):
         for state in self._seeds:
             state.assign([random.randrange(2**31), 0])
 
+    def _outputs(self, images: tf.Tensor, *, training: bool) -> list[tf.Tensor]:
+        """The logits, and behind them those of auxiliary heads. What a traced function does not use is not computed."""
+        outputs = self.model(images, training=training)
+        return outputs if self._auxiliary_weights else [outputs]
+
     def _traced_step(self, weight_decay: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         variables = self.model.trainable_variables
 
         def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
-                logits = self.model(images, training=True)
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-                loss = tf.reduce_mean(losses)
-            gradients = tape.gradient(loss, [variable.value for variable in variables])
+                loss, *of_heads = (
+                    tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+                    for logits in self._outputs(images, training=True)
+                )
+                minimized = loss
+                for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
+                    minimized = minimized + weight * of_head
+            gradients = tape.gradient(minimized, [variable.value for variable in variables])
             if weight_decay:
                 gradients = [
                     gradient + weight_decay * variable
                     for gradient, variable in zip(gradients, variables, strict=True)
                 ]
+            if self.average is not None:
+                gradients = self._averaged(gradients)
             gradients = self._after_hook(gradients)
             self.optimizer.apply(self._mean_over_ranks(gradients), variables)
             return loss
@@ -123,6 +134,20 @@ class TensorFlow(Framework):
             return self._strategy.run(replica_step, (images, labels))
 
         return _traced(step)
+
+    def _averaged(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients after `average`, which changes copies: a tensor's own memory must not change."""
+
+        def average(*arrays: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+            assert self.average is not None
+            copies = [array.copy() for array in arrays]
+            self.average(copies)
+            return copies
+
+        averaged = tf.numpy_function(average, gradients, [gradient.dtype for gradient in gradients])
+        for each, gradient in zip(averaged, gradients, strict=True):
+            each.set_shape(gradient.shape)
+        return averaged
 
     def _after_hook(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients, after `before_update` has returned. Without that hook nothing is added to the traced step."""
@@ -165,10 +190,10 @@ class TensorFlow(Framework):
     def held(self) -> Arrays:
         variables = {**self._parameters, **self._buffers}
         return {
-            **{f"model/{name}": _array(variable) for name, variable in variables.items()},
-            **{f"optimizer/{name}": _array(slot) for name, slot in self._momenta().items()},
-            "optimizer/iteration": _array(self.optimizer.iterations),
-            "optimizer/learning_rate": _array(self.optimizer.learning_rate),
+            **{f"model/{name}": array_of(variable) for name, variable in variables.items()},
+            **{f"optimizer/{name}": array_of(slot) for name, slot in self._momenta().items()},
+            "optimizer/iteration": array_of(self.optimizer.iterations),
+            "optimizer/learning_rate": array_of(self.optimizer.learning_rate),
         }
 
     def _momenta(self) -> dict[str, keras.Variable]:
@@ -177,14 +202,21 @@ class TensorFlow(Framework):
         slots = zip(self.model.trainable_variables, self.optimizer.momentums, strict=False)
         return {names[variable.path]: slot for variable, slot in slots}
 
+    @property
+    def native(self) -> dict[str, Any]:
+        """`variables`: the tf.Variable behind every tensor of `state`, by its name."""
+        return {"variables": {name: variable.value for name, variable in self._variables().items()}}
+
     def state(self) -> list[Tensor]:
-        variables = {
+        return [self._tensor(name, variable) for name, variable in self._variables().items()]
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        return {
             **{f"model/{name}": variable for name, variable in self._parameters.items()},
             **{f"optimizer/{name}": slot for name, slot in self._momenta().items()},
             "optimizer/iteration": self.optimizer.iterations,
             "optimizer/learning_rate": self.optimizer.learning_rate,
         }
-        return [self._tensor(name, variable) for name, variable in variables.items()]
 
     def _tensor(self, name: str, variable: keras.Variable) -> Tensor:
         """While an array that `read` returned lives, TensorFlow moves the variable to new memory before it changes it."""
@@ -195,13 +227,14 @@ class TensorFlow(Framework):
             shape=tuple(own.shape),
             dtype=np.dtype(own.dtype.as_numpy_dtype),
             read=lambda: np.asarray(memoryview(own.read_value())),
-            write=own.assign,
+            # A copy, because TensorFlow would go on to use the array's own memory where that is aligned.
+            write=lambda array: own.assign(np.array(array)),
         )
 
     def rank_state(self) -> Arrays:
         state = random_state()
-        state |= {f"buffer/{name}": _array(variable) for name, variable in self._buffers.items()}
-        state |= {f"seed/{index}": _array(seed) for index, seed in enumerate(self._seeds)}
+        state |= {f"buffer/{name}": array_of(variable) for name, variable in self._buffers.items()}
+        state |= {f"seed/{index}": array_of(seed) for index, seed in enumerate(self._seeds)}
         return state
 
     def load_rank_state(self, state: Arrays) -> None:
@@ -277,112 +310,6 @@ def _strategy(place: Place) -> tf.distribute.Strategy:
 
 def _sum_over_ranks() -> tf.Tensor:
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.ones(()))
-
-
-def _model(network: arch.Network) -> keras.Model:
-    """A model for images of any size, channels last.
-
-    It has Keras' own layers only, so that a `.keras` file can be opened anywhere.
-    """
-    first = next(layer for layer in network.flat() if isinstance(layer, arch.Conv))
-    inputs = keras.Input((None, None, first.inputs))
-    return keras.Model(inputs, _stacked(network.layers, inputs))
-
-
-def _stacked(stack: Iterable[arch.Layer], x: keras.KerasTensor) -> keras.KerasTensor:
-    for layer in stack:
-        x = _applied(layer, x)
-    return x
-
-
-def _applied(layer: arch.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
-    match layer:
-        case arch.Conv():
-            x = _convolved(layer, x)
-        case arch.BatchNorm():
-            x = layers.BatchNormalization(
-                momentum=arch.BATCH_NORM_DECAY, epsilon=arch.BATCH_NORM_EPSILON, name=layer.name
-            )(x)
-        case arch.Dense():
-            x = layers.Dense(layer.outputs, kernel_initializer="zeros", name=layer.name)(x)
-        case arch.ReLU():
-            x = layers.ReLU()(x)
-        case arch.MaxPool():
-            x = layers.MaxPooling2D(layer.kernel, layer.stride)(_padded(x, layer.pad))
-        case arch.AveragePoolTo():
-            x = _average_pooled(x, layer.size)
-        case arch.Flatten():
-            x = layers.Flatten()(layers.Permute((3, 1, 2))(x))
-        case arch.Dropout():
-            x = layers.Dropout(layer.rate)(x)
-        case arch.Residual():
-            branches = [_stacked(layer.body, x), _stacked(layer.shortcut, x)]
-            x = layers.ReLU()(layers.Add()(branches))
-    return x
-
-
-def _convolved(layer: arch.Conv, x: keras.KerasTensor) -> keras.KerasTensor:
-    """A convolution with the network's padding. TensorFlow's "same" is equal to it only if the stride is 1."""
-    same = layer.stride == 1 and layer.kernel == 2 * layer.pad + 1
-    if layer.pad and not same:
-        x = layers.ZeroPadding2D(layer.pad)(x)
-    convolution = layers.Conv2D(
-        layer.outputs,
-        layer.kernel,
-        strides=layer.stride,
-        padding="same" if same else "valid",
-        use_bias=layer.bias,
-        kernel_initializer="zeros",
-        name=layer.name,
-    )
-    return convolution(x)
-
-
-def _padded(x: keras.KerasTensor, pad: int) -> keras.KerasTensor:
-    """Pad with the lowest float32: it never is a maximum and, unlike -inf, can be written as JSON."""
-    if pad == 0:
-        return x
-    sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
-    return keras.ops.pad(x, sides, constant_values=float(np.finfo(np.float32).min))
-
-
-def _average_pooled(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
-    """Average pooling by products with matrices of weights. Keras' own adaptive layer refuses images of one pixel."""
-    if size == 1:
-        return layers.GlobalAveragePooling2D(keepdims=True)(x)
-    x = keras.ops.einsum("ih,nhwc->niwc", _window_weights(x[0, :, 0, 0], size), x)
-    return keras.ops.einsum("jw,niwc->nijc", _window_weights(x[0, 0, :, 0], size), x)
-
-
-def _window_weights(line: keras.KerasTensor, size: int) -> keras.KerasTensor:
-    """Weight of each input in each output, shape (size, length of `line`). The values in `line` do not matter."""
-    ends = keras.ops.cumsum(keras.ops.ones_like(line))
-    length = keras.ops.max(ends)
-    output = np.arange(size, dtype=np.float32)[:, np.newaxis]
-    first = keras.ops.floor(length * output / size)
-    last = keras.ops.ceil(length * (output + 1) / size)
-    covered = keras.ops.logical_and(ends > first, ends <= last)
-    weights = keras.ops.cast(covered, "float32")
-    return weights / keras.ops.sum(weights, axis=1, keepdims=True)
-
-
-def _variables(
-    model: keras.Model, names: Iterable[str], attributes: dict[str, str]
-) -> dict[str, Any]:
-    """The Keras variable of each of the network's `<layer>.<kind>` names."""
-    split = ((name, *name.rsplit(".", 1)) for name in names)
-    return {name: getattr(model.get_layer(layer), attributes[kind]) for name, layer, kind in split}
-
-
-def _keras_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Convolutions change from (out, in, height, width) to (height, width, in, out). Dense kernels are transposed."""
-    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
-
-
-def _array(variable: keras.Variable) -> NDArray[np.generic]:
-    """A copy in the layout of the network's description."""
-    array = variable.numpy()
-    return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
 
 
 def _save_weights(framework: TensorFlow, path: Path) -> None:

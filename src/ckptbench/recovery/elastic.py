@@ -1,0 +1,114 @@
+"""What recoveries have in common in which the survivors go on in their processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Framework
+from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.recovery.contract import (
+    GiveUp,
+    GoOn,
+    Loss,
+    RankRecovery,
+    Recovery,
+    Relaunch,
+    Verdict,
+)
+from ckptbench.recovery.restart import after_failures
+from ckptbench.runs.events import Start, Strike
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.trace import whole_events
+from ckptbench.world.seats import Place
+
+log = logging.getLogger(__name__)
+
+
+class Elastic(Recovery):
+    """Leaves a loss to the survivors. Where they have not met yet, or there are none, all ranks start again from a version."""
+
+    def __init__(self) -> None:
+        self._explained: set[tuple[int, int]] = set()
+        """The failures, by their numbers, and the ranks whose loss each has explained."""
+
+    def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
+        return list(rank)
+
+    def patience_s(self, plan: Plan) -> float | None:
+        options = plan.cell.recovery.chosen(RECOVERIES[plan.cell.recovery.name].options)
+        return float(options["patience_s"])
+
+    def after(self, loss: Loss, plan: Plan) -> Verdict:
+        if not self.was_planned(loss, plan):
+            return GiveUp(loss.how)
+        return GoOn() if loss.left and _have_met(plan) else Relaunch()
+
+    def was_planned(self, loss: Loss, plan: Plan) -> bool:
+        """Whether a failure of the trace explains the loss of every rank. Each explains the loss of a rank once."""
+        strikes = recorded_strikes(plan.run_folder)
+        for rank in loss.ranks:
+            by = [strike.failure for strike in strikes if self._explains(strike, rank, plan)]
+            if not by:
+                return False
+            self._explained.add((by[-1], rank))
+            log.info("failure %d has struck rank %d, as planned", by[-1], rank)
+        return bool(loss.ranks)
+
+    def _explains(self, strike: Strike, rank: int, plan: Plan) -> bool:
+        if strike.kind == "slow" or (strike.failure, rank) in self._explained:
+            return False
+        victim: int = plan.failures[strike.failure].get("rank", rank)  # without one: a node
+        return victim == rank
+
+    def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
+        return after_failures(plan, newest)
+
+
+class ElasticRank(RankRecovery):
+    """The half that every rank calls. Its library may wait for other ranks at Python's end."""
+
+    def leave(self, status: int) -> NoReturn:
+        """End this process at once."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class AveragingRank(ElasticRank):
+    """Averages the gradients itself. The framework takes its rank for the only one."""
+
+    @property
+    def framework_place(self) -> Place:
+        return dataclasses.replace(self.place, world_size=1)
+
+    def adopt(self, framework: Framework) -> None:
+        super().adopt(framework)
+        framework.average = self.average
+
+    @abstractmethod
+    def average(self, gradients: Sequence[NDArray[np.float32]]) -> None:
+        """Average each array over the ranks, in place, as `Framework.average` asks."""
+
+
+def _have_met(plan: Plan) -> bool:
+    """Whether all ranks of this attempt have met. Before, those that are left would wait for the lost one for ever."""
+    paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
+    return all(
+        any(
+            isinstance(event, Start) and event.attempt == plan.attempt
+            for event in whole_events(path)
+        )
+        for path in paths
+    )

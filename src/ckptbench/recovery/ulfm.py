@@ -1,0 +1,237 @@
+"""The recovery `ulfm`: MPI's user-level failure mitigation. Survivors shrink the communicator and go on, without a checkpoint.
+
+Amatya et al. 2017, "What does fault tolerant deep learning need from MPI?", did so in Caffe: every rank holds the whole
+network, so nothing is lost with a rank but its share of the batch. Here the framework of every rank trains alone, and its
+gradients are averaged over the communicator that is left. It takes Open MPI 5, whose `mpiexec --with-ft ulfm` lets a job
+go on without some of its ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.errors import LaunchError
+from ckptbench.machine.clock import boot_id, clock
+from ckptbench.matrix.variant import Option
+from ckptbench.recovery.contract import Regrouped
+from ckptbench.recovery.elastic import AveragingRank, Elastic
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
+from ckptbench.world.link import Link
+from ckptbench.world.seats import Place
+from ckptbench.world.variables import LAUNCHED, RANK
+
+log = logging.getLogger(__name__)
+
+CHUNK = 2**20
+"""Gradients are summed in parts of so many numbers: small enough for a cache, large enough that their number is no cost."""
+UNKNOWN = -1
+"""The step of a rank whose state is in part that of another step."""
+
+
+OPTIONS = (
+    "--with-ft", "ulfm",
+    "--oversubscribe", "--bind-to", "none",  # ranks pin themselves
+    "--allow-run-as-root",
+)  # fmt: skip
+"""Of Open MPI's mpiexec."""
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = f"ckptbench-{os.getuid()}-ulfm-"
+"""Of the names of folders there. The id of the launcher's process follows."""
+
+
+class Ulfm(Elastic):
+    """The half that the launcher calls."""
+
+    def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
+        mpiexec = Path(rank[0]).with_name("mpiexec")  # of the MPI in the environment of the ranks
+        return [str(mpiexec), *OPTIONS, "-n", str(plan.cell.ranks), *rank]
+
+    @contextmanager
+    def environment(self) -> Iterator[Mapping[str, str]]:
+        """Open MPI's own files go into a folder that is removed, and that the next run removes if this process is killed."""
+        for left in SHARED_MEMORY.glob(f"{PREFIX}*"):
+            if not Path("/proc", left.name.removeprefix(PREFIX).partition("-")[0]).exists():
+                shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f"{PREFIX}{os.getpid()}-", dir=SHARED_MEMORY, ignore_cleanup_errors=True
+        ) as folder:
+            yield {
+                "OMPI_MCA_btl_sm_backing_directory": folder,
+                "PRTE_MCA_prte_tmpdir_base": folder,
+            }
+
+
+class UlfmRank(AveragingRank):
+    """The half that every rank calls."""
+
+    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
+        super().__init__(place, link, options)
+        import mpi4py
+
+        mpi4py.rc.finalize = False  # after a loss MPI_Finalize may hang
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._joins: Callable[[], None] | None = None
+        """How this rank meets the others, if it comes in place of a lost one."""
+        self._broken: Exception | None = None
+        """Why nothing can be sent over the communicator any more."""
+        parent = MPI.Comm.Get_parent()
+        if parent == MPI.COMM_NULL:
+            self._world = MPI.COMM_WORLD.Dup()
+            self._check_ranks(self._world.allgather(place.rank))
+        else:
+            self._world = parent.Merge(high=True)
+            self._joins = lambda: None
+
+    def _check_ranks(self, ranks: Sequence[int]) -> None:
+        if list(ranks) != list(range(self.place.world_size)):
+            raise LaunchError(
+                f"to MPI the ranks are {ranks}, not 0 to {self.place.world_size - 1}: they must be started by the mpiexec of "
+                "the MPI in their environment"
+            )
+
+    def barrier(self) -> None:
+        self._together(self._world.Barrier)
+
+    def regroup(self, error: Exception, reached: Position) -> Regrouped:
+        """Shrink the communicator, and go on after the last step that any survivor has done.
+
+        A rank may have finished the step in which another was lost, while the sum failed on the rest. They then take over
+        its state: parameters and optimizer slots, not what only a rank has. A rank that is lost meanwhile begins it anew.
+        """
+        if self._broken is None:
+            raise error
+        noticed_ns = clock()
+        log.info("a rank is lost after step %d: %s", reached.step, self._broken)
+        replaces = bool(self.options["replace"])
+        return self._regrouped(
+            reached.step, noticed_ns, self._make_whole if replaces else self._shrink
+        )
+
+    def join(self, reached: Position) -> Regrouped | None:
+        """A rank that survivors have started gets their state."""
+        return None if self._joins is None else self._regrouped(UNKNOWN, clock(), self._joins)
+
+    def _regrouped(self, own: int, noticed_ns: int, meet: Callable[[], None]) -> Regrouped:
+        """Agree on a step after `meet`, and give its state to those that do not have it. `own` is this rank's step."""
+        taken = 0
+        while True:
+            try:
+                meet()
+                known = self._world.allgather((own, self.place.rank))
+                step = max(each for each, _ in known)
+                if step == UNKNOWN:
+                    raise LaunchError("every rank with a whole state is lost")
+                agreed_ns = clock()
+                if any(each != step for each, _ in known):
+                    is_behind = own != step
+                    own = UNKNOWN if is_behind else own
+                    sent = self._send_state([each for each, _ in known].index(step))
+                    own, taken = step, taken + sent * is_behind
+                self._world.Barrier()
+                break
+            except self._mpi.Exception as lost:
+                log.info("another rank is lost: %s", lost)
+                meet = self._shrink
+        self._broken = self._joins = None
+        return Regrouped(
+            step=step,
+            ranks=tuple(rank for _, rank in known),
+            noticed_ns=noticed_ns,
+            agreed_ns=agreed_ns,
+            ready_ns=clock(),
+            bytes=taken,
+        )
+
+    def close(self) -> None:
+        """Wait for the others, without whom a rank that ends would be taken for a lost one."""
+        self._await_others()
+        self.framework.close()
+
+    def abort(self) -> NoReturn:
+        """End this process by a signal: of any other end with an error the others would hear nothing."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("not reached")
+
+    def leave(self, status: int) -> NoReturn:
+        """End this process without MPI_Finalize, which may hang after a loss, when all have nothing more to do.
+
+        The first one that ends so may take the others with it, where some were started in place of lost ones.
+        """
+        self._await_others()
+        super().leave(status)
+
+    def _await_others(self) -> None:
+        try:
+            self._world.Barrier()
+        except self._mpi.Exception as lost:
+            log.info("a rank was lost at the end: %s", lost)
+
+    def average(self, gradients: Sequence[NDArray[np.float32]]) -> None:
+        """Average each array over the ranks, in place."""
+        self._together(lambda: self._sum_up(gradients))
+        for gradient in gradients:
+            np.divide(gradient, np.float32(self._world.size), out=gradient)
+
+    def _sum_up(self, gradients: Sequence[NDArray[np.float32]]) -> None:
+        for gradient in gradients:
+            flat = np.ascontiguousarray(gradient).reshape(-1)
+            for first in range(0, flat.size, CHUNK):
+                part = flat[first : first + CHUNK]
+                self._world.Allreduce(self._mpi.IN_PLACE, part, self._mpi.SUM)
+            if not gradient.flags.c_contiguous:
+                gradient[...] = flat.reshape(gradient.shape)
+
+    def _together(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except self._mpi.Exception as error:
+            # The others may wait in other calls, or be a step ahead: they must come out of them too.
+            self._broken = error
+            self._world.Revoke()
+            raise
+
+    def _shrink(self) -> None:
+        self._world.Revoke()
+        # The broken one is not freed: Open MPI may use it still, and crash.
+        self._world = self._world.Shrink()
+
+    def _make_whole(self) -> None:
+        """Shrink the communicator, start a process in place of each lost rank, and take them in."""
+        self._shrink()
+        lost = sorted({*range(self.place.world_size)} - {*self._world.allgather(self.place.rank)})
+        launched = f"{LAUNCHED}={boot_id()} {clock()} {time.time_ns()}"
+        others = self._world.Spawn_multiple(
+            ["env"] * len(lost),
+            [[f"{RANK}={rank}", launched, *sys.orig_argv] for rank in lost],
+            [1] * len(lost),
+        )
+        self._world = others.Merge(high=False)
+
+    def _send_state(self, source: int) -> int:
+        """Send model and optimizer from the rank `source` of the communicator to all. Returns their bytes."""
+        size = 0
+        for tensor in self.framework.state():
+            array = np.ascontiguousarray(tensor.read()).copy()
+            self._world.Bcast(array.reshape(-1).view(np.uint8), source)
+            if self._world.rank != source:
+                tensor.write(array)
+            size += array.nbytes
+        return size

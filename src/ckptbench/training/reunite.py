@@ -1,0 +1,43 @@
+"""The program of one rank before a restart: `python -m ckptbench.training.reunite PLAN STEP`.
+
+It runs on every node of a run whose strategy writes to levels of the nodes, and makes what they hold after STEP a version
+of the shared store. See `checkpoints.reunion`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpoints.reunion import reunite
+from ckptbench.errors import CkptbenchError
+from ckptbench.runs.plan import Plan
+from ckptbench.training.rank import become_rank
+from ckptbench.world.place import take_place
+
+log = logging.getLogger("ckptbench.training.reunite")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plan", type=Path, help="plan.json of the run")
+    parser.add_argument("step", type=int, help="the newest one that the shared store has; 0: none")
+    given = parser.parse_args(arguments)
+    become_rank()
+    try:
+        plan = Plan.read(given.plan)
+        place, link = take_place(accelerator="cpu")
+        levels = open_levels(plan, node=place.node)
+        reunite(levels, place, link.gather, identity=plan.identity, after=given.step)
+    except (CkptbenchError, OSError) as error:
+        log.error("%s: %s", type(error).__name__, error)
+        return 1
+    link.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
