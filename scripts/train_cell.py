@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def main() -> int:
         checkpoint_folder=(
             (options.checkpoints or options.runs) / cell.id / "checkpoints"
         ).resolve(),
+        memory_folder=options.memory_folder,
+        node_folder=options.node_folder,
+        listed=tuple(options.failures),
     )
 
     def work() -> None:
@@ -76,6 +80,15 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
     parser.add_argument(
         "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"
+    )
+    parser.add_argument(
+        "--memory-folder", type=Path, default="/dev/shm", help="in the memory of every node"
+    )
+    parser.add_argument(
+        "--node-folder", type=Path, default=tempfile.gettempdir(), help="on a disk of every node"
+    )
+    parser.add_argument(
+        "--failures", type=json.loads, default=[], help="those that the cell's list names, as JSON"
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on from the newest complete version"

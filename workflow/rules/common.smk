@@ -109,6 +109,24 @@ def get_checkpoints(wildcards):
     return str(CONFIG.checkpoints.folder or "results/runs")
 
 
+def get_levels(wildcards):
+    """The folders of the levels that belong to a node, where the config names them."""
+    named = {
+        "--memory-folder": CONFIG.checkpoints.memory_folder,
+        "--node-folder": CONFIG.checkpoints.node_folder,
+    }
+    return [part for name, folder in named.items() if folder for part in (name, folder)]
+
+
+def get_failures(wildcards):
+    """The list of failures that the cell names."""
+    name = dict(CELLS[wildcards.cell].faults.options).get("name")
+    if name is None:
+        return []
+    listed = [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
+    return ["--failures", json.dumps(listed)]
+
+
 def get_priority(wildcards):
     return PRIORITY[wildcards.cell]
 

@@ -19,6 +19,8 @@ rule train_cell:
         training=TRAINING,
         lock=get_lock,
         checkpoints=get_checkpoints,
+        levels=get_levels,
+        failures=get_failures,
         study=STUDY,
     message:
         "train {wildcards.cell}"
@@ -28,4 +30,5 @@ rule train_cell:
         "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
         " --lock {params.lock} --runs results/runs --checkpoints {params.checkpoints:q}"
+        " {params.levels:q} {params.failures:q}"
         " --study {params.study} --parent $WORKFLOW --log {log}"

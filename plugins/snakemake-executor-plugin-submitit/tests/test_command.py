@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from submitit.core.utils import DelayedSubmission
 
+from snakemake_executor_plugin_submitit import processes
 from snakemake_executor_plugin_submitit.command import NestedCommand
 
 PATIENCE_S = 300
@@ -165,3 +166,26 @@ def test_a_termination_is_forwarded_once_and_leaves_no_result(tmp_path: Path, no
     assert nodes[0].process.wait(PATIENCE_S) == 143
     assert (tmp_path / "saved").read_text() == "saved\n"
     assert nodes[0].result() is None
+
+
+def test_a_process_is_told_before_those_that_it_started(monkeypatch: pytest.MonkeyPatch):
+    """A shell with `set -e` ends without its trap where the command that it waits for is told, and dies, first."""
+    told: list[int] = []
+    send = processes.tell
+
+    def noted(them: Iterable[psutil.Process], signum: signal.Signals) -> None:
+        them = list(them)
+        told.extend(process.pid for process in them)
+        send(them, signum)
+
+    monkeypatch.setattr(processes, "tell", noted)
+    nested = "sleep 600; :"
+    for _ in range(5):
+        nested = f"bash -c {shlex.quote(nested)}; :"
+    with subprocess.Popen(["bash", "-c", nested]) as outermost:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(chain := processes.descendants(outermost.pid)) < 6:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        processes.stop(outermost.pid, PATIENCE_S, including=True)
+    assert told[:7] == [outermost.pid, *(process.pid for process in chain)]

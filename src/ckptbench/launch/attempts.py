@@ -12,17 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.order import steps_per_epoch
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
+from ckptbench.launch.near import Reunion
 from ckptbench.machine.files import file_sha256, read_json
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.restart import resumed
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity
-from ckptbench.runs.layout import FINAL_ARRAYS, MANIFEST, SEAL, trace_path
+from ckptbench.runs.layout import (
+    FINAL_ARRAYS,
+    LAUNCHER_TRACE,
+    MANIFEST,
+    SEAL,
+    STRIKES,
+    trace_path,
+)
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import whole_events
@@ -40,12 +49,15 @@ def identified(plan: Plan, lock: Path) -> Plan:
     )
 
 
-def prepare(plan: Plan, *, logs: Path, resume: bool) -> tuple[Plan, dict[str, Any]]:
+def prepare(
+    plan: Plan, *, logs: Path, resume: bool, reunion: Reunion
+) -> tuple[Plan, dict[str, Any]]:
     """Continue an earlier attempt from its newest checkpoint version, or empty the run folder and the checkpoint folder.
 
     An earlier attempt is continued if `resume` is set or the scheduler has requeued this job, and if the attempt left a
-    complete version. Otherwise everything that it left is removed. Returns the plan of this attempt, and fields for its
-    manifest: how often the scheduler has requeued the run and, of a continued run, when it began.
+    complete version; `reunion` finds one that lies on several nodes. Otherwise everything that it left is removed. Returns
+    the plan of this attempt, and fields for its manifest: how often the scheduler has requeued the run and, of a continued
+    run, when it began.
 
     Raises CheckpointError if the newest version is that of another run, and RunFolderError if a trace of the attempt is
     damaged.
@@ -56,13 +68,15 @@ def prepare(plan: Plan, *, logs: Path, resume: bool) -> tuple[Plan, dict[str, An
     requeues = earlier.requeues + 1 if earlier and requeued else 0
     if earlier is not None and (resume or requeued):
         own = dataclasses.replace(plan, run_id=earlier.identity.run_id)
-        if version := newest_version(own):
+        if version := newest_version(own, reunion):
             carried = {"requeues": requeues, "started": earlier.started}
             return resumed(own, version, attempt=earlier.attempts + 1), carried
-    for pattern in ("trace-*.jsonl", FINAL_ARRAYS):
+    for pattern in ("trace-*.jsonl", FINAL_ARRAYS, STRIKES, LAUNCHER_TRACE):
         for path in plan.run_folder.glob(pattern):
             path.unlink()
-    _store(plan).clear()
+    levels = open_levels(plan)
+    levels.clear()
+    levels.make()
     if logs.exists():
         shutil.rmtree(logs)
     return plan, {"requeues": requeues}
@@ -135,39 +149,43 @@ def completed_by_this_job(plan: Plan) -> bool:
     )
 
 
-def newest_version(plan: Plan) -> Version | None:
+def newest_version(plan: Plan, reunion: Reunion) -> Version | None:
     """The newest sound version from which the run can go on; None if there is none.
 
-    Removes half-written versions of killed attempts, so no rank may run. A version is set aside if a trace lacks an
-    epoch before it: nobody would write that epoch any more. Raises CheckpointError if the newest version is that of
-    another run, and RunFolderError if a trace is damaged.
+    What the near levels of several nodes hold becomes a version of the shared level before, by `reunion`. Removes
+    half-written versions of killed attempts, so no rank may run. A version is set aside if a trace lacks an epoch before
+    it: nobody would write that epoch any more. Raises CheckpointError if the newest version is that of another run, and
+    RunFolderError if a trace is damaged.
     """
-    store = _store(plan)
-    store.discard_partial()
-    while (version := store.newest()) is not None:
+    levels = open_levels(plan)
+    levels.discard_partial()
+    if reunion.serves(plan):
+        levels = levels.shared_alone()
+        known = levels.newest()
+        reunion.bring_together(plan, after=0 if known is None else known.position.step)
+    while (version := levels.newest()) is not None:
         _check_own(version, plan)
         lost = _lost_epoch(plan, version.position)
         if lost is None:
             return version
-        aside = store.set_aside(version.folder)
+        aside = levels.set_aside(version)
         log.warning("%s, which comes before %s; set aside as %s", lost, version.folder, aside.name)
     return None
-
-
-def _store(plan: Plan) -> CheckpointStore:
-    return CheckpointStore(plan.checkpoint_folder, keep=plan.training.keep_during_run)
 
 
 def _check_own(version: Version, plan: Plan) -> None:
     if different := version.identity.another_run(plan.identity):
         raise CheckpointError(
-            f"checkpoint {version.folder} is of another run: {different}; remove {plan.checkpoint_folder}, or start "
+            f"checkpoint {version.folder} is of another run: {different}; remove {version.folder.parent}, or start "
             "without resume, which removes its versions and trains from the beginning"
         )
 
 
 def _lost_epoch(plan: Plan, position: Position) -> str | None:
-    """The first epoch before `position` that a trace lacks, in words. None: every trace has all of them."""
+    """The first epoch before `position` that a trace lacks, in words. None: every trace has all of them.
+
+    Where ranks may be lost and the others go on, it is enough that one trace has it.
+    """
     dataset = Dataset.open(plan.dataset_folder)
     each = steps_per_epoch(
         len(dataset.train_labels),
@@ -175,11 +193,13 @@ def _lost_epoch(plan: Plan, position: Position) -> str | None:
         plan.cell.batch_size,
         plan.training.steps_per_epoch,
     )
-    for rank in range(plan.cell.ranks):
-        path = trace_path(plan.run_folder, rank)
-        recorded = {event.epoch for event in whole_events(path) if isinstance(event, Epoch)}
+    paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
+    recorded = [{e.epoch for e in whole_events(path) if isinstance(e, Epoch)} for path in paths]
+    if RECOVERIES[plan.cell.recovery.name].elastic:
+        recorded = [set().union(*recorded)]
+    for path, epochs in zip(paths, recorded, strict=False):
         for epoch in range(position.step // each):
-            if epoch not in recorded:
+            if epoch not in epochs:
                 return f'{path} has no "epoch" event for epoch {epoch}'
     return None
 

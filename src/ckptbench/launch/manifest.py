@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from ckptbench import __version__
 from ckptbench.errors import LaunchError, RunStopped
+from ckptbench.faults.failure import Failure
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.machine.files import write_json
 from ckptbench.machine.host import host_facts, source_revision
-from ckptbench.matrix.catalogue import KILLED
-from ckptbench.runs.events import Digest, Start, State
+from ckptbench.matrix.catalogue import KILLED, RECOVERIES
+from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
 from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.trace import last_events
+from ckptbench.runs.strikes import check_struck, recorded_strikes
+from ckptbench.runs.trace import last_events, whole_events
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -64,18 +66,27 @@ def measured(plan: Plan) -> dict[str, Any]:
         raise LaunchError(f"the run was killed {len(kills)} times, its history asks for {wanted}")
     starts: list[Start] = []
     states: list[State] = []
-    replicas = []
+    replicas = {}
+    survivors = _survivors(plan)
     for rank in range(plan.cell.ranks):
-        start, state, digest = last_events(trace_path(plan.run_folder, rank), Start, State, Digest)
+        path = trace_path(plan.run_folder, rank)
+        start, state = last_events(path, Start, State)
         starts.append(cast(Start, start))
         states.append(cast(State, state))
-        replicas.append(cast(Digest, digest).tensors)
+        if rank in survivors:
+            (digest,) = last_events(path, Digest)
+            replicas[rank] = cast(Digest, digest).tensors
     check_replicas(replicas)
+    nodes = [start.host for start in starts]
+    failures = [Failure.from_json(each) for each in plan.failures]
+    check_struck(plan, [failure.victims(nodes)[0] for failure in failures], survivors)
     return {
         "device": starts[0].device,
         "versions": starts[0].versions,
         "kills": [kill.to_json() for kill in kills],
-        "hosts": [start.host for start in starts],
+        "failures": [dict(each) for each in plan.failures],
+        "strikes": [to_json(strike) for strike in recorded_strikes(plan.run_folder)],
+        "hosts": nodes,
         "parameters": states[0].parameters,
         "state_bytes": {
             "model": states[0].model,
@@ -85,21 +96,35 @@ def measured(plan: Plan) -> dict[str, Any]:
     }
 
 
-def check_replicas(digests: Sequence[Mapping[str, str]]) -> None:
-    """Raises LaunchError where the ranks ended with different parameters or momenta. `digests` has one entry a rank.
+def _survivors(plan: Plan) -> list[int]:
+    """The ranks that were there at the end of a run that is complete: all, unless others went on without some."""
+    ranks = range(plan.cell.ranks)
+    if not RECOVERIES[plan.cell.recovery.name].elastic:
+        return list(ranks)
+    return [rank for rank in ranks if _last(trace_path(plan.run_folder, rank)) is End]
+
+
+def _last(path: Path) -> type[Event] | None:
+    kinds = [type(event) for event in whole_events(path)]
+    return kinds[-1] if kinds else None
+
+
+def check_replicas(digests: Mapping[int, Mapping[str, str]]) -> None:
+    """Raises LaunchError where ranks ended with different parameters or momenta. `digests` has those of every rank.
 
     Running statistics may differ, because every rank keeps its own. Any other difference means that the gradients
     were not averaged.
     """
-    for rank, other in enumerate(digests[1:], start=1):
+    first, *others = digests
+    for rank in others:
         different = [
             name
-            for name, bits in digests[0].items()
-            if other.get(name) != bits and not name.endswith((".mean", ".variance"))
+            for name, bits in digests[first].items()
+            if digests[rank].get(name) != bits and not name.endswith((".mean", ".variance"))
         ]
         if different:
             raise LaunchError(
-                f"rank {rank} ended with another {different[0]} than rank 0 ({len(different)} tensors "
+                f"rank {rank} ended with another {different[0]} than rank {first} ({len(different)} tensors "
                 "differ): gradients were not averaged, so this is no result"
             )
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, open_levels
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import steps_per_epoch
 from ckptbench.errors import LaunchError
 from ckptbench.machine.memory import available_memory
+from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, STRATEGIES
+from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
+from ckptbench.world.seats import Seat, partners_of
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
@@ -21,6 +27,8 @@ PROOF_COPIES = 4
 """More copies for a resume proof: weights and momentum are copied to be digested, and again to be written."""
 ACTIVATION_COPIES = 2
 """Each layer's output and its gradient."""
+UNFOLDED_COPIES = 2
+"""Of the largest unfolded input: it is made, and copied once more for the product of matrices."""
 FORMAT_MARGIN = 1.1
 """A checkpoint's size ÷ the bytes of the state, estimated from above for every format."""
 
@@ -31,27 +39,40 @@ def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
     activations = network.activation_count(dataset.image_shape) * plan.cell.batch_size
     copies = PARAMETER_COPIES + (PROOF_COPIES if plan.training.proof else 0)
     floats = copies * network.parameter_count + ACTIVATION_COPIES * activations
+    if FRAMEWORKS[plan.cell.framework].unfolds:
+        unfolded = network.unfolded_count(dataset.image_shape) * plan.cell.batch_size
+        floats += UNFOLDED_COPIES * unfolded
     return ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
 
 
-def needed_disk(plan: Plan, dataset: Dataset) -> int:
-    """Bytes of disk for the kept versions and the one that is being written. 0 for a baseline."""
+def needed_disk(plan: Plan, dataset: Dataset, keep: int | None = None) -> int:
+    """Bytes for the kept versions and the one that is being written. 0 for a baseline.
+
+    `keep` versions stay; None: as many as the config says of the shared level.
+    """
     if plan.cell.is_baseline:
         return 0
+    kept = plan.training.keep_during_run if keep is None else keep
     network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
     state = FLOAT_BYTES * (2 * network.parameter_count + plan.cell.ranks * network.buffer_count)
-    return int((plan.training.keep_during_run + 1) * state * FORMAT_MARGIN)
+    return int((kept + 1) * state * FORMAT_MARGIN)
 
 
 def check(plan: Plan, *, ranks_here: int) -> None:
     """Check that this machine, which `ranks_here` ranks of the run share, has what the run needs.
 
     Raises LaunchError where memory or disk space is too small (it names both sizes and the remedy), where a folder
-    cannot be written, or where the warm-up leaves no step to time. Raises DataError where the dataset has too few
-    samples for one step.
+    cannot be written, where the warm-up leaves no step to time, or where the recovery starts ranks of one node alone. Raises
+    DataError where the dataset has too few samples for one step.
     """
     dataset = Dataset.open(plan.dataset_folder)
     _check_steps(plan, dataset)
+    recovery = plan.cell.recovery.name
+    if RECOVERIES[recovery].one_node and ranks_here < plan.cell.ranks:
+        raise LaunchError(
+            f"recovery {recovery} needs all ranks on one node, and here {ranks_here} of {plan.cell.ranks} share one: use restart, "
+            "or as many ranks as a node has room for"
+        )
     for folder in (plan.run_folder, plan.checkpoint_folder):
         _check_writable(folder)
     _compare(
@@ -68,10 +89,72 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     )
 
 
+def check_levels(plan: Plan, seats: Sequence[Seat], *, here: str | None) -> None:
+    """Check that the near levels of node `here` can hold its part of the versions of the run's strategy.
+
+    Of ranks on several nodes that are the shares of its own ranks, and those of which they keep copies. The other nodes
+    are taken to have as much space. Raises LaunchError, also where two levels are one folder.
+    """
+    spread = len({seat.node for seat in seats}) > 1
+    near = open_levels(plan, node=here if spread else None).near
+    if not near or plan.cell.is_baseline:
+        return
+    _check_apart(plan, near)
+    kept = KEPT_SPREAD if spread else KEPT_NEAR
+    shares = _shares_on(here, seats, _copies(plan)) / len(seats) if spread else 1
+    needed = int(needed_disk(plan, Dataset.open(plan.dataset_folder), kept) * shares)
+    for level, base in ((MEMORY, plan.memory_folder), (NODE, plan.node_folder)):
+        if level in near and base is not None:
+            _compare(
+                f"{kept + 1} checkpoint versions in {base} need about",
+                needed,
+                shutil.disk_usage(next(p for p in (base, *base.parents) if p.exists())).free
+                + _held(near[level].folder),
+                f"are free there: free some, set checkpoints.{level}_folder to another folder, or set {level}: 0",
+            )
+
+
+def _check_apart(plan: Plan, near: Iterable[str]) -> None:
+    """Raises LaunchError where memory and disk are one folder: what is lost there is lost at both levels."""
+    memory, node = plan.memory_folder, plan.node_folder
+    if memory is None or node is None or not {MEMORY, NODE} <= set(near):
+        return
+    if _same_folder(memory, node):
+        raise LaunchError(
+            f"{SETTINGS[NODE]} ({node}; null: $TMPDIR or /tmp) is the folder of {SETTINGS[MEMORY]} ({memory}; null: "
+            f"/dev/shm), and two levels in one place are no two levels: set one of them to another folder, or set {NODE}: 0"
+        )
+
+
+def _same_folder(one: Path, other: Path) -> bool:
+    """Also where one is a link to the other, or the same folder mounted twice."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False  # one of them is still to be made
+
+
+def _copies(plan: Plan) -> int:
+    """On how many other nodes the run's strategy keeps copies."""
+    strategy = plan.cell.strategy
+    return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
+
+
+def _shares_on(node: str | None, seats: Sequence[Seat], copies: int) -> int:
+    """The number of ranks' shares that a node holds, copies included."""
+    nodes = [seat.node for seat in seats]
+    partners = [
+        partner for rank in range(len(nodes)) for partner in partners_of(nodes, rank, copies)
+    ]
+    return sum(nodes[rank] == node for rank in (*range(len(nodes)), *partners))
+
+
 def _held(folder: Path) -> int:
     """Bytes of the versions that an earlier attempt has left. `needed_disk` counts them too."""
     # A damaged version may hold links that lead nowhere.
-    return sum(path.lstat().st_size for path in folder.glob("version-*/*"))
+    return sum(path.lstat().st_size for path in folder.glob("version-*/**/*"))
 
 
 def _check_steps(plan: Plan, dataset: Dataset) -> None:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ckptbench.errors import RunStopped
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.starters import rank_processes
-from ckptbench.launch.watch import Limits, give_up, run_processes
-from ckptbench.machine.clock import boot_id, clock
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.launch.watch import Between, Limits, give_up, launched_now, run_processes
+from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
+from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import PLAN, Plan
 from ckptbench.world.control import ControlServer
+from ckptbench.world.processes import living_with
 from ckptbench.world.seats import Seat, ranks_a_node
-from ckptbench.world.variables import rank_environment
+from ckptbench.world.variables import TOKEN, rank_environment
 
 log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).resolve().parents[2]
+END_SECONDS = 60.0
+"""Time that ranks may take to end after their mpiexec has ended."""
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +43,29 @@ class Program:
     """The folder of `rank-<rank>.log`."""
     mpiexec: Path | None = None
     """The `mpiexec` that starts the ranks. None: they do not use MPI."""
+    starts_all: bool = False
+    """Whether the command starts all ranks itself."""
+    starts_node: bool = False
+    """Whether the command is started once on every node, and starts the ranks there."""
     libraries: tuple[str, ...] = ()
     """Folders to put into LD_LIBRARY_PATH."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that it needs."""
+
+
+class Attempts(Between, Protocol):
+    """The attempts at a run, of which one is launched."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the attempt that runs, or is about to."""
+
+    def lost(self, loss: Loss) -> None:
+        """Note a loss, about which the recovery is about to decide."""
 
 
 def launch(
-    plan: Plan,
+    attempts: Attempts,
     allocation: Allocation,
     recovery: Recovery,
     *,
@@ -50,21 +73,26 @@ def launch(
     logs: Path,
     limits: Limits,
 ) -> Relaunch | None:
-    """Run every rank of `plan` on `allocation` with the interpreter `python` until all have ended.
+    """Run every rank of the plan on `allocation` with the interpreter `python` until all have ended.
 
-    Returns None if all have ended well, and a Relaunch if `recovery` wants them started again. Raises LaunchError if
+    Returns None if all have ended well, and a Relaunch if `recovery` wants
+    them started again. Raises LaunchError if
     `recovery` gives up: the other ranks are ended first, and the error quotes the last log lines of the rank that died
     first. Raises LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this
     process is gone. Raises RunStopped if the ranks stopped because they were asked to.
     """
+    plan = attempts.plan
     # mpiexec comes from the framework's environment, so that it belongs to the same MPI as the library there.
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec"
+    entry = RECOVERIES[plan.cell.recovery.name]
     program = Program(
         command=recovery.command(
-            [str(python), "-m", "ckptbench.training.rank", str(plan.write())], plan
+            [str(python), "-m", "ckptbench.training.rank", str(plan.run_folder / PLAN)], plan
         ),
         logs=logs,
-        mpiexec=python.parent / "mpiexec" if speaks_mpi else None,
+        mpiexec=python.parent / "mpiexec" if speaks_mpi and not entry.starts_all else None,
+        starts_all=entry.starts_all,
+        starts_node=entry.starts_node,
         libraries=_cuda_libraries(python) if plan.cell.accelerator == "cuda" else (),
     )
     ranks_here = ranks_a_node(allocation.seats(plan.cell.ranks))
@@ -73,9 +101,16 @@ def launch(
         log.warning(
             "%d ranks share %d cores: do not trust the times of this run", ranks_here, cores
         )
-    return run_ranks(
-        program, plan.cell.ranks, allocation, limits, after=lambda loss: recovery.after(loss, plan)
-    )
+
+    def after(loss: Loss) -> Verdict:
+        attempts.lost(loss)
+        return recovery.after(loss, attempts.plan)
+
+    with recovery.environment() as own:
+        program = dataclasses.replace(program, variables=own)
+        return run_ranks(
+            program, plan.cell.ranks, allocation, limits, after=after, between=attempts
+        )
 
 
 def run_ranks(
@@ -86,11 +121,13 @@ def run_ranks(
     *,
     threads: int | None = None,
     after: Callable[[Loss], Verdict] = give_up,
+    between: Between | None = None,
 ) -> Relaunch | None:
     """Start the program in this number of ranks, and check that all start in their places and end well.
 
     Each rank computes with `threads` threads. None: with its share of the node's cores; all nodes are assumed to have
-    as many cores as this one. `after` decides what to do when a rank has died. Returns and raises as `launch` does.
+    as many cores as this one. `after` decides what to do when a rank has died, and `between` is called between attempts where
+    the program starts ranks anew itself. Returns and raises as `launch` does.
     """
     seats = allocation.seats(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
@@ -101,15 +138,43 @@ def run_ranks(
             allocation,
             seats,
             mpiexec=program.mpiexec,
+            starts_all=program.starts_all,
+            starts_node=program.starts_node,
             variables=variables,
             logs=program.logs,
         )
-        verdict = run_processes(
-            processes, {**os.environ, **variables}, limits, control=control, after=after
-        )
+        with _segments_removed(control.token) if program.mpiexec else nullcontext():
+            verdict = run_processes(
+                processes,
+                {**os.environ, **variables},
+                limits,
+                control=control,
+                after=after,
+                between=between,
+            )
         if control.stopped_at is not None:
             raise RunStopped(limits.stop.signal or "a request", control.stopped_at)
         return verdict
+
+
+@contextmanager
+def _segments_removed(token: str) -> Iterator[None]:
+    """Remove the shared memory that the ranks on this node, which `token` marks, have left behind when they have ended.
+
+    MPI's start makes it, and the ranks remove its name when all of them have found it. One that is killed in between
+    cannot. What was there before, and what any process uses, stays.
+    """
+    before = named_segments(MPICH)
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + END_SECONDS
+        while named_segments(MPICH) - before and living_with(TOKEN, token):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_SECONDS)
+        for path in remove_unused(named_segments(MPICH) - before):
+            log.info("removed %s, which a rank has left behind", path)
 
 
 def _own_host(allocation: Allocation, seats: Sequence[Seat]) -> str:
@@ -129,11 +194,11 @@ def _variables(
         control=control.address,
         token=control.token,
         logs=str(program.logs),
-        launched=f"{boot_id()} {clock()} {time.time_ns()}",
+        launched=launched_now(),
     )
     if program.libraries:
         shared["LD_LIBRARY_PATH"] = os.pathsep.join(program.libraries)
-    return {**shared, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+    return {**shared, **program.variables, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
 
 
 def _cuda_libraries(python: Path) -> tuple[str, ...]:

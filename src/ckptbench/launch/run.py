@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import logging
 import os
@@ -12,21 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench import __version__
+from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.environments.create import READY
 from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.faults.arrivals import failures_of
+from ckptbench.faults.failure import Failure
 from ckptbench.launch import attempts, checkpoint_folder, preflight
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
+from ckptbench.launch.near import Reunion
 from ckptbench.launch.ranks import launch
+from ckptbench.launch.seen import Seen
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.launch.watch import Limits
 from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
 from ckptbench.runs.finished import forget_seal, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
+from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.world.processes import is_orphan
 from ckptbench.world.seats import ranks_a_node
 
@@ -82,27 +91,48 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             seal(plan.run_folder, plan.cell.ranks, inputs)
             return
         forget_seal(plan.run_folder)
-        plan, carried = attempts.prepare(plan, logs=execution.logs, resume=execution.resume)
+        limits = Limits(
+            timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
+        )
+        reunion = Reunion(python=execution.python, logs=execution.logs, limits=limits)
+        plan, carried = attempts.prepare(
+            plan,
+            logs=execution.logs,
+            resume=execution.resume,
+            reunion=reunion,
+        )
         manifest = {**opening_manifest(plan, execution.lock), **carried}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
             allocation = read_allocation(os.environ)
             _check_host(allocation)
             seats = allocation.seats(plan.cell.ranks)
+            plan = _with_failures(plan, allocation)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
-            limits = Limits(
-                timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
-            )
-            _launch_until_done(plan, execution, allocation, limits, manifest)
+            preflight.check_levels(plan, seats, here=allocation.here)
+            _launch_until_done(plan, execution, allocation, reunion, manifest)
             manifest |= measured(plan)
         except BaseException as error:
             # A run that was told to stop is "stopped" even if stopping failed, so that a requeue continues it.
             status = "stopped" if stop.signal else status_of(error)
             close_manifest(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
+            _name_near(plan)
             raise
         close_manifest(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
+        open_levels(plan).forget_near()
+
+
+def _name_near(plan: Plan) -> None:
+    """Say in the log what a run that did not end well keeps on this node: memory, perhaps, which nobody else would find."""
+    for level, store in open_levels(plan).near.items():
+        if store.steps():
+            log.warning(
+                "%s keeps versions of the level %s for a restart: remove it if there will be none",
+                store.folder,
+                level,
+            )
 
 
 def _made_from(plan: Plan, python: Path) -> dict[str, Any]:
@@ -114,15 +144,19 @@ def _made_from(plan: Plan, python: Path) -> dict[str, Any]:
     return {
         **plan.identity.training_fields(),
         "checkpoint_folder": str(plan.checkpoint_folder),
+        "listed": [dict(failure) for failure in plan.listed],
         "environment_sha256": file_sha256(ready) if ready.is_file() else None,
         "ckptbench_version": __version__,
     }
 
 
 def _prune(plan: Plan, keep: int) -> None:
-    """Remove all but the newest `keep` versions. An error here is only logged: the run's measurements are complete."""
+    """Remove all but the newest `keep` versions, and what is kept for the next one. An error here is only logged: the run's
+    measurements are complete."""
+    store = CheckpointStore(plan.checkpoint_folder, keep=keep)
     try:
-        CheckpointStore(plan.checkpoint_folder, keep=keep).retain()
+        store.retain()
+        store.forget_spare()
     except (OSError, CheckpointError) as error:
         log.warning(
             "%s keeps versions that should go (%s): remove them", plan.checkpoint_folder, error
@@ -133,16 +167,20 @@ def _launch_until_done(
     plan: Plan,
     execution: Execution,
     allocation: Allocation,
-    limits: Limits,
+    reunion: Reunion,
     manifest: dict[str, Any],
 ) -> None:
     """Launch the ranks, and launch them again as long as the run's recovery asks for it."""
     recovery = load_recovery(plan.cell.recovery.name)
+    entry = RECOVERIES[plan.cell.recovery.name]
+    limits = dataclasses.replace(reunion.limits, patience_s=recovery.patience_s(plan))
+    if entry.elastic or entry.starts_all or entry.starts_node:
+        # The survivors do not wait either, and what starts several ranks has no exit status for one of them.
+        limits = dataclasses.replace(limits, grace_s=0.0)
+    own = _Attempts(plan, recovery, reunion, manifest)
     while True:
-        manifest["attempts"] = plan.attempt
-        write_json(plan.run_folder / MANIFEST, manifest)
         verdict = launch(
-            plan,
+            own,
             allocation,
             recovery,
             python=execution.python,
@@ -151,7 +189,61 @@ def _launch_until_done(
         )
         if verdict is None:
             return
-        plan = recovery.next_attempt(plan, attempts.newest_version(plan))
+        own.all_ended()
+        own.choose()
+
+
+class _Attempts:
+    """The attempts at one run, in turn."""
+
+    def __init__(
+        self, plan: Plan, recovery: Recovery, reunion: Reunion, manifest: dict[str, Any]
+    ) -> None:
+        self._recovery = recovery
+        self._reunion = reunion
+        self._manifest = manifest
+        self._seen = Seen(plan)
+        self._begin(plan)
+
+    def _begin(self, plan: Plan) -> None:
+        self.plan = plan
+        plan.write()
+        self._manifest["attempts"] = plan.attempt
+        write_json(plan.run_folder / MANIFEST, self._manifest)
+
+    def lost(self, loss: Loss) -> None:
+        self._seen.lost(self.plan.attempt, loss)
+
+    def all_ended(self) -> None:
+        self._seen.all_ended(self.plan.attempt)
+
+    def choose(self) -> None:
+        self._seen.begins_to_choose()
+        _damage_as_planned(self.plan)
+        version = attempts.newest_version(self.plan, self._reunion)
+        plan = self._recovery.next_attempt(self.plan, version)
+        step = 0 if version is None else version.position.step
+        self._seen.chosen(plan.attempt, step)
+        self._begin(plan)
+
+
+def _damage_as_planned(plan: Plan) -> None:
+    """Change a byte of the newest version if a failure of the attempt that has ended asks for it. No rank may run."""
+    strikes = recorded_strikes(plan.run_folder)[plan.strikes :]
+    if any(strike.kind == "damage" for strike in strikes):
+        damaged = open_levels(plan).damage_newest()
+        log.info("damaged, as planned: %s", damaged or "there was no version yet")
+
+
+def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
+    """The plan with the failures that strike it on these nodes. Raises ConfigError where one strikes nobody."""
+    failures = failures_of(
+        plan.cell.faults,
+        [Failure.from_json(each) for each in plan.listed],
+        seed=plan.seed,
+        nodes=[seat.node for seat in allocation.seats(plan.cell.ranks)],
+    )
+    return dataclasses.replace(plan, failures=tuple(each.to_json() for each in failures))
 
 
 @contextmanager

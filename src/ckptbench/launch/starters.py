@@ -36,6 +36,8 @@ class Process:
     """The command's own output goes to the first."""
     is_rank: bool = False
     """Whether the command is a rank. False: it starts ranks."""
+    ignores_stops: bool = False
+    """Whether the command begins with the stop signals of schedulers ignored, which they send to every process of a job."""
 
 
 def rank_processes(
@@ -44,19 +46,33 @@ def rank_processes(
     seats: Sequence[Seat],
     *,
     mpiexec: Path | None,
+    starts_all: bool = False,
+    starts_node: bool = False,
     variables: Mapping[str, str],
     logs: Path,
 ) -> list[Process]:
-    """The processes that start `command` once for each seat.
+    """The processes that start `command` once for each seat; once if it `starts_all` ranks itself; or once on each node if it
+    `starts_node`, the ranks there.
 
     `mpiexec` starts the ranks if they use MPI (None: they do not). Every started process must have `variables` in its
     environment. Where a scheduler's starter does not pass on the environment, they are written into the command.
     Raises LaunchError where ranks belong on other hosts and no scheduler can start them there.
     """
     paths = [logs / "starter.log", *(rank_log(logs, seat.rank) for seat in seats)]
+    is_local = all(seat.node == allocation.here for seat in seats)
+    if starts_all or (starts_node and is_local):
+        return [Process(command, STEP, paths, ignores_stops=True)]
+    if starts_node:
+        if allocation.scheduler != "slurm":
+            raise LaunchError(
+                "what starts the ranks of a node is started on several nodes by Slurm alone: take as many ranks as a node has room "
+                "for, or the recovery restart"
+            )
+        firsts = [seat for seat in seats if seat.local_rank == 0]
+        return [Process([*_srun(firsts), *command], STEP, paths)]
     if mpiexec and len(seats) > 1:
         return [Process([str(mpiexec), *_hydra(allocation, seats), *command], STEP, paths)]
-    if all(seat.node == allocation.here for seat in seats):
+    if is_local:
         return [_here(command, seat, logs) for seat in seats]
     match allocation.scheduler:
         case "slurm":
@@ -81,7 +97,7 @@ def rank_log(logs: Path, rank: int) -> Path:
 
 def _here(command: list[str], seat: Seat, logs: Path) -> Process:
     log = rank_log(logs, seat.rank)
-    return Process(command, {RANK: str(seat.rank)}, [log], is_rank=True)
+    return Process(command, {RANK: str(seat.rank)}, [log], is_rank=True, ignores_stops=True)
 
 
 def _there(

@@ -1,4 +1,4 @@
-"""The registries: every framework, format, history, omission, strategy and recovery that a cell can name."""
+"""The registries: every framework, format, history, omission, strategy, trace of failures and recovery that a cell can name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ckptbench.matrix.variant import Option, Variant
+from ckptbench.matrix.variant import Choices, Option, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,8 @@ class FrameworkEntry:
     recipe: str | None = None
     """What compiles a part of its environment: a file of the repository. A change of the file makes the environment
     anew. None: every package of the lock is installed as it is."""
+    unfolds: bool = False
+    """Whether its convolutions on CPU copy every window of their input (im2col), which takes memory."""
     label: str | None = None
     """Name in figures. None: its name in the registry."""
     color: str | None = None
@@ -44,6 +46,7 @@ FRAMEWORKS = {
         launcher="mpiexec",
         formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
         omissions=("position", "momentum", "random", "statistics", "first_update"),
+        unfolds=True,
         label="Chainer",
         color="#D55E00",
         marker="o",
@@ -58,7 +61,7 @@ FRAMEWORKS = {
         marker="s",
     ),
     "tensorflow": FrameworkEntry(
-        location="ckptbench.frameworks.tensorflow:TensorFlow",
+        location="ckptbench.frameworks.tensorflow.framework:TensorFlow",
         formats=("hdf5", "keras", "tf_checkpoint"),
         omissions=("position", "momentum", "dropout", "statistics"),
         label="TensorFlow",
@@ -94,6 +97,9 @@ FORMAT_LABELS = {
     "hdf5_compressed": "HDF5, gzip",
     "keras": ".keras",
     "tf_checkpoint": "TF Checkpoint",
+    "dcp": "DCP",
+    "torchsnapshot": "torchsnapshot",
+    "orbax": "Orbax",
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
 WHOLE = "whole"
@@ -130,8 +136,12 @@ class StrategyEntry:
     blocking: bool = True
     """Whether every save returns with this rank's files written. All ranks must agree on how they meet, so this cannot
     depend on how fast one of them was. The saves of any other strategy end in the background."""
+    recycles: bool = False
+    """Whether it writes over the files of removed versions. Then one removed version stays on the disk for the next."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Default of each option, by its name."""
+    choices: Choices = field(default_factory=dict)
+    """The values that a text option may have, by its name."""
 
     def serves(self, framework: str) -> bool:
         return self.frameworks is None or framework in self.frameworks
@@ -158,14 +168,116 @@ STRATEGIES = {
         formats=("safetensors",),
         stages=("begun", "copied", "written"),
         blocking=False,
+        recycles=True,
+    ),
+    "deepfreeze": StrategyEntry(
+        location="ckptbench.strategies.deepfreeze:DeepFreeze",
+        formats=("safetensors",),
+        stages=("begun", "captured", "written"),
+        blocking=False,
+        recycles=True,
+        options={"memory": 0, "node": 0, "shared": 1, "partner": 1},
+    ),
+    "tf_async": StrategyEntry(
+        location="ckptbench.strategies.tf_async:TensorFlowAsync",
+        frameworks=("tensorflow", "horovod_tensorflow"),
+        formats=("tf_checkpoint",),
+        stages=("begun", "copied", "written"),
+        blocking=False,
+    ),
+    "multi_node_checkpointer": StrategyEntry(
+        location="ckptbench.strategies.multi_node_checkpointer:MultiNodeCheckpointer",
+        frameworks=("chainer",),
+        formats=("npz_compressed",),
+        stages=("begun", "written"),
+    ),
+    "dcp": StrategyEntry(
+        location="ckptbench.strategies.pytorch.dcp:Dcp",
+        frameworks=("pytorch",),
+        formats=("dcp",),
+        stages=("begun", "written"),
+    ),
+    "dcp_async": StrategyEntry(
+        location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
+        frameworks=("pytorch",),
+        formats=("dcp",),
+        stages=("begun", "copied", "written"),
+        blocking=False,
+        options={"checkpointer": "thread", "stager": "reused", "staging": "awaited"},
+        choices={
+            "checkpointer": ("thread", "process"),
+            "stager": ("reused", "fresh"),
+            "staging": ("awaited", "unawaited"),
+        },
+    ),
+    "torchsnapshot": StrategyEntry(
+        location="ckptbench.strategies.pytorch.torchsnapshot:TorchSnapshot",
+        frameworks=("pytorch",),
+        formats=("torchsnapshot",),
+        stages=("begun", "copied", "written"),
+        blocking=False,
+    ),
+    "orbax": StrategyEntry(
+        location="ckptbench.strategies.orbax:Orbax",
+        frameworks=("tensorflow",),
+        formats=("orbax",),
+        stages=("begun", "copied", "written"),
+        blocking=False,
+        options={"compression": False},
     ),
 }
+
+
+def registered(variant: str, registry: Mapping[str, object] = STRATEGIES) -> str:
+    """The registered name of a strategy, or of what `registry` has, as tables name it: `deepfreeze` of `deepfreeze_levels_memory`.
+
+    Raises KeyError if it begins with no registered name.
+    """
+    fitting = [name for name in registry if f"{variant}_".startswith(f"{name}_")]
+    if not fitting:
+        raise KeyError(variant)
+    return max(fitting, key=len)
 
 
 def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
     """The formats in which this strategy writes this framework's state. The first one is the default."""
     own = STRATEGIES[strategy].formats
     return FRAMEWORKS[framework].formats if own is None else own
+
+
+FAILURE_KINDS = ("kill", "hang", "slow", "full_disk", "damage")
+"""What a failure does to its victim. `kill`: SIGKILL. `hang`: SIGSTOP, and SIGCONT after its time. `slow`: stopped for half of
+its time, in turns of some milliseconds. `full_disk`: for its time no file may grow (RLIMIT_FSIZE). `damage`: SIGKILL, and a
+byte of the newest version is changed before it can be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultsEntry:
+    """A kind of trace of failures: its options. Module `faults.failures` draws or reads the trace."""
+
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """Default of each option, by its name."""
+    choices: Choices = field(default_factory=dict)
+    """The values that a text option may have, by its name."""
+
+
+_DRAWN: Mapping[str, Option] = {
+    "mean_s": 60.0,
+    "most": 3,
+    "of": "rank",
+    "kind": "kill",
+    "lasts_s": 5.0,
+}
+_DRAWN_CHOICES = {"of": ("rank", "node"), "kind": FAILURE_KINDS}
+UNDISTURBED = Variant("none")
+FAULTS = {
+    UNDISTURBED.name: FaultsEntry(),
+    "exponential": FaultsEntry(options=_DRAWN, choices=_DRAWN_CHOICES),
+    "weibull": FaultsEntry(options={**_DRAWN, "shape": 0.7}, choices=_DRAWN_CHOICES),
+    "listed": FaultsEntry(options={"name": ""}),
+}
+"""Traces of failures. `exponential` and `weibull`: every rank or node (`of`) fails again and again, after times with this
+distribution and the mean `mean_s`; the first `most` failures of all count. `listed`: those in the config under `failures`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +288,97 @@ class RecoveryEntry:
     """`module:class` of the half that the launcher calls."""
     rank: str
     """`module:class` of the half that every rank calls."""
+    starts_all: bool = False
+    """Whether its command starts all ranks of the run, rather than one."""
+    one_node: bool = False
+    """Whether all ranks must be on one node."""
+    starts_node: bool = False
+    """Whether it is started once on every node, and its command starts all ranks there."""
+    frameworks: tuple[str, ...] | None = None
+    """The frameworks that it serves. None: all."""
+    strategies: tuple[str, ...] | None = None
+    """The strategies that it serves. None: all."""
+    own_environment: bool = False
+    """Whether it needs packages that the frameworks' environments do not have. Then it has an environment for each framework,
+    on CPU alone: `<framework>_<recovery>`."""
+    elastic: bool = False
+    """Whether the ranks that survive go on in their processes. What that costs is paid where nothing fails too, so the
+    undisturbed run of such a cell has the same recovery."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Default of each option, by its name."""
+    choices: Choices = field(default_factory=dict)
+    """The values that a text option may have, by its name."""
+
+    def serves(self, framework: str) -> bool:
+        return self.frameworks is None or framework in self.frameworks
+
+    def goes_with(self, strategy: str) -> bool:
+        return self.strategies is None or strategy in self.strategies
 
 
+_PATIENCE: Mapping[str, Option] = {"patience_s": 10.0}
+_ELASTIC: Mapping[str, Option] = {**_PATIENCE, "batch": "kept"}
+_ELASTIC_CHOICES = {"batch": ("kept", "shrunk")}
+# With any other strategy the survivors would have to abandon a save that goes on in the background.
+_ELASTIC_STRATEGIES = (NATIVE.name,)
 RESTART = Variant("restart")
 RECOVERIES = {
     RESTART.name: RecoveryEntry(
         launcher="ckptbench.recovery.restart:Restart",
         rank="ckptbench.recovery.restart:RestartedRank",
+        options=_PATIENCE,
+    ),
+    "torchrun": RecoveryEntry(
+        launcher="ckptbench.recovery.torchrun:Torchrun",
+        rank="ckptbench.recovery.torchrun:TorchrunRank",
+        starts_node=True,
+        frameworks=("pytorch",),
+        options=_PATIENCE,
+    ),
+    "horovod_elastic": RecoveryEntry(
+        launcher="ckptbench.recovery.horovod_elastic:HorovodElastic",
+        rank="ckptbench.recovery.horovod_elastic:HorovodElasticRank",
+        starts_all=True,
+        one_node=True,
+        frameworks=("horovod_pytorch", "horovod_tensorflow"),
+        strategies=_ELASTIC_STRATEGIES,
+        elastic=True,
+        options={**_ELASTIC, "commit_steps": 5, "timeout_s": 30.0},
+        choices=_ELASTIC_CHOICES,
+    ),
+    "torchft": RecoveryEntry(
+        launcher="ckptbench.recovery.torchft:TorchFt",
+        rank="ckptbench.recovery.torchft:TorchFtRank",
+        frameworks=("pytorch",),
+        strategies=_ELASTIC_STRATEGIES,
+        own_environment=True,
+        elastic=True,
+        options=_ELASTIC,
+        choices=_ELASTIC_CHOICES,
+    ),
+    "ulfm": RecoveryEntry(
+        launcher="ckptbench.recovery.ulfm:Ulfm",
+        rank="ckptbench.recovery.ulfm:UlfmRank",
+        starts_all=True,
+        frameworks=("chainer", "pytorch", "tensorflow"),
+        strategies=_ELASTIC_STRATEGIES,
+        own_environment=True,
+        elastic=True,
+        options={**_ELASTIC, "replace": False},
+        choices=_ELASTIC_CHOICES,
     ),
 }
+"""Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share
+the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `commit_steps`: every rank keeps its state
+after so many steps, and survivors go back to the state kept last. `timeout_s`: how long Horovod waits for a rank, above all for
+one that starts."""
+
+
+def undisturbed_recovery(recovery: str) -> str:
+    """The recovery of the undisturbed run with which a run with this one is compared, without options: they say what follows a
+    failure. It is the same one if that is elastic.
+
+    `recovery` is as tables name it. Raises KeyError if it begins with no registered name.
+    """
+    name = registered(recovery, RECOVERIES)
+    return name if RECOVERIES[name].elastic else RESTART.name

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import (
+    FAULTS,
     FRAMEWORKS,
     KILLED,
     NATIVE,
@@ -18,12 +19,16 @@ from ckptbench.matrix.catalogue import (
     RECOVERIES,
     RESTART,
     STRATEGIES,
+    UNDISTURBED,
     WHOLE,
+    FaultsEntry,
     RecoveryEntry,
     StrategyEntry,
     formats_of,
+    undisturbed_recovery,
 )
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.levels import levels_of
 from ckptbench.matrix.variant import Variant
 
 Accelerator = Literal["cpu", "cuda"]
@@ -47,6 +52,8 @@ class Cell:
     deterministic: bool = False
     accelerator: Accelerator = "cpu"
     history: str = WHOLE
+    faults: Variant = UNDISTURBED
+    """The trace of failures that strike the run."""
     recovery: Variant = RESTART
     """How training goes on after a failure."""
     omit: str = NOTHING
@@ -69,11 +76,14 @@ class Cell:
             if STRATEGIES[self.strategy.name].formats is not None:
                 writer = f"strategy {self.strategy.name}"
             raise ConfigError(f"{writer} does not write {self.format}: use {', '.join(formats)}")
+        self._check_recovery()
         self._check_history()
 
     def _check_variants(self) -> None:
         _check_variant("strategy", self.strategy, STRATEGIES)
+        _check_variant("faults", self.faults, FAULTS)
         _check_variant("recovery", self.recovery, RECOVERIES)
+        levels_of(self.strategy)
         entry = STRATEGIES[self.strategy.name]
         if not entry.serves(self.framework):
             raise ConfigError(
@@ -81,10 +91,42 @@ class Cell:
                 f"{', '.join(entry.frameworks or ())}"
             )
 
+    def _check_recovery(self) -> None:
+        name = self.recovery.name
+        entry = RECOVERIES[name]
+        if entry.own_environment and self.accelerator != "cpu":
+            raise ConfigError(
+                f"recovery {name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
+                f"recovery {RESTART.name}"
+            )
+        if not entry.serves(self.framework):
+            raise ConfigError(
+                f"recovery {name} does not serve {self.framework}: use it with {', '.join(entry.frameworks or ())}"
+            )
+        if not entry.goes_with(self.strategy.name):
+            raise ConfigError(
+                f"recovery {name} does not go with strategy {self.strategy.name}: use it with "
+                f"{', '.join(entry.strategies or ())}"
+            )
+        if self.is_killed and self.recovery != RESTART:
+            raise ConfigError(
+                f"recovery {self.recovery} with history {self.history}: restarts follow its kills; use recovery "
+                f"{RESTART.name}, or faults in place of the history"
+            )
+        if not self.is_struck and self.recovery != self._undisturbed_recovery:
+            raise ConfigError(
+                f"recovery {self.recovery} with faults {self.faults}: there is nothing to recover from; use recovery "
+                f"{self._undisturbed_recovery}, or other faults"
+            )
+
     def _check_history(self) -> None:
         if self.history != WHOLE and self.is_baseline:
             raise ConfigError(
                 f"history {self.history} needs an interval other than never: baselines are not disturbed"
+            )
+        if self.history != WHOLE and self.is_struck:
+            raise ConfigError(
+                f"faults {self.faults} with history {self.history}: a run is disturbed in one way; leave one of them out"
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
             raise ConfigError(
@@ -103,6 +145,20 @@ class Cell:
         return self.history in KILLED
 
     @property
+    def is_struck(self) -> bool:
+        """Whether failures of a trace strike the run."""
+        return self.faults != UNDISTURBED
+
+    @property
+    def is_undisturbed(self) -> bool:
+        return self.history == WHOLE and not self.is_struck
+
+    @property
+    def disturbance(self) -> str:
+        """The history, or the trace of failures, in one text: `whole`, `killed_thrice`, `exponential_mean_s_30`."""
+        return str(self.faults) if self.is_struck else self.history
+
+    @property
     def id(self) -> str:
         """Readable and stable name: it depends only on this cell, not on the rest of the matrix."""
         parts = [
@@ -117,7 +173,7 @@ class Cell:
             str(self.interval),
             *(["deterministic"] if self.deterministic else []),
             *([self.accelerator] if self.accelerator != "cpu" else []),
-            *([self.history] if self.history != WHOLE else []),
+            *([self.disturbance] if self.disturbance != WHOLE else []),
             *([str(self.recovery)] if self.recovery != RESTART else []),
             *([f"without_{self.omit}"] if self.omit != NOTHING else []),
             *([self.cache] if self.cache != "warm" else []),
@@ -138,17 +194,29 @@ class Cell:
 
     @property
     def reference(self) -> Self:
-        """Cell of the undisturbed run with which a restarted run or a second run with the same seed is compared."""
+        """Cell of the undisturbed run with which a disturbed run or a second run with the same seed is compared.
+
+        It has the same recovery where that is elastic: such a recovery costs something where nothing fails too.
+        """
         return dataclasses.replace(
-            self, history=WHOLE, recovery=RESTART, omit=NOTHING, cache="warm"
+            self,
+            history=WHOLE,
+            faults=UNDISTURBED,
+            recovery=self._undisturbed_recovery,
+            omit=NOTHING,
+            cache="warm",
         )
+
+    @property
+    def _undisturbed_recovery(self) -> Variant:
+        return Variant(undisturbed_recovery(self.recovery.name))
 
     @property
     def environment(self) -> str:
         """Name of the environment in which the cell runs; its lock is `envs/<name>.txt`."""
-        return (
-            self.framework if self.accelerator == "cpu" else f"{self.framework}-{self.accelerator}"
-        )
+        own = RECOVERIES[self.recovery.name].own_environment
+        packages = f"{self.framework}_{self.recovery.name}" if own else self.framework
+        return packages if self.accelerator == "cpu" else f"{packages}-{self.accelerator}"
 
     def to_json(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -156,6 +224,7 @@ class Cell:
             **fields,
             "interval": str(self.interval),
             "strategy": self.strategy.to_json(),
+            "faults": self.faults.to_json(),
             "recovery": self.recovery.to_json(),
         }
 
@@ -166,14 +235,16 @@ class Cell:
                 **fields,
                 "interval": Interval.parse(fields["interval"]),
                 "strategy": Variant.from_json(fields["strategy"]),
+                "faults": Variant.from_json(fields["faults"]),
                 "recovery": Variant.from_json(fields["recovery"]),
             }
         )
 
 
 def _check_variant(
-    kind: str, variant: Variant, registry: Mapping[str, StrategyEntry | RecoveryEntry]
+    kind: str, variant: Variant, registry: Mapping[str, StrategyEntry | FaultsEntry | RecoveryEntry]
 ) -> None:
     if variant.name not in registry:
         raise ConfigError(f'unknown {kind} "{variant.name}": use {", ".join(registry)}')
-    Variant.of(kind, variant.name, dict(variant.options), registry[variant.name].options)
+    entry = registry[variant.name]
+    Variant.of(kind, variant.name, dict(variant.options), entry.options, entry.choices)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ckptbench.matrix.catalogue import (
+    FAULTS,
     FORMAT_LABELS,
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
+    FaultsEntry,
     FrameworkEntry,
+    RecoveryEntry,
+    StrategyEntry,
 )
-from ckptbench.matrix.variant import Option
 from ckptbench.networks.models import ARCHITECTURES
 
 INTRODUCTION = """\
@@ -26,7 +29,7 @@ registries differ. [config/README.md](../config/README.md) says what the fields 
 
 def document() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, _frameworks(), _formats(), _models(), _strategies(), _recoveries()])  # fmt: skip
+    return "\n".join([INTRODUCTION, _frameworks(), _formats(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
 
 
 def _frameworks() -> str:
@@ -45,8 +48,10 @@ def _environment(entry: FrameworkEntry) -> str:
 
 
 def _formats() -> str:
+    writers = [(name, entry.formats) for name, entry in FRAMEWORKS.items()]
+    writers += [(name, entry.formats or ()) for name, entry in STRATEGIES.items()]
     rows = (
-        (_code(format), label, _codes(n for n, e in FRAMEWORKS.items() if format in e.formats))
+        (_code(format), label, _codes(name for name, formats in writers if format in formats))
         for format, label in FORMAT_LABELS.items()
     )
     return _section("Formats", ("format", "in figures", "written by"), rows)
@@ -67,7 +72,7 @@ def _strategies() -> str:
             "all" if entry.frameworks is None else _codes(entry.frameworks),
             "the framework's" if entry.formats is None else _codes(entry.formats),
             _codes(entry.stages),
-            _options(entry.options),
+            _options(entry),
         )
         for name, entry in STRATEGIES.items()
     )
@@ -76,13 +81,45 @@ def _strategies() -> str:
     )
 
 
+def _faults() -> str:
+    rows = ((_code(name), _options(entry)) for name, entry in FAULTS.items())
+    return _section("Faults", ("faults", "options and defaults"), rows)
+
+
 def _recoveries() -> str:
-    rows = ((_code(name), _options(entry.options)) for name, entry in RECOVERIES.items())
-    return _section("Recoveries", ("recovery", "options and defaults"), rows)
+    rows = (
+        (
+            _code(name),
+            "all" if entry.frameworks is None else _codes(entry.frameworks),
+            "all" if entry.strategies is None else _codes(entry.strategies),
+            "go on" if entry.elastic else "start again",
+            f"`<framework>_{name}`" if entry.own_environment else "the framework's",
+            _options(entry),
+        )
+        for name, entry in RECOVERIES.items()
+    )
+    return _section(
+        "Recoveries",
+        (
+            "recovery",
+            "frameworks",
+            "strategies",
+            "surviving ranks",
+            "environment",
+            "options and defaults",
+        ),
+        rows,
+    )
 
 
-def _options(options: Mapping[str, Option]) -> str:
-    return _codes(f"{name}: {default}" for name, default in options.items()) or "none"
+def _options(entry: StrategyEntry | FaultsEntry | RecoveryEntry) -> str:
+    return ", ".join(_option(entry, name) for name in entry.options) or "none"
+
+
+def _option(entry: StrategyEntry | FaultsEntry | RecoveryEntry, name: str) -> str:
+    default = _code(f"{name}: {entry.options[name]}")
+    others = [value for value in entry.choices.get(name, ()) if value != entry.options[name]]
+    return f"{default} (or {_codes(others)})" if others else default
 
 
 def _code(name: str) -> str:

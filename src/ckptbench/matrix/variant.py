@@ -1,4 +1,4 @@
-"""The choice of a strategy or a recovery: its registered name and its options."""
+"""The choice of a strategy, a recovery or a trace of failures: its registered name and its options."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Self
 
 from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import show
 
-Option = int | str | bool
+Option = int | float | str | bool
+Choices = Mapping[str, tuple[str, ...]]
+"""The values that a text option may have, by its name. A text option without an entry takes any text."""
+NO_CHOICES: Choices = {}
+LARGEST_OPTION = 10**9
+"""Of options that are numbers, which begin at 0. The names of cells, and so of folders, have them in full."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -20,26 +26,37 @@ class Variant:
 
     @classmethod
     def of(
-        cls, kind: str, name: str, given: Mapping[str, Option], defaults: Mapping[str, Option]
+        cls,
+        kind: str,
+        name: str,
+        given: Mapping[str, Option],
+        defaults: Mapping[str, Option],
+        choices: Choices = NO_CHOICES,
     ) -> Self:
         """Check the options and drop those that equal their defaults.
 
-        `kind`, such as "strategy", is used in errors. Raises ConfigError if an option is unknown or has the wrong type.
+        `kind`, such as "strategy", is used in errors. An option whose default is a float takes whole numbers too. Raises
+        ConfigError if an option is unknown, has the wrong type, is none of its choices, or is a number below 0 (a float: not
+        above 0) or above LARGEST_OPTION.
         """
         for option, value in given.items():
             if option not in defaults:
                 allowed = ", ".join(defaults) or "it takes none"
-                raise ConfigError(f"{kind} {name} has no option {option!r}: {allowed}")
-            if type(value) is not type(defaults[option]):
-                raise ConfigError(
-                    f"{kind} {name}: {option} is {value!r}, use a value like {defaults[option]!r}"
-                )
-        different = {name: value for name, value in given.items() if value != defaults[name]}
+                raise ConfigError(f"{kind} {name} has no option {show(option)}: {allowed}")
+            if words := _refusal(value, defaults[option], choices.get(option)):
+                raise ConfigError(f"{kind} {name}: {option} is {show(value)}, use {words}")
+        typed = {
+            name: float(value) if type(defaults[name]) is float else value
+            for name, value in given.items()
+        }
+        different = {name: value for name, value in typed.items() if value != defaults[name]}
         return cls(name, tuple(sorted(different.items())))
 
     def __str__(self) -> str:
         """The form used in ids and tables: `deepfreeze_levels_memory`."""
-        return "_".join([self.name, *(f"{option}_{value}" for option, value in self.options)])
+        return "_".join(
+            [self.name, *(f"{option}_{_text(value)}" for option, value in self.options)]
+        )
 
     def chosen(self, defaults: Mapping[str, Option]) -> dict[str, Option]:
         """The values of all options, defaults included."""
@@ -56,3 +73,23 @@ class Variant:
             return cls(content)
         ((name, options),) = content.items()
         return cls(name, tuple(sorted(options.items())))
+
+
+def _text(value: Option) -> str:
+    """A float is written as shortly as possible: `30`, `0.7`."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _refusal(value: object, default: Option, choices: tuple[str, ...] | None) -> str | None:
+    """What an option may be, where `value` is something else; None: it may be `value`."""
+    # `bool` is a subclass of `int`, hence the exact types.
+    fits = type(value) is type(default)
+    if choices is not None:
+        return None if fits and value in choices else " or ".join(choices)
+    if type(default) is float:
+        fits = type(value) in (int, float) and 0 < value <= LARGEST_OPTION  # type: ignore[operator]
+        return None if fits else f"a number above 0, up to {LARGEST_OPTION}"
+    if type(default) is int:
+        fits = type(value) is int and 0 <= value <= LARGEST_OPTION
+        return None if fits else f"a whole number from 0 to {LARGEST_OPTION}"
+    return None if fits else "true or false" if type(default) is bool else "a text"

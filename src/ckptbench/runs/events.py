@@ -1,8 +1,7 @@
 """The events of a trace, in which a rank records its work. Each kind of event is a frozen dataclass.
 
 A trace is a file in which every line is a JSON object: the event's name under `event`, and its fields beside it.
-`docs/trace.md` is generated from this module (`python -m ckptbench.runs.events > docs/trace.md`). A test fails if they
-differ.
+`docs/trace.md` is generated from this module by `ckptbench.runs.document`. A test fails if they differ.
 
 Every `*_ns` is a whole number of nanoseconds of CLOCK_MONOTONIC, one clock for all ranks of a host. `step` counts
 the completed steps of the whole run. A field whose value is None is left out of the line.
@@ -12,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import typing
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-FileKind = Literal["state", "own", "index"]
+FileKind = Literal["state", "replica", "own", "index"]
+MemoryMoment = Literal["before", "saved", "written", "durable", "epoch", "closed"]
 
 Ns = Annotated[int, "ns"]
 Step = Annotated[int, "completed steps of the whole run"]
@@ -30,12 +29,17 @@ class File:
     name: str
     kind: Annotated[
         FileKind,
-        "`state`: model and optimizer; `own`: the state that only one rank has; `index`: the places of the other files",
+        "`state`: model and optimizer; `replica`: all of model and optimizer, which each rank writes for itself; `own`: the "
+        "state that only one rank has; `index`: the places of the other files",
     ]
     rank: Annotated[
-        int | None, "for `own`: the rank whose state it holds; missing for the other kinds"
+        int | None,
+        "the rank that wrote it, where several do; of a `replica` and of `own` no other rank reads it",
     ] = None
     bytes: int
+    checksum: Annotated[
+        str | None, "its checksum, if the strategy computed it from memory while it wrote"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,46 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Training stood still while the study looked at it. This is no part of the epoch's time."""
+
+    moment: ClassVar = "before and after each save"
+    step: Step
+    start_ns: Ns
+    end_ns: Annotated[
+        int, "ns; before a save with `training.proof`, when all ranks had recorded their state"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The host memory, threads and processes of the rank, with all processes that it has started."""
+
+    moment: ClassVar = "at the moments that `when` names"
+    when: Annotated[
+        MemoryMoment,
+        "`before` and `saved`: before and after each save; `written`, `durable`: when the rank's files of a save in the "
+        "background are written, and when it has nothing more to do for the save; `epoch`: after each epoch; `closed`: "
+        "after training, when the strategy is closed",
+    ]
+    step: Annotated[
+        int, "completed steps of the whole run; for `written` and `durable` those of the save"
+    ]
+    at_ns: Ns
+    bytes: Annotated[int, "resident anonymous memory of all of them, and shared memory once"]
+    shared_bytes: Annotated[int, "of these, shared memory: that of the process with the most of it"]
+    peak_bytes: Annotated[
+        int,
+        "the largest `bytes` since the epoch or the last save began, as the kernel's high-water mark of the rank says; the memory of "
+        "other processes counts as it is now",
+    ]
+    threads: Annotated[int, "threads of all of them"]
+    processes: Annotated[
+        int, "processes that the rank has started, and that these have, as far as they are there"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
     """The training loop was blocked by a save."""
 
@@ -160,13 +204,16 @@ class Written:
 class Durable:
     """A complete version, with its commit record, is on stable storage."""
 
-    moment: ClassVar = "once for each save and level, by the rank that commits"
+    moment: ClassVar = "once for each save and level, by the rank that commits; on a level of several nodes by one of each node"
     step: Step
     level: str
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
     checked_ns: Annotated[int, "ns, when their checksums, computed at the same time, were known"]
     committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
-    files: Annotated[list[File], "the files of all ranks"]
+    files: Annotated[
+        list[File],
+        "the files of all ranks; on a level of several nodes those of the node, and the copies that it keeps",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +238,7 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """The steps and checkpoints of an epoch have ended; its evaluation follows and is not included."""
+    """The steps and checkpoints of an epoch have ended; its evaluation follows and is not included. Pauses are."""
 
     moment: ClassVar = "after each epoch"
     epoch: EpochNumber
@@ -231,14 +278,18 @@ class Digest:
     when: Annotated[
         str,
         "`end`: after the last epoch, in every run. Only with `training.proof`: `epoch`: after every epoch; `saved`: "
-        "in killed runs after a checkpoint was committed; `loaded`: in killed runs after a restart has read a "
-        "checkpoint; `stepped`: after the first step of an attempt that goes on from a checkpoint",
+        "just before each save; `loaded`: in killed runs after a restart has read a checkpoint; `stepped`: after the "
+        "first step of an attempt that goes on from a checkpoint; `version`: after training, of each version that is "
+        "still there, after the strategy has loaded it; `step` is then that of the version",
     ]
+    level: Annotated[str | None, "for `version`: where it lies; missing for the other moments"] = (
+        None
+    )
     tensors: Annotated[dict[str, str], "digests of the tensors of model and optimizer, by name"]
     rank_state: Annotated[
         dict[str, str],
         "digests of the state that only this rank has, by name, and of `position/data`: the epoch of the next sample "
-        "and the step in that epoch; empty without `training.proof`",
+        "and the step in that epoch (not for `version`); empty without `training.proof`",
     ]
 
 
@@ -257,6 +308,124 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The first step of the run begins. The seconds of a trace of failures count from here."""
+
+    moment: ClassVar = "in the journal of a striker, once for a run"
+    monotonic_ns: Ns
+    unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """A failure is about to strike."""
+
+    moment: ClassVar = "in the journal of a striker, just before"
+    failure: Annotated[int, "its number in the plan's `failures`, from 0"]
+    kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk` or `damage`"]
+    attempt: Annotated[int, "the attempt that it strikes, from 1"]
+    pids: Annotated[list[int], "the processes that it strikes"]
+    monotonic_ns: Ns
+    unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A failure has struck: its victims are gone, or go on."""
+
+    moment: ClassVar = "in the journal of a striker, afterwards"
+    failure: int
+    monotonic_ns: Ns
+    unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rested:
+    """Training is over, and no failure strikes this rank any more."""
+
+    moment: ClassVar = "in the journal of a striker, at the end of the last attempt"
+    ahead: Annotated[list[int], "numbers of the failures whose second is still to come"]
+    missed: Annotated[list[int], "numbers of those whose step, save or recovery never came"]
+    monotonic_ns: Ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """From the next step on this rank trains with these ranks. Before the first such event of an attempt all ranks do."""
+
+    moment: ClassVar = (
+        "when ranks have been lost and the others go on, and when new ones have joined them"
+    )
+    step: Step
+    ranks: Annotated[
+        list[int], "their numbers in the run; the first one does what rank 0 does at other times"
+    ]
+    first: Annotated[
+        list[int],
+        "of each, where its samples of a step begin: the number of its first sample in the step's global batch, from 0",
+    ]
+    samples: Annotated[list[int], "of each, the number of its samples in a step"]
+    monotonic_ns: Ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Other ranks were lost or have joined, and this rank goes on with those that there are."""
+
+    moment: ClassVar = "when it is ready to go on; after `world`"
+    step: Annotated[int, "completed steps of the whole run after which it goes on"]
+    reached: Annotated[
+        int,
+        "completed steps of this rank before; for a rank that joins, as for one that had fewer, it is not above `step`",
+    ]
+    noticed_ns: Annotated[
+        int,
+        "ns, when its step failed, when it knew of ranks that join, or when it was ready to join",
+    ]
+    agreed_ns: Annotated[int, "ns, when the ranks had agreed on who goes on and after which step"]
+    ready_ns: Annotated[int, "ns, when it had the state of that step"]
+    bytes: Annotated[
+        int, "of the state, that came from another rank or from a version; 0: it had it"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The launcher knows that ranks are lost."""
+
+    moment: ClassVar = "in the launcher's trace, when its recovery has decided what follows"
+    attempt: Annotated[int, "that had the loss, from 1"]
+    ranks: Annotated[list[int], "as far as known"]
+    how: Annotated[str, "the first line of the error"]
+    unix_ns: Annotated[int, "ns since 1970"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllEnded:
+    """All processes of an attempt that had a loss have ended."""
+
+    moment: ClassVar = "in the launcher's trace, before the next attempt is prepared"
+    attempt: int
+    unix_ns: Annotated[int, "ns since 1970"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The launcher has chosen the version from which the next attempt goes on."""
+
+    moment: ClassVar = (
+        "in the launcher's trace, just before the next attempt is launched, or may begin"
+    )
+    attempt: Annotated[int, "the next one"]
+    step: Annotated[int, "completed steps of that version; 0: from the beginning"]
+    since_unix_ns: Annotated[
+        int | None,
+        "ns since 1970, when it began to choose: where an agent starts the ranks, when all had come up anew",
+    ] = None
+    unix_ns: Annotated[int, "ns since 1970"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The rank has ended without an error."""
 
@@ -265,8 +434,9 @@ class End:
 
 
 Event = (
-    Phase | Start | State | Steps | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
-    | Epoch | Evaluation | Stop | Digest | Kill | End
+    Phase | Start | State | Steps | Pause | Memory | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
+    | Epoch | Evaluation | Stop | Digest | Kill | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
+    | World | Regroup
 )  # fmt: skip
 
 
@@ -318,73 +488,3 @@ def from_json(line: dict[str, Any]) -> Event:
 
 def _file_to_json(file: File) -> dict[str, Any]:
     return {key: value for key, value in dataclasses.asdict(file).items() if value is not None}
-
-
-INTRODUCTION = """\
-# The trace
-
-`trace-<rank>.jsonl` records the work of one rank, with times. Every line is a JSON object and holds one event.
-`ckptbench.runs.trace.read_trace` reads a trace into these types.
-
-This page is generated from `src/ckptbench/runs/events.py` by `python -m ckptbench.runs.events`. A test fails if the
-page and the module differ.
-
-- Every `*_ns` is a whole number of nanoseconds of the host's monotonic clock, which all ranks of the host share. The
-  analysis takes differences only within one trace, because ranks may be on different hosts.
-- Epochs count from 0. `step` counts the completed steps of the whole run.
-- A field that has no value is left out.
-- The stall of a checkpoint is the sum of its `save` and its `hold`s, on the slowest rank. A `hold` at the end of training
-  does not count: nothing else was left to do.
-- Old versions are removed behind training. From the start of a `retained` event to its end the rank's steps may be slower.
-- A save may go on in the background after its `save` event. Until `captured` the state must not change. Until `written`
-  the rank's steps may be slower. From `durable` on the version survives a crash or a power failure.
-- A resumed attempt appends to the same file. If a kill left the last line incomplete, that line is removed first.
-- Two attempts may hold the same step, epoch or checkpoint. Then the later one counts.
-- Steps are written at the end of their epoch, so the steps of an epoch that a kill cut short are missing. The steps
-  before a `stop` are written. Killed cells also write their steps at every checkpoint.
-"""
-
-
-def document() -> str:
-    """The text of docs/trace.md."""
-    sections = [_section(name, kind) for name, kind in KINDS.items()]
-    return "\n".join([INTRODUCTION, *sections])
-
-
-def _section(name: str, kind: type[Any]) -> str:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    rows = [
-        f"| `{field.name}` | {_type_name(hints[field.name])} | {_meaning(hints[field.name])} |"
-        for field in dataclasses.fields(kind)
-    ]
-    lines = [
-        f"## {name}",
-        "",
-        f"{kind.__doc__} Written {kind.moment}.",
-        "",
-        "| field | type | meaning |",
-        "| --- | --- | --- |",
-        *rows,
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _meaning(hint: Any) -> str:
-    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else ""
-
-
-def _type_name(hint: Any) -> str:
-    plain = hint.__origin__ if hasattr(hint, "__metadata__") else hint
-    if typing.get_origin(plain) is Literal:
-        return "text"
-    if typing.get_origin(plain) is list:
-        return "list"
-    if typing.get_origin(plain) is dict:
-        return "object"
-    options = [option for option in get_args(plain) if option is not type(None)] or [plain]
-    names = {int: "integer", float: "number", str: "text"}
-    return names.get(options[0], "text")
-
-
-if __name__ == "__main__":
-    print(document(), end="")

@@ -11,7 +11,8 @@ SEAL_COPY = "seal-copy.json"
 FINAL_ARRAYS = "final-*.npz"
 KEPT_BYTES = 64 * 2**20
 """Final tensors of a rank are kept up to this total size. Larger ones would fill the disk; their digests suffice."""
-SCHEMA_VERSION = 5
+STRIKES = "strikes-*.jsonl"
+SCHEMA_VERSION = 6
 
 
 def final_path(folder: Path, rank: int) -> Path:
@@ -21,3 +22,12 @@ def final_path(folder: Path, rank: int) -> Path:
 
 def trace_path(folder: Path, rank: int) -> Path:
     return folder / f"trace-{rank}.jsonl"
+
+
+def strikes_path(folder: Path, rank: int) -> Path:
+    """The journal (STRIKES) of the failures that struck this rank, or the node on which it is the first rank."""
+    return folder / f"strikes-{rank}.jsonl"
+
+
+LAUNCHER_TRACE = "launcher.jsonl"
+"""What the launcher of a struck run saw: losses, and what it did about them."""

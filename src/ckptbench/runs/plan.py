@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +26,10 @@ class Plan:
     dataset_folder: Path
     run_folder: Path
     checkpoint_folder: Path
+    memory_folder: Path | None = None
+    """Where all runs of this user keep versions in a node's memory. None, as for `node_folder`: no run does."""
+    node_folder: Path | None = None
+    """Where they keep versions on a disk of the node."""
     run_id: str = ""
     """See Identity. The launcher fills in this field and the next two."""
     dataset_sha256: str = ""
@@ -34,6 +39,12 @@ class Plan:
     """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
     kills: int = 0
     """How many of the kills that the cell's history asks for have already happened."""
+    listed: tuple[Mapping[str, Any], ...] = ()
+    """The failures of the list that the cell's `faults` names, as JSON objects."""
+    failures: tuple[Mapping[str, Any], ...] = ()
+    """The failures that strike the run, as JSON objects (`faults.failure`). The launcher fills it in."""
+    strikes: int = 0
+    """How many of them have been answered by another attempt."""
 
     @property
     def seed(self) -> int:
@@ -67,15 +78,17 @@ class Plan:
     def read(cls, path: Path) -> Self:
         """Raises RunFolderError if `path` holds no plan of this version."""
         content = read_json(path)
-        resume_from = content.get("resume_from")
         names = ("dataset_folder", "run_folder", "checkpoint_folder")
+        optional = ("memory_folder", "node_folder", "resume_from")
         try:
             folders = {name: Path(content[name]) for name in names}
+            folders |= {name: Path(content[name]) for name in optional if content.get(name)}
             return cls(
                 **{
                     **content,
                     **folders,
-                    "resume_from": None if resume_from is None else Path(resume_from),
+                    "listed": tuple(content["listed"]),
+                    "failures": tuple(content["failures"]),
                     "cell": Cell.from_json(content["cell"]),
                     "training": Training(**content["training"]),
                 }

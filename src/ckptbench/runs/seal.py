@@ -1,7 +1,8 @@
 """The seal of a run folder: its presence marks the folder as a result.
 
-`seal.json` is written last. It holds the sizes and SHA-256 of the manifest, of every trace and of the final arrays. A
-run folder without it is not a result, because its run has not ended. Files that were changed later no longer match it.
+`seal.json` is written last. It holds the sizes and SHA-256 of the manifest, of every trace, of the final arrays, and of
+the journals of strikers and launcher. A run folder without it is not a result, because its run has not ended. Files that
+were changed later no longer match it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
 from ckptbench.runs.layout import (
     FINAL_ARRAYS,
+    LAUNCHER_TRACE,
     MANIFEST,
     SCHEMA_VERSION,
     SEAL,
     SEAL_COPY,
+    STRIKES,
     trace_path,
 )
 
@@ -30,6 +33,7 @@ def seal(folder: Path, ranks: int, made_from: Mapping[str, Any] | None = None) -
     """
     traces = [trace_path(folder, rank) for rank in range(ranks)]
     files = [folder / MANIFEST, *traces, *sorted(folder.glob(FINAL_ARRAYS))]
+    files += [*sorted(folder.glob(STRIKES)), *folder.glob(LAUNCHER_TRACE)]
     content = {
         "schema_version": SCHEMA_VERSION,
         "files": {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,15 @@ from ckptbench.runs.events import (
     Event,
     Hold,
     Kill,
+    Memory,
+    Pause,
     Phase,
+    Regroup,
     Retained,
     Save,
     SaveFailed,
     Start,
+    World,
     Written,
     from_json,
 )
@@ -59,14 +63,31 @@ class Steps:
     @classmethod
     def join(cls, blocks: list[Self]) -> Self:
         """The steps of all blocks, sorted by index. If an index occurs twice, the step of the later block is taken."""
-        columns = [
-            np.concatenate([getattr(block, name) for block in blocks])
-            for name in ("epoch", "index", "start_ns", "end_ns", "loss")
-        ]
-        reversed_index = columns[1][::-1]
+        every = cls._concatenated(blocks)
+        reversed_index = every.index[::-1]
         _, last = np.unique(reversed_index, return_index=True)
-        kept = len(reversed_index) - 1 - last
-        return cls(*(column[kept] for column in columns))
+        return every.at(len(reversed_index) - 1 - last)
+
+    @classmethod
+    def in_order(cls, blocks: list[Self]) -> Self:
+        """The steps of all blocks in the order of time."""
+        every = cls._concatenated(blocks)
+        return every.at(np.argsort(every.start_ns, kind="stable"))
+
+    @classmethod
+    def _concatenated(cls, blocks: list[Self]) -> Self:
+        nothing = np.zeros(0, np.int64)
+        none = cls(nothing, nothing, nothing, nothing, np.zeros(0, np.float64))
+        return cls(
+            *(
+                np.concatenate([getattr(block, column.name) for block in [none, *blocks]])
+                for column in fields(cls)
+            )
+        )
+
+    def at(self, places: NDArray[Any]) -> Self:
+        """Those at these places, or those for which a mask is true."""
+        return type(self)(*(getattr(self, column.name)[places] for column in fields(self)))
 
 
 @dataclass(slots=True)
@@ -102,10 +123,74 @@ class Checkpoint:
 
 
 @dataclass(slots=True)
+class Life:
+    """One process of a rank, from its launch on. All its times are of one clock."""
+
+    launched_ns: int | None = None
+    start: Start | None = None
+    blocks: list[Steps] = field(default_factory=list)
+    agreements: list[tuple[World, Regroup | None]] = field(default_factory=list)
+    """Without a Regroup, further ranks were lost before all were ready."""
+    phases: list[Phase] = field(default_factory=list)
+    saved_ns: list[int] = field(default_factory=list)
+    """Ends of its saves."""
+    trained_ns: list[int] = field(default_factory=list)
+    """Ends of its epochs and evaluations."""
+
+    @property
+    def worlds(self) -> list[World]:
+        return [world for world, _ in self.agreements]
+
+    @property
+    def joined(self) -> bool:
+        """Whether it joined ranks that were training, and so has their state and no version's."""
+        if not self.agreements:
+            return False
+        world, regroup = self.agreements[0]
+        first = not self.blocks or world.monotonic_ns <= self.blocks[0].start_ns[0]
+        return bool(first and world.step > (regroup.reached if regroup else 0))
+
+    @property
+    def joined_ns(self) -> int:
+        """When it was ready to train with the ranks that it joined."""
+        return self.agreements[0][0].monotonic_ns
+
+    def add(self, event: Event) -> None:
+        """Add its next event."""
+        match event:
+            case Start():
+                self.start = event
+            case Phase():
+                self.phases.append(event)
+            case events.Steps():
+                self.blocks.append(Steps.of_block(event))
+            case World():
+                self.agreements.append((event, None))
+            case Regroup() if self.agreements:
+                self.agreements[-1] = (self.agreements[-1][0], event)
+            case Save():
+                self.saved_ns.append(event.end_ns)
+            case Epoch() | Evaluation():
+                self.trained_ns.append(event.end_ns)
+
+    def steps(self) -> Steps:
+        """All its steps in the order of time. A step that it did again is there twice."""
+        return Steps.in_order(self.blocks)
+
+    def unix_ns(self, monotonic_ns: int) -> int:
+        """This moment on the clock of the day. Raises RunFolderError for a process that was never connected."""
+        if self.start is None:
+            raise RunFolderError('a process has steps and no "start" event')
+        return monotonic_ns + self.start.unix_ns - self.start.monotonic_ns
+
+
+@dataclass(slots=True)
 class Trace:
     """The events of one rank. If two attempts hold the same step, epoch or checkpoint, the later one counts."""
 
     path: Path
+    lives: list[Life] = field(default_factory=list)
+    """Every launch of the rank begins one."""
     starts: list[Start] = field(default_factory=list)
     phases: list[tuple[int, Phase]] = field(default_factory=list)
     """Each with its attempt, from 1. Every attempt begins with the phase `launch`."""
@@ -114,9 +199,13 @@ class Trace:
     """By step."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    pauses: list[Pause] = field(default_factory=list)
     digests: list[tuple[int, Digest]] = field(default_factory=list)
+    memory: list[tuple[int, Memory]] = field(default_factory=list)
     kills: list[tuple[int, Kill]] = field(default_factory=list)
-    """Digests and kills, each with its attempt, from 1."""
+    """Digests, samples of memory and kills, each with its attempt, from 1."""
+    regrouped: list[World | Regroup] = field(default_factory=list)
+    """Each Regroup with its World before it."""
     ended: bool = False
     """Whether the last event is `end`."""
     attempt: int = 0
@@ -126,29 +215,56 @@ class Trace:
             raise RunFolderError(f'{self.path}: no "steps" event; {_remedy(self.path)}')
         return Steps.join(self.blocks)
 
+    @property
+    def worlds(self) -> list[World]:
+        return [event for event in self.regrouped if isinstance(event, World)]
+
+    @property
+    def regroups(self) -> list[Regroup]:
+        return [event for event in self.regrouped if isinstance(event, Regroup)]
+
     def add(self, event: Event) -> None:
         """Add the next event. Raises TypeError or ValueError if its values have wrong types."""
         self.ended = isinstance(event, End)
+        self._lived(event)
         match event:
             case Phase():
-                self.attempt += event.name == "launch"
                 self.phases.append((self.attempt, event))
             case Start():
                 self.starts.append(event)
             case events.Steps():
-                self.blocks.append(Steps.of_block(event))
+                self.blocks.append(self.lives[-1].blocks[-1])
             case Save() | Hold() | Captured() | Written() | Durable() | Retained():
                 self._checkpoint(event.step).add(event)
             case Epoch():
                 self.epochs[event.epoch] = event
             case Evaluation():
                 self.evaluations[event.epoch] = event
+            case Pause():
+                self.pauses.append(event)
+            case Memory():
+                self.memory.append((self.attempt, event))
             case Digest():
                 self.digests.append((self.attempt, event))
+            case World() | Regroup():
+                self._world(event)
             case Kill():
                 self.kills.append((self.attempt, event))
             case SaveFailed():
                 self.checkpoints.pop(event.step, None)
+
+    def _lived(self, event: Event) -> None:
+        if isinstance(event, Phase) and event.name == "launch":
+            self.attempt += 1
+            self.lives.append(Life(event.start_ns))
+        if not self.lives:
+            self.lives.append(Life())
+        self.lives[-1].add(event)
+
+    def _world(self, event: World | Regroup) -> None:
+        self.regrouped.append(event)
+        for step in [step for step in self.checkpoints if step > event.step]:
+            del self.checkpoints[step]  # the rank saves it again
 
     def _checkpoint(self, step: int) -> Checkpoint:
         known = self.checkpoints.get(step)
@@ -158,10 +274,16 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in a file. Raises RunFolderError with the number of the first line that is not an event."""
+    """The trace in a file. Raises RunFolderError with the number of the first line that is not an event.
+
+    A last line without its end is left out: its rank was lost while it wrote.
+    """
     trace = Trace(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                trace.ended = False
+                break
             try:
                 trace.add(from_json(json.loads(line)))
             except NOT_AN_EVENT as error:

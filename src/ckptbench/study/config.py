@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,13 +11,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ckptbench.data.sources import synthetic
 from ckptbench.errors import ConfigError
+from ckptbench.faults.failure import Failure
 from ckptbench.matrix.catalogue import (
+    FAILURE_KINDS,
+    FAULTS,
     FRAMEWORKS,
     HISTORIES,
     NATIVE,
     NOTHING,
     OMISSIONS,
+    RECOVERIES,
+    RESTART,
     STRATEGIES,
+    UNDISTURBED,
     WHOLE,
     formats_of,
 )
@@ -54,7 +61,7 @@ def _every_framework(names: list[str]) -> list[str]:
 FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
-DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic"))]
+DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic", "nt3"))]
 FORMATS = dict.fromkeys(
     format
     for framework in FRAMEWORKS
@@ -64,6 +71,8 @@ FORMATS = dict.fromkeys(
 )
 FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 StrategyVariant = Annotated[Variant, VariantOf("strategy", STRATEGIES)]
+FaultsVariant = Annotated[Variant, VariantOf("faults", FAULTS)]
+RecoveryVariant = Annotated[Variant, VariantOf("recovery", RECOVERIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
@@ -122,6 +131,18 @@ class Matrix(Section):
         "`killed_between`: SIGKILL between two checkpoints, and a restart. `killed_inside`: SIGKILL while a checkpoint "
         "is written, and a restart. `killed_thrice`: three kills, of both kinds. Each gets its uninterrupted run.",
     )
+    faults: Sweep[FaultsVariant] = Field(
+        default=[UNDISTURBED],
+        description="Which failures strike a run, each for real. `exponential` and `weibull`: at drawn times, the same for every "
+        "recovery; `listed`: those of a list under `failures`.",
+        validate_default=False,
+    )
+    recovery: Sweep[RecoveryVariant] = Field(
+        default=[RESTART],
+        description="How training goes on after a failure. `restart`: all ranks start again from the newest checkpoint. Each is used "
+        "with the frameworks and strategies that it serves.",
+        validate_default=False,
+    )
     omit: Sweep[OmissionName] = Field(
         default=[NOTHING],
         description="What the restarts of killed runs leave out on purpose: negative controls. Each is used with the "
@@ -147,6 +168,8 @@ class Selection(Section):
     interval: Sweep[IntervalText] | None = None
     deterministic: Sweep[Flag] | None = None
     history: Sweep[HistoryName] | None = None
+    faults: Sweep[FaultsVariant] | None = None
+    recovery: Sweep[RecoveryVariant] | None = None
     omit: Sweep[OmissionName] | None = None
     cache: Sweep[CacheName] | None = None
 
@@ -193,6 +216,15 @@ class CheckpointSection(Section):
         default=None,
         description="Write checkpoints below this folder (another file system, say); null for the run folders.",
     )
+    memory_folder: PathOrNull = Field(
+        default=None,
+        description="A folder in the memory of every node, as a whole path, for strategies with a level `memory`; null for /dev/shm.",
+    )
+    node_folder: PathOrNull = Field(
+        default=None,
+        description="A folder on a disk of every node, as a whole path, for strategies with a level `node`; null for the node's folder for "
+        "temporary files.",
+    )
     keep_during_run: Count = Field(
         default=2, description="Versions kept while training; older ones go after each commit."
     )
@@ -215,11 +247,19 @@ class SyntheticSection(Section):
 
     height: Extent = 32
     width: Extent = 32
-    channels: Extent = 3
+    channels: Annotated[int, whole(1, synthetic.MOST_CHANNELS)] = 3
     classes: Annotated[int, whole(2, synthetic.MOST_CLASSES)] = 10
     train_samples: Samples = 2048
     test_samples: Samples = 512
     seed: Seed = 0
+
+
+class Nt3Section(Section):
+    """Where NT3's gene expressions come from."""
+
+    folder: PathOrNull = Field(
+        default=None, description="The folder of the official nt_train2.csv and nt_test2.csv."
+    )
 
 
 class DatasetSection(Section):
@@ -227,6 +267,42 @@ class DatasetSection(Section):
 
     cifar10: Cifar10Section = Cifar10Section()
     synthetic: SyntheticSection = SyntheticSection()
+    nt3: Nt3Section = Nt3Section()
+
+
+class ListedFailure(Section):
+    """One failure of a list: when it strikes, whom, and how."""
+
+    second: Annotated[float | None, Number(minimum=0, maximum=LARGEST_NUMBER, or_null=True)] = (
+        Field(
+            default=None,
+            description="Strike at this time after the first step of the run has begun.",
+        )
+    )
+    step: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+        default=None, description="Or strike when this many steps are done."
+    )
+    moment: Literal["step", "save", "recovery"] = Field(
+        default="step",
+        description="With `step`: when the next step begins, or when the checkpoint of this step does. `recovery`, alone: when the "
+        "victim begins to recover from the failure before.",
+    )
+    delay_s: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+        default=0.0, description="Strike this much later."
+    )
+    rank: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+        default=None, description="The victim."
+    )
+    node: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+        default=None,
+        description="Or all ranks of this node, from 0. A node that is killed loses its near levels.",
+    )
+    kind: Annotated[str, OneOf(FAILURE_KINDS)] = Field(
+        default="kill", description="What happens to the victim."
+    )
+    lasts_s: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
+        default=5.0, description="How long a victim hangs or is slow."
+    )
 
 
 class LimitSection(Section):
@@ -255,6 +331,10 @@ class StudyConfig(Section):
     training: TrainingSection = TrainingSection()
     checkpoints: CheckpointSection = CheckpointSection()
     datasets: DatasetSection = DatasetSection()
+    failures: dict[str, Annotated[list[ListedFailure], Field(min_length=1)]] = Field(
+        default={},
+        description="Lists of failures, each under the name that `matrix.faults` uses: `{listed: {name: NAME}}`.",
+    )
     resume: Flag = Field(
         default=False,
         description="Let an interrupted run go on from its newest complete checkpoint. Its times are then "
@@ -297,6 +377,21 @@ def _check_together(config: StudyConfig) -> None:
             f"no more are there than keep_during_run, which is {most}: lower the one or raise the other",
             kept,
         )
+    memory, node = config.checkpoints.memory_folder, config.checkpoints.node_folder
+    for name, near in (("memory_folder", memory), ("node_folder", node)):
+        if near and not os.path.isabs(near):
+            raise FieldError(
+                ("checkpoints", name),
+                "a folder that every node has is not below the folder of the study: write its whole path, as in /dev/shm/me",
+                near,
+            )
+    if memory and node and os.path.realpath(memory) == os.path.realpath(node):
+        raise FieldError(
+            ("checkpoints", "node_folder"),
+            "memory_folder is the same folder, and two levels in one place are no two levels: set one of them to another",
+            node,
+        )
+    _check_failures(config)
     made = config.datasets.synthetic
     pixels = made.height * made.width * made.channels
     if pixels > synthetic.MOST_IMAGE_BYTES:
@@ -314,3 +409,22 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **StudyConfig.model_json_schema(),
     }
+
+
+def _check_failures(config: StudyConfig) -> None:
+    """Raises FieldError where a listed failure is none, or a list is named that is not there."""
+    for name, failures in config.failures.items():
+        for index, each in enumerate(failures):
+            try:
+                Failure.from_json(each.model_dump(exclude_none=True))
+            except ConfigError as error:
+                raise FieldError(("failures", name, index), str(error)) from None
+    for index, faults in enumerate(config.matrix.faults):
+        named = dict(faults.options).get("name", "")
+        if faults.name == "listed" and named not in config.failures:
+            lists = ", ".join(config.failures) or "it has none"
+            raise FieldError(
+                ("matrix", "faults", index),
+                f"listed needs the name of a list under failures ({lists}): use {{listed: {{name: NAME}}}}",
+                faults.to_json(),
+            )

@@ -11,9 +11,10 @@ from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, WHOLE, formats_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.shown import show
 from ckptbench.matrix.variant import Variant
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
-from ckptbench.study.feasible import check_length, check_omission
+from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
 from ckptbench.study.sources import FieldError
 
 AXES = tuple(Matrix.model_fields)
@@ -48,7 +49,10 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
     for index, selection in enumerate(config.exclude):
         matching = [cell for cell in cells if _matches(cell, selection)]
         if not matching:
-            raise FieldError(("exclude", index), "no cell matches it: correct or remove it")
+            raise FieldError(
+                ("exclude", index),
+                f"no cell matches it: {_meant(cells, selection)}correct or remove it",
+            )
         for cell in matching:
             del cells[cell]
     cells |= dict.fromkeys(
@@ -67,6 +71,24 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
     for cell in cells:
         check_length(cell, config)
     return list(cells)
+
+
+def _meant(cells: Iterable[Cell], selection: Selection) -> str:
+    """Words on the strategies that the selection names with other options than the cells have; empty if there are none."""
+    named = {each.name for each in selection.strategy or ()} - {NATIVE.name}
+    others = sorted({cell.strategy for cell in cells if cell.strategy.name in named})
+    unnamed = [each for each in others if each not in (selection.strategy or ())]
+    if not unnamed:
+        return ""
+    return f"a strategy is matched with all its options, so name it as {' or '.join(map(_in_yaml, unnamed))}; "
+
+
+def _in_yaml(strategy: Variant) -> str:
+    """The strategy as a config names it."""
+    if not strategy.options:
+        return strategy.name
+    options = ", ".join(f"{option}: {show(value)}" for option, value in strategy.options)
+    return f"{{{strategy.name}: {{{options}}}}}"
 
 
 def _check_combinations(config: StudyConfig) -> None:
@@ -109,7 +131,7 @@ def _product(config: StudyConfig) -> list[Cell]:
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
-    for axis in ("strategy", "history", "omit", "cache"):
+    for axis in ("model", "strategy", "history", "faults", "recovery", "omit", "cache"):
         held = {getattr(cell, axis) for cell in cells}
         for index, value in enumerate(axes[axis]):
             if value not in held:
@@ -173,7 +195,9 @@ def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
         "accelerator": config.accelerator,
     }
     cell = Cell(**plain)  # type: ignore[arg-type]
-    check_omission(cell, config.training)
+    check_image(cell, config)
+    check_omission(cell, config)
+    check_victims(cell, config)
     return cell
 
 
@@ -231,11 +255,14 @@ def _side_by_side(baseline: Cell, group: list[Cell]) -> Iterator[Cell]:
     """Cells with what they are compared with: the baseline, which all uninterrupted cells need, comes first in even
     repeats and last in odd ones, the uninterrupted run before those that are held against it.
     """
-    timed = any(cell.history == WHOLE for cell in group)
+    timed = any(cell.history == WHOLE for cell in group)  # struck ones need it for their goodput
     if timed and baseline.repeat % 2 == 0:
         yield baseline
     yield from dict.fromkeys(
-        part for cell in group for part in (cell.reference, cell) if not part.is_baseline
+        part
+        for cell in group
+        for part in (cell.reference, cell)
+        if not (part.is_baseline and part.is_undisturbed)
     )
     if timed and baseline.repeat % 2 == 1:
         yield baseline

@@ -1,29 +1,58 @@
-"""Checks that need cells and the config: is a run long enough, can a control be caught, is an archive there?"""
+"""Checks that need cells and the config: does the model take the images, is a run long enough, can a control be caught,
+is an archive there?
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.order import steps_per_epoch
-from ckptbench.data.sources import cifar10, digits
+from ckptbench.data.sources import cifar10, digits, nt3
 from ckptbench.errors import CkptbenchError, ConfigError, DataError
 from ckptbench.faults.schedule import kills_of
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
-from ckptbench.networks.layers import BatchNorm, Dropout
+from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
-from ckptbench.study.config import StudyConfig, TrainingSection
+from ckptbench.study.config import StudyConfig
 from ckptbench.study.sources import FieldError
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
 """Parts of the state that matter only to a network with this layer."""
-ANY_IMAGE, ANY_CLASSES = (32, 32, 3), 10
+ANY_IMAGE = (224, 224, 3)
+"""Images that every model takes."""
 
 
-def check_omission(cell: Cell, training: TrainingSection) -> None:
+@functools.cache
+def _network(model: str, image: tuple[int, int, int]) -> Network:
+    """The model for these images. The number of classes does not matter here."""
+    return ARCHITECTURES[model](image, 2)
+
+
+def check_image(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the model does not take the images of the dataset."""
+    try:
+        _network(cell.model, _image(cell.dataset, config) or ANY_IMAGE)
+    except DataError as error:
+        raise ConfigError(f"the dataset {cell.dataset} does not fit: {error}") from error
+
+
+def check_victims(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where a listed failure strikes a rank that the run does not have."""
+    name = dict(cell.faults.options).get("name")
+    for failure in config.failures.get(str(name), ()):
+        if failure.rank is not None and failure.rank >= cell.ranks:
+            raise ConfigError(
+                f"failures.{name} strikes rank {failure.rank}, and a run with ranks: {cell.ranks} has none of this number; they "
+                "count from 0"
+            )
+
+
+def check_omission(cell: Cell, config: StudyConfig) -> None:
     """Raises ConfigError where the control could not be caught: leaving the part out changes nothing, or the bits
     may part without it.
     """
@@ -31,12 +60,12 @@ def check_omission(cell: Cell, training: TrainingSection) -> None:
         raise ConfigError(
             f"omit {cell.omit} needs deterministic: true: in the default mode the bits may part all the same"
         )
-    if cell.omit == "momentum" and training.momentum == 0:
+    if cell.omit == "momentum" and config.training.momentum == 0:
         raise ConfigError("training.momentum is 0: a restart without momentum shows nothing")
     layer = LAYERS.get(cell.omit)
     if layer is None:
         return
-    network = ARCHITECTURES[cell.model](ANY_IMAGE, ANY_CLASSES)
+    network = _network(cell.model, _image(cell.dataset, config) or ANY_IMAGE)
     if not any(isinstance(each, layer) for each in network.flat()):
         raise ConfigError(
             f"{cell.model} has no {layer.__name__} layer: a restart without {cell.omit} shows nothing"
@@ -87,30 +116,59 @@ def _train_samples(dataset: str, config: StudyConfig) -> int | None:
         "digits": digits.TRAIN_SAMPLES,
         "cifar10": cifar10.TRAIN_SAMPLES,
         "synthetic": config.datasets.synthetic.train_samples,
+        "nt3": nt3.SAMPLES["train"],
+    }
+    return known.get(dataset)
+
+
+def _image(dataset: str, config: StudyConfig) -> tuple[int, int, int] | None:
+    """Height, width and channels of the images. None if they are not known before the dataset is made."""
+    made = config.datasets.synthetic
+    known = {
+        "digits": digits.IMAGE_SHAPE,
+        "cifar10": cifar10.IMAGE_SHAPE,
+        "synthetic": (made.height, made.width, made.channels),
+        "nt3": nt3.IMAGE_SHAPE,
     }
     return known.get(dataset)
 
 
 def check_archives(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
-    """Raises FieldError where a dataset must still be made in `datasets` and its archive cannot be read.
+    """Raises FieldError where a dataset must still be made in `datasets` and its files cannot be read.
 
-    A dataset that no cell names, or that is there already, needs no archive.
+    A dataset that no cell names, or that is there already, needs no files.
     """
+    named = {cell.dataset for cell in cells}
+    for dataset, check in {"cifar10": _check_cifar10, "nt3": _check_nt3}.items():
+        if dataset in named and not (datasets / dataset / DESCRIPTION).exists():
+            check(config)
+
+
+def _check_cifar10(config: StudyConfig) -> None:
     archive = config.datasets.cifar10.archive
-    if (
-        archive is None
-        or all(cell.dataset != "cifar10" for cell in cells)
-        or (datasets / "cifar10" / DESCRIPTION).exists()
-    ):
-        return
-    if not Path(archive).is_file():
-        fault = "there is no such file"
-    elif not os.access(archive, os.R_OK):
-        fault = "this user may not read the file"
-    else:
-        return
-    raise FieldError(
-        ("datasets", "cifar10", "archive"),
-        f"{fault}: give the path of the official {cifar10.ARCHIVE}, or null to download it",
-        archive,
-    )
+    if archive is not None and (fault := _fault(Path(archive))):
+        raise FieldError(
+            ("datasets", "cifar10", "archive"),
+            f"{fault}: give the path of the official {cifar10.ARCHIVE}, or null to download it",
+            archive,
+        )
+
+
+def _check_nt3(config: StudyConfig) -> None:
+    folder = config.datasets.nt3.folder
+    remedy = f"download {' and '.join(nt3.FILES.values())} from {nt3.URL} and give their folder"
+    field = ("datasets", "nt3", "folder")
+    if folder is None:
+        raise FieldError(field, f"the dataset nt3 needs it: {remedy}", None)
+    for name in nt3.FILES.values():
+        if fault := _fault(Path(folder) / name):
+            raise FieldError(field, f"{fault} {name} in it: {remedy}", folder)
+
+
+def _fault(file: Path) -> str | None:
+    """Why this user cannot read the file. None if it can be read."""
+    if not file.is_file():
+        return "there is no such file"
+    if not os.access(file, os.R_OK):
+        return "this user may not read the file"
+    return None

@@ -15,16 +15,15 @@ from typing import Any, Self
 import yaml
 
 from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import MOST_DIGITS, SHOWN_CHARACTERS, show
 
 Location = tuple[Any, ...]
 """The keys and indices that lead to a value."""
 COMMAND_LINE = "--config"
 MISSING = object()
-SHOWN_CHARACTERS = 80
 MOST_VALUES = 100_000
 DEEPEST = 12
 """More levels than any config has. Deeper ones are a mistake, or an attempt to exhaust the reader."""
-MOST_DIGITS = 1000
 
 
 class Words(str):
@@ -57,17 +56,6 @@ def dotted(location: Location) -> str:
         for part in location
     ]
     return "".join(parts).removeprefix(".") or "the config"
-
-
-def show(value: object) -> str:
-    """The value in one line, shortened where it is long."""
-    words = {"None": "null", "True": "true", "False": "false"}
-    if isinstance(value, int) and value.bit_length() > 3 * MOST_DIGITS:
-        text = hex(value)  # Python refuses to write thousands of decimal digits
-    else:
-        text = repr(dict(value) if isinstance(value, Mapping) else value)
-    text = words.get(text, text)
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."
 
 
 def value_at(content: object, location: Location) -> object:

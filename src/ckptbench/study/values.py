@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.variant import Option, Variant
+from ckptbench.matrix.variant import LARGEST_OPTION, Choices, Option, Variant
 
 T = TypeVar("T")
 
-_JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string"}
+_JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 NUMBER = "number"
 """Type of the error of a field that wants a number."""
@@ -33,6 +33,10 @@ class HasOptions(Protocol):
     @property
     def options(self) -> Mapping[str, Option]:
         """The default of each option, by its name."""
+
+    @property
+    def choices(self) -> Choices:
+        """The allowed values of text options, by the option's name."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class VariantOf:
             name: {
                 "type": "object",
                 "properties": {
-                    option: {"type": _JSON_TYPES[type(default)]}
+                    option: _option_schema(default, entry.choices.get(option))
                     for option, default in entry.options.items()
                 },
                 "additionalProperties": False,
@@ -87,12 +91,22 @@ class VariantOf:
         if name not in self.registry or not isinstance(options, dict):
             raise ValueError(self._words())
         try:
-            return Variant.of(self.kind, name, options, self.registry[name].options)
+            entry = self.registry[name]
+            return Variant.of(self.kind, name, options, entry.options, entry.choices)
         except ConfigError as error:
             raise ValueError(str(error)) from error
 
     def _words(self) -> str:
         return f"use {', '.join(self.registry)}, or one of them with its options as in {{name: {{option: value}}}}"
+
+
+def _option_schema(default: Option, choices: tuple[str, ...] | None) -> dict[str, Any]:
+    kind = {"type": _JSON_TYPES[type(default)]}
+    if type(default) is float:
+        return {"exclusiveMinimum": 0, "maximum": LARGEST_OPTION, **kind}
+    if type(default) is int:
+        return {"minimum": 0, "maximum": LARGEST_OPTION, **kind}
+    return kind if choices is None else {"enum": list(choices), **kind}
 
 
 class OneOrMore:

@@ -16,7 +16,11 @@ _POLL_SECONDS = 0.1
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """All processes below `pid`, whatever their group or session; [] where it is gone."""
+    """All processes below `pid`, whatever their group or session; [] where it is gone.
+
+    A process comes before those that it has started. They are told to stop in this order: a shell whose command dies
+    before it is told itself may take that for an error of the command, and end without the trap that saves its work.
+    """
     try:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
@@ -52,12 +56,14 @@ def stop(pid: int, wait_seconds: float, *, including: bool = False) -> None:
     """Ends all below `pid` (and `pid` itself if `including`): SIGTERM, then SIGKILL to what is
     left after `wait_seconds`."""
     until = time.monotonic() + wait_seconds
-    known = set(descendants(pid))
+    first_told = descendants(pid)
     if including and psutil.pid_exists(pid):
-        known.add(psutil.Process(pid))
+        first_told.insert(0, psutil.Process(pid))
     session = _session(pid)
-    ask_to_stop(pid, known)
-    known = _wait(known, until, lambda alive: any(_session(p.pid) == session for p in alive))
+    ask_to_stop(pid, first_told)
+    known = _wait(
+        set(first_told), until, lambda alive: any(_session(p.pid) == session for p in alive)
+    )
     tell(known, signal.SIGTERM)  # what those who answered for it have left behind
     known = _wait(known, until, bool)
     for _ in range(KILL_ROUNDS):  # what hangs in the kernel, as on a dead file server, is left

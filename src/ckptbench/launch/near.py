@@ -1,0 +1,42 @@
+"""The launcher's part in a restart from levels of several nodes: it has the nodes bring together what they hold."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckptbench.checkpoints.levels import has_near
+from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.watch import Limits
+from ckptbench.runs.plan import Plan
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reunion:
+    """Starts a program on every node (`training.reunite`) that makes what they hold a version of the shared store."""
+
+    python: Path
+    logs: Path
+    limits: Limits
+
+    def serves(self, plan: Plan) -> bool:
+        """Whether the run writes to levels of the nodes, and its ranks are on several of them. Raises LaunchError."""
+        if not has_near(plan):
+            return False
+        seats = read_allocation(os.environ).seats(plan.cell.ranks)
+        return len({seat.node for seat in seats}) > 1
+
+    def bring_together(self, plan: Plan, *, after: int) -> None:
+        """Look for a step after `after`. No rank may run. Raises LaunchError if a node cannot copy what it has, and
+        RunStopped if the run is told to stop meanwhile."""
+        log.info("looks for checkpoints after step %d in the near levels of all nodes", after)
+        module = "ckptbench.training.reunite"
+        program = Program(
+            command=[str(self.python), "-m", module, str(plan.write()), str(after)], logs=self.logs
+        )
+        run_ranks(program, plan.cell.ranks, read_allocation(os.environ), self.limits)

@@ -1,0 +1,45 @@
+"""Levels: the places in which the versions of a run lie, and which checkpoints go to which of them."""
+
+from __future__ import annotations
+
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.variant import Variant
+
+MEMORY, NODE, SHARED = "memory", "node", "shared"
+LEVELS = (MEMORY, NODE, SHARED)
+"""The nearest first: memory of the node, which survives the death of a process; a disk of the node; the folder
+`checkpoints.folder` of the config, which every strategy writes to and which survives the loss of a node."""
+SETTINGS = {
+    MEMORY: "checkpoints.memory_folder",
+    NODE: "checkpoints.node_folder",
+    SHARED: "checkpoints.folder",
+}
+"""The setting of the config that says where each level is."""
+
+
+def levels_of(strategy: Variant) -> dict[str, int]:
+    """The levels that the strategy writes to, the nearest first, and every how many-th checkpoint each of them takes.
+
+    A strategy chooses by options with the names of levels; 0 means never. One without such options writes every
+    checkpoint to the shared level. Raises ConfigError if an option is negative, or if no level takes every checkpoint.
+    """
+    options = strategy.chosen(STRATEGIES[strategy.name].options)
+    every = {level: options[level] for level in LEVELS if level in options}
+    if not every:
+        return {SHARED: 1}
+    taken = {level: value for level, value in every.items() if isinstance(value, int) and value > 0}
+    for level, value in every.items():
+        if value != 0 and level not in taken:
+            raise ConfigError(
+                f"strategy {strategy.name}: {level} is {value}: use every how many-th checkpoint goes there, or 0 for none"
+            )
+    if isinstance(copies := options.get("partner", 0), int) and copies < 0:
+        raise ConfigError(
+            f"strategy {strategy.name}: partner is {copies}: use the number of other nodes that keep a copy, or 0 for none"
+        )
+    if 1 not in taken.values():
+        raise ConfigError(
+            f"strategy {strategy.name}: no level takes every checkpoint: set one of {', '.join(every)} to 1"
+        )
+    return taken

@@ -1,0 +1,49 @@
+"""Samples of a rank's memory, threads and processes, written into its trace outside all measured times."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from ckptbench.machine.clock import clock
+from ckptbench.machine.footprint import Footprint
+from ckptbench.runs.events import Memory, MemoryMoment
+from ckptbench.runs.recorder import Recorder
+
+
+class Footprints:
+    """Takes the samples of one rank. Any thread may call it."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def look(self, when: MemoryMoment, step: int) -> None:
+        """Take a sample now and write it."""
+        now = Footprint.now()
+        self._recorder.write(
+            Memory(
+                when=when,
+                step=step,
+                at_ns=clock(),
+                bytes=now.bytes,
+                shared_bytes=now.shared_bytes,
+                peak_bytes=now.peak_bytes,
+                threads=now.threads,
+                processes=now.processes,
+            )
+        )
+
+    def look_after(self, part: Future[Any], when: MemoryMoment, step: int) -> Future[None]:
+        """Take a sample when `part` is done, in the thread that ends it. The result is done when the sample is written."""
+        looked: Future[None] = Future()
+
+        def look(_: Future[Any]) -> None:
+            try:
+                self.look(when, step)
+            except Exception as error:  # noqa: BLE001 (whoever waits for the sample raises it)
+                looked.set_exception(error)
+            else:
+                looked.set_result(None)
+
+        part.add_done_callback(look)
+        return looked
