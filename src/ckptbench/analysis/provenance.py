@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SETUP
-from ckptbench.analysis.tables.grouping import groups
+from ckptbench.analysis.tables.grouping import continued, groups
 from ckptbench.analysis.tables.schema import Column, Table
 
 PROVENANCE = Table(
@@ -28,6 +28,7 @@ PROVENANCE = Table(
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
         Column("runs", "integer", "1", "runs measured there"),
+        Column("continued", "integer", "1", "of these, those that were continued after an interruption: no timing table reads them; without runs of the resume proof"),
         Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
         Column("repeats_min", "integer", "1", "repeats of the setup with the fewest, valid timing or not"),
         Column("repeats_max", "integer", "1", "repeats of the setup with the most"),
@@ -64,6 +65,7 @@ def _row(machine: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
         "first_date": f"{runs['started'].min():%Y-%m-%d}",
         "last_date": f"{runs['ended'].max():%Y-%m-%d}",
         "runs": len(runs),
+        "continued": len(continued(runs)),
         "nodes_max": runs["nodes"].max(),
         "repeats_min": runs["repeats"].min(),
         "repeats_max": runs["repeats"].max(),

@@ -20,7 +20,12 @@ def _every(cell: Cell) -> bool:
 
 
 def _whole(cell: Cell) -> bool:
-    return cell.history == WHOLE
+    return cell.is_undisturbed
+
+
+def _checkpointed(cell: Cell) -> bool:
+    """Whether the checkpoints of the run are timed."""
+    return cell.is_undisturbed and not cell.is_baseline
 
 
 def _compared(cell: Cell) -> bool:
@@ -32,8 +37,13 @@ def _killed(cell: Cell) -> bool:
     return cell.is_killed
 
 
+def _struck(cell: Cell) -> bool:
+    """Whether failures of a trace strike the run."""
+    return cell.is_struck
+
+
 def _timed_deterministic(cell: Cell) -> bool:
-    return cell.deterministic and cell.is_baseline and cell.history == WHOLE
+    return cell.deterministic and cell.is_baseline and cell.is_undisturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +70,18 @@ class FigureEntry:
 # fmt: off
 FIGURES = {
     "overhead": FigureEntry("overhead", ("overhead", "provenance"), "Overhead of checkpointing", _whole),
+    "strategies": FigureEntry("strategies", ("strategies", "provenance"), "What a checkpoint of each strategy costs", _checkpointed),
     "stall": FigureEntry("stall", ("stall", "provenance"), "What one checkpoint blocks", _whole),
+    "timeline": FigureEntry("timeline", ("timeline", "provenance"), "One checkpoint of each strategy", _checkpointed),
     "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs", _whole),
     "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", "provenance"), "Throughput and cost against ranks", _whole),
     "training": FigureEntry("training", ("training", "provenance"), "Loss and accuracy"),
     "determinism": FigureEntry("determinism", ("training", "resume_proof", "restore", "provenance"), "Resumed training against uninterrupted", _compared),
     "determinism_cost": FigureEntry("determinism_cost", ("determinism_cost", "provenance"), "Cost of deterministic mode", _timed_deterministic),
     "divergence": FigureEntry("divergence", ("divergence", "resume_proof", "restore", "provenance"), "What differs after a restart", _compared),
+    "recovery": FigureEntry("recovery", ("goodput", "provenance"), "Where the time of a failure goes", _struck),
+    "goodput": FigureEntry("goodput", ("goodput", "provenance"), "Useful time against failures", _struck),
+    "aftermath": FigureEntry("aftermath", ("aftermath", "provenance"), "Training after failures", _struck),
     "restore": FigureEntry("restore", ("restore", "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ from ckptbench.figures.kit.panels import (
     FACETS_ACROSS,
     LINE_IN,
     PANEL_EDGES_IN,
+    folded,
     nothing_to_show,
     paper_figure,
 )
@@ -27,6 +29,7 @@ from ckptbench.figures.kit.setups import (
     labelled,
     ordered,
     per_framework,
+    varying,
     with_hardware,
 )
 from ckptbench.figures.kit.style import (
@@ -52,11 +55,15 @@ SHARED = (
 )
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 SERIES = ("strategy", "format", "interval")
+MOST_SERIES = 4
+"""As many curves, each of a stall and of a durable time, can be told apart in one panel."""
 RATES = ("images_per_s", "images_per_s_lo", "images_per_s_hi", "ideal", "allowed")
 ROUNDING = 1e-6
 """Shares by which the cores allow less than the ideal count as none below this."""
 TITLE_IN = 2.3
 """Width in inches that a title may take: that of a panel beside another, or in one column."""
+LEGEND_IN = 1.2
+"""Width in inches of the text of a legend that has room beside a panel in one column."""
 COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
 """Columns whose values the axis of the costs must hold."""
 
@@ -91,7 +98,7 @@ class _Row:
 
 def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables in order, with facets in common; the first with `ideal`, what the fewest ranks
-    promise, and `allowed`, what the machine does where that is less; the second with `label`, the name of a series, and `line`, its number within the framework."""
+    promise, and `allowed`, what the machine does where that is less."""
     frames = [with_hardware(scaling), with_hardware(cost)]
     both = pd.concat(
         [frame.assign(is_cost=place == 1) for place, frame in enumerate(frames) if len(frame)]
@@ -102,12 +109,10 @@ def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, 
     rates = known[~known["is_cost"]].reindex(
         columns=known.columns.union(pd.Index([*RATES, "allowed_images_per_s"]), sort=False)
     )
-    throughput, cost = _with_ideal(rates), known[known["is_cost"]]
-    if cost.empty:
-        return throughput, cost
-    series = labelled(ordered(cost, ("framework", *SERIES, *SYSTEM, "ranks")), SERIES)
-    lines = series.groupby("framework")["label"].transform(lambda own: pd.factorize(own)[0])
-    return throughput, series.assign(line=lines)
+    cost = known[known["is_cost"]]
+    if len(cost):
+        cost = ordered(cost, ("framework", *SERIES, *SYSTEM, "ranks"))
+    return _with_ideal(rates), cost
 
 
 def _with_ideal(throughput: pd.DataFrame) -> pd.DataFrame:
@@ -124,8 +129,8 @@ def _with_ideal(throughput: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
     facets = list(pd.concat([throughput["facet"], cost["facet"]]).unique())
-    frameworks = [labels.name(framework) for framework in cost["framework"].unique()]
-    titles = [_title(name, facet) for name in ["Throughput", *frameworks] for facet in facets]
+    readable = {name: frame for _, own in per_framework(cost) for name, frame in _readable(own)}
+    titles = [_title(name, facet) for name in ["Throughput", *readable] for facet in facets]
     across = FACETS_ACROSS if _widest_in(titles) <= TITLE_IN else 1
     for start in range(0, len(facets), across):
         chunk = facets[start : start + across]
@@ -135,11 +140,34 @@ def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
                 chunk, "Throughput", "Images/s", 1.5, rates, _draw_throughput,
                 _throughput_legend(rates), list(throughput[list(RATES)].to_numpy().ravel()),
             )  # fmt: skip
-        for framework, own in per_framework(cost[cost["facet"].isin(chunk)]):
-            yield _Row(
-                chunk, labels.name(framework), "One checkpoint (s)", 0.9, own, _draw_cost,
-                _cost_legend(own), list(cost[list(COSTS)].to_numpy().ravel()),
-            )  # fmt: skip
+        for name, frame in readable.items():
+            own = frame[frame["facet"].isin(chunk)]
+            if len(own):
+                yield _Row(
+                    chunk, name, "One checkpoint (s)", 0.9, own, _draw_cost,
+                    _cost_legend(own), list(cost[list(COSTS)].to_numpy().ravel()),
+                )  # fmt: skip
+
+
+def _readable(own: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """A framework's costs in parts of at most MOST_SERIES curves: by strategy, and then by format, where they are more.
+
+    Yields each part's name and its rows, with `label`, the name of a series, and `line`, its number within the part.
+    """
+    titles = pd.Series(labels.name(own["framework"].iloc[0]), own.index)
+    told_apart = list(SERIES)
+    for column in varying(own, SERIES[:-1]):
+        if own.groupby(titles)[told_apart].apply(_count).max() <= MOST_SERIES:
+            break
+        told_apart.remove(column)
+        titles += ", " + own[column].map(partial(labels.describe, column))
+    for title in titles.unique():
+        part = labelled(own[titles == title], told_apart)
+        yield title, part.assign(line=pd.factorize(part["label"])[0])
+
+
+def _count(series: pd.DataFrame) -> int:
+    return len(series.drop_duplicates())
 
 
 def _title(name: str, facet: str) -> str:
@@ -152,10 +180,11 @@ def _widest_in(titles: list[str]) -> float:
 
 def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
     across = max(len(row.facets) for row in rows)
-    heights = [row.height_in for row in rows]
+    heights = [max(row.height_in, _legend_in(row)[1]) for row in rows]
     height_in = sum(heights) + (PANEL_EDGES_IN + LINE_IN) * len(rows)
     titles = [_title(row.title, facet) for row in rows for facet in row.facets]
-    is_narrow = across == 1 and _widest_in(titles) <= TITLE_IN
+    widest_in = max(_legend_in(row)[0] for row in rows)
+    is_narrow = across == 1 and _widest_in(titles) <= TITLE_IN and widest_in <= LEGEND_IN
     figure = paper_figure(COLUMN_IN if is_narrow else PAGE_IN, height_in, text)
     grid = figure.add_gridspec(len(rows), across, height_ratios=heights)
     for place, row in enumerate(rows):
@@ -168,6 +197,12 @@ def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
         # Beside the last panel of the row, where it covers nothing.
         axes.legend(handles=row.legend, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def _legend_in(row: _Row) -> tuple[float, float]:
+    """Width and height in inches of the text of a row's legend."""
+    lines = [line for handle in row.legend for line in str(handle.get_label()).split("\n")]
+    return max(map(text_width_in, lines)), LINE_IN * len(lines)
 
 
 def _draw_panel(axes: Axes, row: _Row, shown: pd.DataFrame, ranks: pd.Series) -> None:
@@ -239,7 +274,7 @@ def _cost_legend(own: pd.DataFrame) -> list[Line2D]:
     series = own.drop_duplicates("line").sort_values("line")
     color = look(own["framework"].iloc[0]).color
     return [
-        Line2D([], [], color=color, linestyle=_line_style(line), label=label)
+        Line2D([], [], color=color, linestyle=_line_style(line), label=folded(label))
         for line, label in zip(series["line"], series["label"], strict=True)
     ]
 

@@ -88,7 +88,7 @@ def _draw_panel(panel: Panel, largest_bytes: float) -> None:
         )
     axes.set_xlim(0, 1.2 * largest_bytes / unit)
     if panel.is_lowest:
-        axes.set_xlabel(f"Size of one checkpoint ({name})")
+        axes.set_xlabel(f"Checkpoint ({name})")  # short: panels are narrow
 
 
 def _draw_measured(axes: Axes, panel: Panel, unit: float) -> None:

@@ -10,27 +10,47 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
+from ckptbench.analysis.cost.stall import parts_of_stall
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.parts import (
+    CAPTURE,
+    CHECKSUM,
+    COMMIT,
+    RANKS_WAIT,
+    REMOVAL,
+    SAVE_WAITS,
+    SYNC,
+    UPDATE_WAITS,
+    WRITE,
+)
 from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
-from ckptbench.figures.kit.style import GREYS, INK, look
+from ckptbench.figures.kit.style import INK, look
 from ckptbench.figures.kit.ticks import logarithmic
 
 READING = (
     "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"
 )
+BEHIND = "where the loop goes on after the capture, write and sync are behind training and no part of the stall"
 WARMUP = "hollow points came during the warm-up and count neither for the median nor for the parts"
 FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
 PARTS = {
-    "write_s": ("write", GREYS[0]),
-    "sync_s": ("sync", GREYS[1]),
-    "checksum_s": ("checksum", GREYS[2]),
-    "commit_s": ("commit", GREYS[3]),
-    "wait_s": ("wait", GREYS[5]),
+    "capture_s": CAPTURE,
+    "write_s": WRITE,
+    "sync_s": SYNC,
+    "checksum_s": CHECKSUM,
+    "commit_s": COMMIT,
+    "wait_s": RANKS_WAIT,
+    "update_hold_s": UPDATE_WAITS,
+    "save_hold_s": SAVE_WAITS,
+    "removal_hold_s": REMOVAL,
 }
+"""Parts of the stall by their column, in the order of time."""
+VISIBLE = 0.002
+"""Share of a stall from which on a part can be seen."""
+LEGEND_ACROSS = 3
 SPREAD = 0.3
 """How far from the middle of its row a point may lie."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -56,13 +76,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         if panel.is_lowest:
             points.set_xlabel("Stall (s)")
             shares.set_xlabel("Share (%)")
-    legend(figure, *_legend())
+    legend(figure, *_legend(rows))
     return figure
 
 
 def _reading(rows: pd.DataFrame) -> str:
     parts = [
         READING,
+        *([BEHIND] if not rows["blocking"].all() else []),
         *([FIRST] if _is_first(rows).any() else []),
         *([WARMUP] if rows["warmup"].any() else []),
     ]
@@ -110,19 +131,30 @@ def _draw_points(axes: Axes, panel: Panel) -> None:
 
 def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
     counted = pd.concat([_counted(of_setup) for _, of_setup in rows.groupby("y")])
-    parts = counted.groupby("y")[list(PARTS)].mean()
-    percent = 100 * parts.div(parts.sum(axis=1), axis=0)
+    parts = parts_of_stall(counted).groupby(counted["y"]).mean()
+    percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
     left = 0 * percent["write_s"]
-    for part, (_, grey) in PARTS.items():
-        axes.barh(percent.index, percent[part], BAR, left, color=grey, edgecolor=INK, gid=part)
-        left = left + percent[part]
+    for column, part in PARTS.items():
+        axes.barh(
+            percent.index,
+            percent[column],
+            BAR,
+            left,
+            color=part.grey,
+            edgecolor=INK,
+            hatch=part.hatch,
+            gid=column,
+        )
+        left = left + percent[column]
     axes.set_xlim(0, 100)
     axes.set_xticks([0, 50, 100])
 
 
-def _legend() -> list[list[Artist]]:
-    median = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="median")
-    parts: list[Artist] = [
-        Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()
+def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
+    """The median, and the parts that can be seen in any stall."""
+    shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
+    handles: list[Artist] = [
+        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="median")
     ]
-    return [[median, *parts[:2]], parts[2:]]
+    handles += [part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE]
+    return [handles[i : i + LEGEND_ACROSS] for i in range(0, len(handles), LEGEND_ACROSS)]

@@ -35,7 +35,12 @@ from ckptbench.matrix.interval import NEVER
 READING = "Lines are means over {pooled}, bands reach from the smallest to the largest of them"
 FACET = (*SYSTEM, "ranks")
 """Columns that separate panels. The ranks are one of them: they change the batch of a step, and so the training."""
-POOLED = ("repeat", "format", "interval", "strategy")
+POOLED = {
+    "repeat": "repeats",
+    "format": "formats",
+    "interval": "intervals",
+    "strategy": "strategies",
+}
 PANEL_IN = 1.1
 KINDS = (
     Kind("baseline", SOLID, 3.5, 0.4),
@@ -86,8 +91,8 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
 
 def _reading(rows: pd.DataFrame) -> str:
     with_checkpoints = rows[rows["kind"] == "with checkpoints"]
-    names = ["repeat", *(name for name in varying(with_checkpoints, POOLED) if name != "repeat")]
-    *most, last = [f"{name.removesuffix('y')}s" for name in names]
+    found = {"repeat", *varying(with_checkpoints, list(POOLED))}
+    *most, last = [words for name, words in POOLED.items() if name in found]
     return READING.format(pooled=f"{', '.join(most)} and {last}" if most else last)
 
 

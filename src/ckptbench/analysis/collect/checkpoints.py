@@ -9,8 +9,9 @@ import pandas as pd
 
 from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import EPOCH, PLACE, RANK, RUN, STEADY
+from ckptbench.analysis.tables.columns import EPOCH, LEVELS_REACHED, PLACE, RANK, RUN, STEADY
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.levels import LEVELS
 from ckptbench.runs.events import Durable, Retained, Save
 from ckptbench.runs.trace import Checkpoint
 
@@ -25,26 +26,28 @@ CHECKPOINTS = Table(
         Column("step", "integer", "1", "completed steps that the checkpoint holds"),
         PLACE,
         STEADY,
+        LEVELS_REACHED,
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("stall_s", "number", "s", "the training loop of the rank was blocked: by the save, and by later waits for it"),
+        Column("save_s", "number", "s", "the part of the stall that is the save itself"),
         Column("update_hold_s", "number", "s", "the part of the stall in which updates waited for what they change to be captured"),
-        Column("writes", "flag", "", "whether the rank wrote and committed"),
-        Column("write_s", "number", "s", "until the framework's own write returned"),
+        Column("save_hold_s", "number", "s", "the part of the stall in which the next save waited for this one"),
+        Column("removal_hold_s", "number", "s", "the part of the stall in which the next save waited only for the removal of old versions"),
+        Column("writes", "flag", "", "whether the rank committed, at the farthest of the levels"),
+        Column("write_s", "number", "s", "until the framework's own write returned; this and the following: at the farthest of the levels"),
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
         Column("retention_s", "number", "s", "removal of old versions, behind training; 0 where there was none to remove"),
         Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
-        Column("bytes", "count", "bytes", "of all files of this version"),
-        Column("files", "count", "1", "number of files of this version"),
+        Column("bytes", "count", "bytes", "of all files that it committed there; on a level of several nodes a version is the sum, copies included"),
+        Column("files", "count", "1", "number of these files"),
         Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
         Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),
     ),
 )  # fmt: skip
 
-LEVEL = "shared"
-"""The level of which the table tells: every strategy has it."""
 PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s", "ended_s")
 WEIGHTS = ("bytes", "files", "main_bytes", "rank_bytes")
 UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
@@ -63,15 +66,17 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
         held_s = {"update": 0.0, "save": 0.0, "removal": 0.0, "end": 0.0}
         for hold in checkpoint.holds:
             held_s[hold.why] += duration_s(hold)
-        written = _written(save, checkpoint)
+        written = _written(save, checkpoint, _farthest(run, save.step))
         yield {
             "step": save.step,
             "place": place,
             "steady": place > run.first_checkpoints,
             "epoch": save.epoch,
+            "levels": "+".join(checkpoint.written),
             "start_ns": save.start_ns,
             "stall_s": duration_s(save) + sum(held_s.values()) - held_s["end"],
-            "update_hold_s": held_s["update"],
+            "save_s": duration_s(save),
+            **{f"{why}_hold_s": held_s[why] for why in ("update", "save", "removal")},
             "writes": written is not UNKNOWN,
             **written,
         }
@@ -81,11 +86,21 @@ def _step(checkpoint: Checkpoint) -> int:
     return checkpoint.save.step if checkpoint.save is not None else 0
 
 
-def _written(save: Save, checkpoint: Checkpoint) -> Row:
-    """What the rank that commits knows of one checkpoint."""
-    durable, written = checkpoint.durable.get(LEVEL), checkpoint.written.get(LEVEL)
-    if durable is None or written is None:
+def _farthest(run: Run, step: int) -> str | None:
+    """The farthest level at which any rank has committed a part of the checkpoint.
+
+    At a level that belongs to a node, of ranks on several nodes, one rank of each commits the node's part.
+    """
+    of_ranks = (part.trace.checkpoints.get(step) for part in run.ranks)
+    committed = {level for each in of_ranks if each is not None for level in each.durable}
+    return max(committed, key=LEVELS.index, default=None)
+
+
+def _written(save: Save, checkpoint: Checkpoint, farthest: str | None) -> Row:
+    """What a rank that commits knows of one checkpoint."""
+    if farthest not in checkpoint.durable:
         return UNKNOWN
+    durable, written = checkpoint.durable[farthest], checkpoint.written[farthest]
     size = sum(file.bytes for file in durable.files)
     rank_bytes = sum(file.bytes for file in durable.files if file.kind == "own")
     return {

@@ -21,7 +21,12 @@ EPOCHS = Table(
         RANK,
         EPOCH,
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("duration_s", "number", "s", "steps and checkpoints, no evaluation"),
+        Column(
+            "duration_s",
+            "number",
+            "s",
+            "steps and checkpoints; no evaluation, and none of the pauses in which a proof recorded the state",
+        ),
         Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
         Column("samples", "integer", "samples", "that the rank trained on"),
     ),
@@ -36,6 +41,7 @@ EVALUATIONS = Table(
         RUN,
         RANK,
         EPOCH,
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", "outside of every training time"),
         Column("samples", "integer", "samples", "of the shard"),
         Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
@@ -53,13 +59,20 @@ def _epochs(run: Run, part: RankRun) -> Iterator[Row]:
     warmup_end_ns = steps.end_ns[: run.warmup_steps]
     for epoch, event in part.trace.epochs.items():
         own = warmup_end_ns[steps.epoch[: run.warmup_steps] == epoch]
+        warmup_end = int(own[-1]) if own.size else event.start_ns
         yield {
             "epoch": epoch,
             "start_ns": event.start_ns,
             "samples": event.samples,
-            "duration_s": duration_s(event),
-            "warmup_s": (int(own[-1]) - event.start_ns) / 1e9 if own.size else 0.0,
+            "duration_s": _trained_s(part, event.start_ns, event.end_ns),
+            "warmup_s": _trained_s(part, event.start_ns, warmup_end),
         }
+
+
+def _trained_s(part: RankRun, start_ns: int, end_ns: int) -> float:
+    """Time between two moments, without the pauses between them."""
+    pauses = [pause for pause in part.trace.pauses if start_ns <= pause.start_ns < end_ns]
+    return (end_ns - start_ns) / 1e9 - sum(map(duration_s, pauses))
 
 
 def evaluations(runs: Sequence[Run]) -> pd.DataFrame:

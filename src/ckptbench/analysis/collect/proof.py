@@ -14,19 +14,19 @@ from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.values import Comparison, compare
 from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, TENSOR
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.catalogue import WHOLE
 from ckptbench.networks.tensor_groups import group_of
 from ckptbench.runs.events import Digest
 
 DIGESTS = Table(
     "digests",
     "One row a digest of a run that records a proof. Where two attempts recorded the same moment, both are here.",
-    ("run", "rank", "attempt", "step", "when", "tensor"),
+    ("run", "rank", "attempt", "step", "when", "level", "tensor"),
     (
         RUN,
         RANK,
         ATTEMPT,
-        Column("when", "text", "", "epoch (after each), end, saved (a checkpoint), loaded (it), stepped (once since)"),
+        Column("when", "text", "", "epoch (after each), end, saved (before each save), loaded (at a restart), stepped (once since), version (loaded after training)"),
+        Column("level", "text", "", "of a version: where it lies; empty for the other moments"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),
         TENSOR,
@@ -80,15 +80,20 @@ def digests(runs: Sequence[Run]) -> pd.DataFrame:
     return DIGESTS.sorted_frame(pd.DataFrame(columns))
 
 
-def _moment(digest: tuple[int, Digest]) -> tuple[int, int, str]:
+def _moment(digest: tuple[int, Digest]) -> tuple[int, int, str, str]:
     attempt, event = digest
-    return attempt, event.step, event.when
+    return attempt, event.step, event.when, event.level or ""
 
 
 def _add(columns: dict[str, list[Any]], event: Digest, place: Mapping[str, Any]) -> None:
     found = {**event.tensors, **event.rank_state}
     tensors = sorted(found)
-    moment = {"when": event.when, "epoch": event.epoch, "step": event.step}
+    moment = {
+        "when": event.when,
+        "epoch": event.epoch,
+        "step": event.step,
+        "level": event.level or "",
+    }
     for name, value in {**place, **moment}.items():
         columns[name] += [value] * len(tensors)
     columns["tensor"] += tensors
@@ -112,10 +117,10 @@ def values(runs: Sequence[Run]) -> pd.DataFrame:
 
 def _values(run: Run, by_id: Mapping[str, Run]) -> Iterator[Row]:
     reference = by_id.get(run.cell.reference.id)
-    if run.cell.history == WHOLE or reference is None or not (run.proof and reference.proof):
+    if run.cell.is_undisturbed or reference is None or not (run.proof and reference.proof):
         return
-    both = zip(run.final_arrays, reference.final_arrays, strict=True)
-    for rank, (own, other) in enumerate(both):
+    for rank, own in run.final_arrays.items():
+        other = reference.final_arrays[rank]
         for tensor, comparison in compare_files(own, other):
             yield {
                 "run": run.cell.id,

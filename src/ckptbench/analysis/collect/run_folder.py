@@ -1,25 +1,49 @@
-"""One run folder, read and checked: a result is complete, or it is refused with what is wrong and where."""
+"""One run folder, read and checked: a result is complete, or it is refused with what is wrong and where.
+
+Of a run in which ranks were lost and others went on, those that were there at the end did every step between them.
+The trace of a rank that was lost goes as far as the rank came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ckptbench.analysis.collect.course import (
+    Doing,
+    Shares,
+    Stretch,
+    doings,
+    drop_undone,
+    kept_steps,
+    stretches,
+    teller,
+)
+from ckptbench.data.order import shares_of
 from ckptbench.errors import ConfigError
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import KILLED, KILLED_INSIDE
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.events import Lost
 from ckptbench.runs.kills import RecordedKill
-from ckptbench.runs.layout import KEPT_BYTES, MANIFEST, SCHEMA_VERSION, final_path, trace_path
+from ckptbench.runs.layout import (
+    KEPT_BYTES,
+    LAUNCHER_TRACE,
+    MANIFEST,
+    SCHEMA_VERSION,
+    final_path,
+    trace_path,
+)
 from ckptbench.runs.seal import refused, verify_seal
-from ckptbench.runs.trace import Steps, Trace, read_trace
+from ckptbench.runs.trace import Steps, Trace, read_trace, whole_events
 
 # fmt: off
 MANIFEST_FIELDS = frozenset({
     "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
     "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
+    "failures", "strikes",
     "run_id", "dataset_sha256",
 })
 TRAINING_FIELDS = frozenset({"seed", "warmup_steps", "keep_during_run", "proof"})
@@ -38,23 +62,55 @@ class RankRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A complete run; `ranks[i]` is rank i."""
+    """A complete run; `ranks[i]` is rank i.
+
+    Of ranks that others went on without, or that joined later, `ranks` has what the final state has: no step, epoch,
+    evaluation or checkpoint that was undone.
+    """
 
     folder: Path
     cell: Cell
     manifest: dict[str, Any]
     ranks: list[RankRun]
+    stretches: list[Stretch]
+    """Its time in order, each part with the rank that tells of it."""
+    doings: list[Doing] | None
+    """Every doing of every step; None of a run that no failure struck."""
+
+    @property
+    def traces(self) -> list[Trace]:
+        return [part.trace for part in self.ranks]
+
+    @property
+    def survivors(self) -> list[int]:
+        """The ranks that were there at the end: all, unless others went on without a rank that was lost."""
+        return [rank for rank, trace in enumerate(self.traces) if trace.ended]
+
+    @property
+    def teller(self) -> RankRun:
+        """The rank that tells how the run went: rank 0, unless it was lost or replaced while others went on."""
+        return self.ranks[self.stretches[-1].rank]
+
+    @property
+    def regrouped(self) -> bool:
+        """Whether ranks went on without others, or others joined them."""
+        return any(trace.regroups for trace in self.traces)
 
     @property
     def resumed(self) -> bool:
         """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
-        attempts = max(self.manifest["attempts"], len(self.ranks[0].trace.starts))
+        attempts = max(self.manifest["attempts"], len(self.teller.trace.starts))
         return bool(attempts > 1 or self.manifest["requeues"])
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether training did not go through from the first step to the last with the same ranks."""
+        return self.resumed or self.regrouped
 
     @property
     def steps(self) -> int:
         """Of the whole run, whether recorded or lost with a killed attempt."""
-        return int(self.ranks[0].steps.index[-1]) + 1
+        return int(self.teller.steps.index[-1]) + 1
 
     @property
     def steps_per_epoch(self) -> int:
@@ -79,12 +135,11 @@ class Run:
         return bool(self.manifest["training"]["proof"])
 
     @property
-    def final_arrays(self) -> list[Path]:
-        """One file a rank, of a run with a proof whose tensors are few enough to be kept."""
+    def final_arrays(self) -> dict[int, Path]:
+        """By each rank that was there at the end, of a run with a proof whose tensors are few enough to be kept."""
         state = self.manifest["state_bytes"]
         kept = self.proof and state["model"] + state["optimizer"] <= KEPT_BYTES
-        ranks = range(self.cell.ranks) if kept else ()
-        return [final_path(self.folder, rank) for rank in ranks]
+        return {rank: final_path(self.folder, rank) for rank in self.survivors if kept}
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -95,10 +150,17 @@ class Run:
         paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
         _check_sealed((folder / MANIFEST, *paths), sealed)
         traces = [read_trace(path) for path in paths]
-        nodes = zip(traces, manifest["hosts"], strict=True)
-        ranks = [RankRun(trace, trace.steps(), node) for trace, node in nodes]
-        run = cls(folder, cell, manifest, ranks)
-        _check_sealed(run.final_arrays, sealed)
+        _check_ends(traces, folder, cell)
+        done = doings(traces, everybody(cell)) if cell.is_struck else None
+        told = stretches(traces, teller(traces))
+        ranks = [
+            RankRun(trace, steps, node)
+            for trace, steps, node in zip(
+                traces, _steps(traces, cell, done), manifest["hosts"], strict=True
+            )
+        ]
+        run = cls(folder, cell, manifest, ranks, told, done)
+        _check_sealed(run.final_arrays.values(), sealed)
         _check(run)
         _check_kills(run)
         _check_digests(run)
@@ -141,24 +203,68 @@ def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
             raise refused(path, "is not in the seal")
 
 
+def everybody(cell: Cell) -> Shares:
+    """The shares while all ranks of the cell train together."""
+    ranks = tuple(range(cell.ranks))
+    shares = shares_of(ranks, cell.ranks, cell.batch_size)
+    return Shares(
+        ranks, tuple(each.first for each in shares), tuple(each.samples for each in shares)
+    )
+
+
+def _steps(traces: Sequence[Trace], cell: Cell, done: Sequence[Doing] | None) -> list[Steps]:
+    """The steps of each rank. Where ranks went on without others, those that the final state has."""
+    if done is None or not any(trace.regroups for trace in traces):
+        return [trace.steps() for trace in traces]
+    steps = [kept_steps(trace, rank, done) for rank, trace in enumerate(traces)]
+    drop_undone(traces, steps, (1 + max(doing.step for doing in done)) // cell.epochs)
+    return steps
+
+
+def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
+    """Every rank started, and ended, but for those that others went on without."""
+    left_out: set[int] = set()
+    if cell.is_struck and any(trace.ended for trace in traces):
+        main = traces[teller(traces)]
+        last = main.worlds[-1].ranks if main.worlds else range(cell.ranks)
+        left_out = set(range(cell.ranks)) - set(last)
+        # A rank that is lost after the last step is missed by no other.
+        for event in whole_events(folder / LAUNCHER_TRACE):
+            left_out |= set(event.ranks) if isinstance(event, Lost) else set()
+    for rank, trace in enumerate(traces):
+        if not trace.ended and rank not in left_out:
+            raise refused(trace.path, 'does not close with an "end" event')
+        if trace.ended and [start.rank for start in trace.starts[-1:]] != [rank]:
+            raise refused(trace.path, f'has no "start" event of rank {rank}')
+        if any(life.blocks and life.start is None for life in trace.lives):
+            raise refused(trace.path, 'has steps of a process without a "start" event')
+
+
 def _check(run: Run) -> None:
-    """Every rank did every step, epoch and checkpoint of the cell, and ended."""
+    """Every rank did every step, epoch and checkpoint of the cell, or the ranks that were there at the end between them."""
     between = run.cell.interval.steps(run.steps_per_epoch)
     due = range(between, run.steps + 1, between) if between else range(0)
-    for rank, part in enumerate(run.ranks):
-        trace = part.trace
-        if not trace.ended:
-            raise refused(trace.path, 'does not close with an "end" event')
-        if [start.rank for start in trace.starts[-1:]] != [rank]:
-            raise refused(trace.path, f'has no "start" event of rank {rank}')
+    for rank, trace in enumerate(() if run.regrouped else run.traces):
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
         if not run.resumed:  # what a killed attempt had not written yet is in no trace
-            _check_all(trace.path, "step", range(run.steps), part.steps.index.tolist())
+            _check_all(trace.path, "step", range(run.steps), run.ranks[rank].steps.index.tolist())
             saved = [step for step, each in trace.checkpoints.items() if each.save is not None]
             _check_all(trace.path, "checkpoint", due, saved, event="save")
-    for step in run.ranks[0].trace.checkpoints:
-        if not any(_committed(part.trace, step) for part in run.ranks):
-            raise refused(run.ranks[0].trace.path, f"checkpoint {step} was committed by no rank")
+    told = run.teller.trace
+    if run.regrouped:
+        epochs = {epoch for trace in run.traces for epoch in trace.epochs}
+        _check_all(told.path, "epoch", range(run.cell.epochs), sorted(epochs))
+    for step in told.checkpoints:
+        if not any(_committed(trace, step) for trace in run.traces) and not _cut(told, step):
+            raise refused(told.path, f"checkpoint {step} was committed by no rank")
+
+
+def _cut(trace: Trace, step: int) -> bool:
+    """Whether ranks were lost before the next checkpoint, perhaps while this one was written."""
+    later = [each for each in trace.checkpoints if each > step]
+    return any(
+        step <= regroup.step <= min(later, default=regroup.step) for regroup in trace.regroups
+    )
 
 
 def _committed(trace: Trace, step: int) -> bool:
@@ -201,13 +307,19 @@ def _kill(run: Run, content: dict[str, Any]) -> RecordedKill:
 
 
 def _check_digests(run: Run) -> None:
-    """Every rank of a proof left a digest after every epoch and at the end."""
-    for part in run.ranks if run.proof else ():
-        digests = [digest for _, digest in part.trace.digests]
+    """Every rank of a proof left a digest after every epoch and at the end, as long as it was there."""
+    of_all: set[int] = set()
+    for rank in run.survivors if run.proof else ():
+        trace = run.traces[rank]
+        digests = [digest for _, digest in trace.digests]
         of_epochs = {digest.epoch for digest in digests if digest.when == "epoch"}
-        _check_all(part.trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
+        of_all |= of_epochs
+        if not run.regrouped:
+            _check_all(trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
         if not any(digest.when == "end" for digest in digests):
-            raise refused(part.trace.path, 'has no "digest" event for the end')
+            raise refused(trace.path, 'has no "digest" event for the end')
+    if run.proof:
+        _check_all(run.teller.trace.path, "digest", range(run.cell.epochs), sorted(of_all))
 
 
 def _check_all(

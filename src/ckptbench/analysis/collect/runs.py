@@ -31,6 +31,12 @@ RUNS = Table(
             "",
             "id of the cell's uninterrupted run: what a resume proof compares with; its own of one",
         ),
+        Column(
+            "baseline",
+            "text",
+            "",
+            "id of the cell that neither checkpoints nor failures disturb; its own of one",
+        ),
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
         Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
@@ -51,6 +57,12 @@ RUNS = Table(
             "integer",
             "bytes",
             "parameters and buffers: what the state must have",
+        ),
+        Column(
+            "wall_s",
+            "number",
+            "s",
+            "from the start of the first step to the end of the last epoch and its evaluation, on rank 0 or, where it was lost, a rank that went on, with everything in between",
         ),
         Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
         Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
@@ -106,14 +118,18 @@ def _row(run: Run) -> dict[str, Any]:
         **run.cell.to_json(),
         "strategy": str(run.cell.strategy),
         "reference": run.cell.reference.id,
+        "baseline": run.cell.baseline.id,
         **{
             name: manifest[name]
             for name in ("seed", "measured_on", "attempts", "requeues", "device")
         },
-        "timing_valid": not run.resumed,
+        "history": run.cell.disturbance,
+        "recovery": str(run.cell.recovery),
+        "timing_valid": not run.interrupted and not run.cell.is_struck,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),
         "duration_s": manifest["duration_s"],
+        "wall_s": _wall_s(run),
         "steps": run.steps,
         "steps_per_epoch": run.steps_per_epoch,
         "warmup_steps": run.warmup_steps,
@@ -125,3 +141,12 @@ def _row(run: Run) -> dict[str, Any]:
         **manifest["source"],
         "versions": json.dumps(manifest["versions"], sort_keys=True),
     }
+
+
+def _wall_s(run: Run) -> float:
+    """Processes may have run on different hosts, so each end is taken by the clock of the day."""
+    began = min(
+        int(steps.start_ns[0]) for each in run.stretches if len((steps := each.steps()).index)
+    )
+    ended = max(at for each in run.stretches for at in each.unix_ns(each.life.trained_ns))
+    return (ended - began) / 1e9

@@ -16,7 +16,8 @@ from ckptbench.runs.trace import Floats
 
 STEPS = Table(
     "steps",
-    "One row a run, rank and step; where two attempts hold the same step, the later. Steps of an epoch that a kill cut short are missing in a resumed run.",
+    "One row a run, rank and step; where two attempts hold the same step, the later. Steps of an epoch that a kill cut short are missing in a resumed run, and"
+    " steps that were undone with a lost rank.",
     ("run", "rank", "step"),
     (
         RUN,
@@ -25,7 +26,7 @@ STEPS = Table(
         Column("step", "integer", "1", "index in the whole run, from 0"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
-        Column("wait_s", "number", "s", "from the previous step, checkpoint or start of the epoch to the start; NaN in a resumed run"),
+        Column("wait_s", "number", "s", "from the previous step, checkpoint, pause or start of the epoch to the start; NaN in a run that was resumed, or in which ranks were lost or joined"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
         Column("warmup", "flag", "", "whether it is one of the first steps that rates leave out"),
     ),
@@ -63,7 +64,7 @@ def steps(runs: Sequence[Run]) -> pd.DataFrame:
 def _wait_s(run: Run, part: RankRun) -> Floats:
     """From the last thing that ended (or epoch that began) before each step to its start."""
     steps, trace = part.steps, part.trace
-    if run.resumed:
+    if run.interrupted:
         return np.full(len(steps.index), np.nan)
     before = np.sort(
         np.concatenate(
@@ -73,6 +74,7 @@ def _wait_s(run: Run, part: RankRun) -> Floats:
                     [each.save.end_ns for each in trace.checkpoints.values() if each.save], np.int64
                 ),
                 np.array([epoch.start_ns for epoch in trace.epochs.values()], np.int64),
+                np.array([pause.end_ns for pause in trace.pauses], np.int64),
             ]
         )
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ckptbench.analysis.cost.statistics import Repeated
+import numpy as np
+
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, Repeated
 from ckptbench.analysis.cost.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
 
 
@@ -61,3 +64,38 @@ def slowdown_s(run: RunTimes) -> float:
     """Extra time of the steps inside background saves; NaN where no step lies outside."""
     inside_s, inside_steps = run.checkpoints[:, [INSIDE_S, INSIDE_STEPS]].sum(axis=0)
     return float(inside_s - inside_steps * run.period_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """The extra time of the steps inside background saves, for one checkpoint.
+
+    It is less than the noise of one repeat where a strategy disturbs little, and then below zero in some repeats. So it is
+    estimated as the paired overhead is: by a ratio, which is always above zero.
+    """
+
+    ratio: Repeated
+    """Time of these steps ÷ what as many outside every save would have taken. Without any such step it has no repeats."""
+    usual_s: float
+    """What as many would have taken, for one checkpoint. NaN if a run has no step outside every save."""
+    runs: int
+
+    @classmethod
+    def of(cls, runs: Sequence[RunTimes]) -> Slowdown:
+        sums = [run.checkpoints[:, [INSIDE_S, INSIDE_STEPS]].sum(axis=0) for run in runs]
+        usual_s = np.array(
+            [steps * run.period_s for run, (_, steps) in zip(runs, sums, strict=True)]
+        )
+        mean_s = float(usual_s.sum()) / sum(len(run.checkpoints) for run in runs)
+        if not usual_s.any():
+            return cls(Repeated.ratio([], []), mean_s, len(runs))
+        inside_s = np.array([inside_s for inside_s, _ in sums])
+        own = np.divide(inside_s, usual_s, out=np.ones(len(runs)), where=usual_s != 0)
+        return cls(Repeated(float(inside_s.sum() / usual_s.sum()), own), mean_s, len(runs))
+
+    def estimate(self, ratio: Estimate) -> Estimate:
+        """The slowdown in seconds, from the estimate of its ratio."""
+        if self.usual_s == 0:
+            return Estimate(0.0, Interval(0.0, 0.0) if self.runs > 1 else UNKNOWN)
+        lo, hi = (self.usual_s * (end - 1) for end in ratio.interval)
+        return Estimate(self.usual_s * (ratio.value - 1), Interval(lo, hi))

@@ -15,7 +15,9 @@ from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.levels import LEVELS, SHARED
 
 OVERHEAD = Table(
     "overhead",
@@ -36,6 +38,7 @@ OVERHEAD = Table(
         Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
         Column("in_run_lo", "number", "1", "lower end of its interval"),
         Column("in_run_hi", "number", "1", "upper end of its interval"),
+        Column("levels", "text", "", "how many of the checkpoints reached which level: `memory 12, node 6, shared 3`; empty where all reached `shared` alone"),
         Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
         Column("in_run_steady", "number", "1", "in_run had every checkpoint cost what those of the steady state do: what a long training pays; missing where a run has none"),
         Column("in_run_steady_lo", "number", "1", "lower end of its interval"),
@@ -74,36 +77,72 @@ class _Setup:
     steps_per_epoch: int
     runs: list[RunTimes]
     pairs: list[tuple[RunTimes, RunTimes]]
+    levels: str
+    """How many checkpoints reached which level; empty where all reached SHARED alone."""
     same_machine: bool
     """Whether every baseline ran where its run did."""
 
     @property
     def system(self) -> tuple[Any, ...]:
         """What it shares its baselines with."""
-        return tuple(self.key[name] for name in SYSTEM)
+        return system_of(self.key)
 
 
 def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
     valid = timed(tables["runs"])
     times = run_times(tables, valid)
-    is_baseline = valid["interval"] == str(NEVER)
-    baselines = {
-        tuple(row[name] for name in (*SYSTEM, "repeat")): row for row in records(valid[is_baseline])
-    }
-    for key, group in groups(valid[~is_baseline], SETUP):
+    baselines = baselines_of(valid)
+    reached = _reached(tables["checkpoints"], valid)
+    for key, group in groups(valid[valid["interval"] != str(NEVER)], SETUP):
         rows = records(group)
-        pairs = [
-            (row, baselines[repeat])
-            for row in rows
-            if (repeat := tuple(row[name] for name in (*SYSTEM, "repeat"))) in baselines
-        ]
+        pairs = [(row, baselines[row["run"]]) for row in rows if row["run"] in baselines]
         yield _Setup(
             key=key,
             steps_per_epoch=rows[0]["steps_per_epoch"],
             runs=[times[row["run"]] for row in rows],
             pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
+            levels=_counted([levels for row in rows for levels in reached.get(row["run"], [])]),
             same_machine=on_same_machine(pairs),
         )
+
+
+def _reached(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[str, list[str]]:
+    """By run the column `levels` of each checkpoint after the warm-up."""
+    known = checkpoints.drop_duplicates(["run", "step"]).merge(
+        runs[["run", "warmup_steps"]], on="run"
+    )
+    counted = known[known["step"] >= known["warmup_steps"]]
+    return {str(run): list(own) for run, own in counted.groupby("run")["levels"]}
+
+
+def _counted(levels: list[str]) -> str:
+    """`memory 12, node 6, shared 3`, of the levels of each checkpoint; empty where that is SHARED alone."""
+    if set(levels) <= {SHARED}:
+        return ""
+    each = [own.split("+") for own in levels]
+    numbers = {level: sum(level in own for own in each) for level in LEVELS}
+    return ", ".join(
+        f"{level} {number}" for level, number in numbers.items() if number or level == SHARED
+    )
+
+
+def baselines_of(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """By run with checkpoints the row of its baseline, if that is among these rows of the table `runs`.
+
+    CPU and GPU are never compared, whatever the cells have asked for.
+    """
+    is_baseline = runs["interval"] == str(NEVER)
+    known = {(row["run"], row["measured_on"]): row for row in records(runs[is_baseline])}
+    return {
+        row["run"]: known[row["baseline"], row["measured_on"]]
+        for row in records(runs[~is_baseline])
+        if (row["baseline"], row["measured_on"]) in known
+    }
+
+
+def system_of(setup: dict[str, Any]) -> tuple[Any, ...]:
+    """What a setup shares with its baselines: an elastic recovery too."""
+    return (*(setup[name] for name in SYSTEM), undisturbed_recovery(setup["recovery"]))
 
 
 def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> bool:
@@ -119,6 +158,7 @@ def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[st
         "repeats": len(setup.runs),
         "paired_repeats": len(setup.pairs),
         "checkpoints": sum(len(run.checkpoints) for run in setup.runs),
+        "levels": setup.levels,
         "steady_checkpoints": sum(len(run.steady.checkpoints) for run in setup.runs),
         "time_s": np.mean([run.time_s for run in paired_runs or setup.runs]),
         "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
@@ -153,6 +193,8 @@ def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Itera
         yield "no checkpoint after the warm-up: no in-run estimate"
     elif not all(len(run.outside_s) for run in setup.runs):
         yield "every step lies inside a background save: no in-run estimate"
+    if setup.levels:
+        yield f"checkpoints by the levels that they reached: {setup.levels}"
     if against_baseline.interval.overlaps(inside.interval) is False:
         yield (
             f"the estimates disagree: {_words(against_baseline)} against the baseline, "

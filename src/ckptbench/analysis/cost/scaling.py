@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from ckptbench.analysis.cost.stall import reached_shared, steady_or_all
 from ckptbench.analysis.cost.statistics import Error, Floats, Interval, Repeated, errors, estimates
 from ckptbench.analysis.cost.times import run_times, timed
 from ckptbench.analysis.tables.columns import MEASURED, SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
-from ckptbench.analysis.tables.grouping import groups
+from ckptbench.analysis.tables.grouping import groups, of_first_recovery
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.interval import NEVER
 
@@ -46,9 +47,7 @@ CHECKPOINT_COST = Table(
     (
         *SETUP_COLUMNS,
         Column("repeats", "integer", "1", "runs with valid timing"),
-        Column(
-            "checkpoints", "integer", "1", "of which stall_s and durable_s tell, over all repeats"
-        ),
+        Column("checkpoints", "integer", "1", "of which stall_s tells, over all repeats"),
         Column(
             "steady",
             "flag",
@@ -75,7 +74,7 @@ CHECKPOINT_COST = Table(
             "durable_s",
             "number",
             "s",
-            "median time of a run until everything was on stable storage, mean over repeats",
+            "median time of a run until everything was on stable storage, of checkpoints that reached the level `shared`, mean over repeats; missing where none did",
         ),
         Column("paired", "number", "1", "as in `overhead`"),
         Column("in_run", "number", "1", "as in `overhead`"),
@@ -110,7 +109,7 @@ class _Throughput:
 def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
     runs = timed(tables["runs"])
-    baselines = runs[runs["interval"] == str(NEVER)]
+    baselines = of_first_recovery(runs[runs["interval"] == str(NEVER)])
     times = run_times(tables, baselines)
     throughputs = [
         _Throughput.of(
@@ -177,9 +176,9 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         for setup, row in groups(tables["overhead"], SETUP)
     }
     setups = list(groups(stall[~stall["warmup"]], SETUP))
-    chosen = [_steady_or_all(group) for _, group in setups]
-    medians = [group.groupby("run")[["stall_s", "durable_s"]].median() for group in chosen]
-    stalls = estimates([Repeated.mean(own["stall_s"].to_numpy()) for own in medians])
+    chosen = [steady_or_all(group) for _, group in setups]
+    medians = [group.groupby("run")["stall_s"].median() for group in chosen]
+    stalls = estimates([Repeated.mean(own.to_numpy()) for own in medians])
     return CHECKPOINT_COST.rows(
         {
             **setup,
@@ -190,15 +189,9 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             "stall_s_lo": cost.interval.lo,
             "stall_s_hi": cost.interval.hi,
             "first_stall_s": group[~group["steady"]].groupby("run")["stall_s"].median().mean(),
-            "durable_s": own["durable_s"].mean(),
+            "durable_s": reached_shared(used).groupby("run")["durable_s"].median().mean(),
             **overheads[tuple(setup.values())],
             "measured": True,
         }
         for (setup, group), used, own, cost in zip(setups, chosen, medians, stalls, strict=True)
     )
-
-
-def _steady_or_all(stall: pd.DataFrame) -> pd.DataFrame:
-    """The checkpoints of the steady state, if each run of the setup has one."""
-    steady = stall[stall["steady"]]
-    return steady if set(steady["run"]) == set(stall["run"]) else stall

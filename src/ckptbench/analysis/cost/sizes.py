@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ckptbench.analysis.cost.stall import reached_shared
 from ckptbench.analysis.tables.columns import SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.analysis.tables.schema import Column, Table
@@ -17,7 +18,7 @@ SIZES_KEY = ("framework", "model", "dataset", "ranks", "strategy", "format")
 
 SIZES = Table(
     "sizes",
-    "One row a framework, model, dataset, ranks, strategy and format, over all versions of all its runs.",
+    "One row a framework, model, dataset, ranks, strategy and format, over all versions of all its runs at the level `shared`. Of nearer levels there is none.",
     SIZES_KEY,
     (
         *(column for column in SETUP_COLUMNS if column.name in SIZES_KEY),
@@ -46,8 +47,10 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`; resumed runs count too, as a size is no timing.
 
     Not those made for the resume proof: a setup's number of versions would depend on what was proven beside it.
+    Nor versions at nearer levels alone: on several nodes these hold copies too.
     """
-    written = tables["checkpoints"][tables["checkpoints"]["writes"]]
+    checkpoints = tables["checkpoints"]
+    written = reached_shared(checkpoints[checkpoints["writes"]])
     # Where several ranks write, a version is what they wrote together.
     versions = written.groupby(["run", "step"], as_index=False)[WEIGHTS].sum()
     whole = tables["runs"][tables["runs"]["history"] == WHOLE]

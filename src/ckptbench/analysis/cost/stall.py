@@ -9,6 +9,7 @@ import pandas as pd
 from ckptbench.analysis.cost.times import timed
 from ckptbench.analysis.tables.columns import (
     EPOCH,
+    LEVELS_REACHED,
     PLACE,
     REPEAT,
     RUN,
@@ -17,11 +18,13 @@ from ckptbench.analysis.tables.columns import (
     STEADY,
 )
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import STRATEGIES, registered
+from ckptbench.matrix.levels import SHARED
 
 STALL = Table(
     "stall",
-    "One row a checkpoint of a run with valid timing: its slowest rank, and the parts as the writing rank saw"
-    " them (of several, the slowest).",
+    "One row a checkpoint of a run with valid timing. Its stall and the waits are those of its slowest rank; write, sync,"
+    " checksum and commit are as the writing rank saw them (of several, the slowest). The parts that a stall has add up to it.",
     ("run", "step"),
     (
         RUN,
@@ -31,32 +34,53 @@ STALL = Table(
         Column("step", "integer", "1", "completed steps that the checkpoint holds"),
         PLACE,
         STEADY,
+        LEVELS_REACHED,
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
+        Column("blocking", "flag", "", "whether training waits for the commit: then write, sync, checksum and commit are parts of the stall, else the capture is"),
         Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
+        Column("capture_s", "number", "s", "part of the stall: the save until training goes on; 0 where it waits for the commit"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
-        Column("wait_s", "number", "s", "the rest of the stall: ranks waiting for one another, and the next save for the removal; 0 where a save goes on after it"),
-        Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
+        Column("update_hold_s", "number", "s", "part of the stall: updates waited for what they change to be captured"),
+        Column("save_hold_s", "number", "s", "part of the stall: the next save waited for this one"),
+        Column("removal_hold_s", "number", "s", "part of the stall: the next save waited only for the removal of old versions"),
+        Column("wait_s", "number", "s", "part of the stall: ranks waited for one another; 0 where training does not wait for the commit"),
+        Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels: if that is `shared`, until everything was on stable storage"),
         Column("retention_s", "number", "s", "removal of old versions, behind training: no part of the stall"),
         Column("bytes", "count", "bytes", "of all files of this version"),
     ),
 )  # fmt: skip
 
 
-PARTS = ["write_s", "sync_s", "checksum_s", "commit_s"]
+WRITING = ["write_s", "sync_s", "checksum_s", "commit_s"]
+"""Parts of a checkpoint. They are parts of its stall where training waits for the commit."""
+HOLDS = ["update_hold_s", "save_hold_s", "removal_hold_s"]
+PARTS = ["capture_s", *WRITING, "wait_s", *HOLDS]
 
 
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`."""
     checkpoints = tables["checkpoints"]
-    slowest = checkpoints.groupby(["run", "step"], as_index=False)["stall_s"].max()
+    slowest = checkpoints.sort_values("stall_s", kind="stable").drop_duplicates(
+        ["run", "step"], keep="last"
+    )[["run", "step", "stall_s", "save_s", *HOLDS]]
     slowest_writer = (
         checkpoints[checkpoints["writes"]]
         .sort_values("durable_s", kind="stable")
         .drop_duplicates(["run", "step"], keep="last")[
-            ["run", "step", "epoch", "place", "steady", *PARTS, "durable_s", "retention_s"]
+            [
+                "run",
+                "step",
+                "epoch",
+                "place",
+                "steady",
+                "levels",
+                *WRITING,
+                "durable_s",
+                "retention_s",
+            ]
         ]
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()
@@ -66,9 +90,36 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         .merge(slowest_writer, on=["run", "step"])
         .merge(weights, on=["run", "step"])
     )
+    blocking = rows["strategy"].map(_blocks).astype(bool)
+    waited_s = (rows["save_s"] - rows[WRITING].sum(axis=1)).clip(lower=0.0)
     return STALL.frame(
         rows.assign(
             warmup=rows["step"] < rows["warmup_steps"],
-            wait_s=(rows["stall_s"] - rows[PARTS].sum(axis=1)).clip(lower=0.0),
+            blocking=blocking,
+            capture_s=rows["save_s"].where(~blocking, 0.0),
+            wait_s=waited_s.where(blocking, 0.0),
         )
     )
+
+
+def steady_or_all(stall: pd.DataFrame) -> pd.DataFrame:
+    """Of these rows of one setup, those of the steady state if each run has one; otherwise all."""
+    steady = stall[stall["steady"]]
+    return steady if set(steady["run"]) == set(stall["run"]) else stall
+
+
+def reached_shared(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """Those of these rows of a table with the column `levels` whose version lies at the shared level: on stable storage."""
+    lies_there = checkpoints["levels"].map(lambda levels: SHARED in levels.split("+"))
+    return checkpoints[lies_there.astype(bool)]
+
+
+def parts_of_stall(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns PARTS of rows of this table, 0 where a part is behind training. They add up to `stall_s`."""
+    parts = rows[PARTS].copy()
+    parts.loc[~rows["blocking"], WRITING] = 0.0
+    return parts
+
+
+def _blocks(strategy: str) -> bool:
+    return STRATEGIES[registered(strategy)].blocking

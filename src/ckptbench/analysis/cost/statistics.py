@@ -147,6 +147,15 @@ def estimates(rows: Sequence[Repeated], shared: Sequence[Hashable] | None = None
     ]
 
 
+def of_differences(each: Floats) -> Estimate:
+    """Their mean, with an interval that comes from these repeats alone: differences have no logarithms.
+
+    `each` has shape (repeats,). NaN of no repeats.
+    """
+    row = Repeated(float(each.mean()) if len(each) else math.nan, each)
+    return Estimate(row.value, _alone(row))
+
+
 def _alone(row: Repeated) -> Interval:
     number = len(row.each)
     if number < 2 or not np.isfinite(row.each).all():

@@ -29,11 +29,12 @@ TRAINING = Table(
 def training(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `epochs`, `steps` and `evaluations`."""
     by_epoch = ["run", "epoch"]
-    steps = tables["steps"].groupby(by_epoch)["loss"].agg(["sum", "size"])
+    # Of each step first the mean over its ranks: where ranks were lost, later steps have fewer.
+    steps = tables["steps"].groupby([*by_epoch, "step"])["loss"].mean().groupby(by_epoch).mean()
     evaluated = tables["evaluations"].groupby(by_epoch)
     tests = evaluated[["samples", "loss_sum", "correct"]].sum()
     # pandas' sums leave NaN out: the loss of a run that diverged would look like a good one.
-    loss = (steps["sum"] / steps["size"]).where(_all_known(tables["steps"], "loss"))
+    loss = steps.where(_all_known(tables["steps"], "loss"))
     tests["loss_sum"] = tests["loss_sum"].where(_all_known(tables["evaluations"], "loss_sum"))
     rows = (
         pd.concat([tables[name][by_epoch] for name in ("epochs", "steps", "evaluations")])

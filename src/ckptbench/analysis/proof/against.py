@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ckptbench.analysis.tables.grouping import struck
 from ckptbench.matrix.catalogue import KILLED, WHOLE
 
 MOMENT = ["run", "rank", "when", "epoch", "tensor"]
+RANK = ["run", "rank"]
+THERE = [*RANK, "when", "epoch"]
 COMPARED = ("epoch", "end")
 
 
@@ -19,7 +22,7 @@ def proven(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """
     runs = tables["runs"]
     recorded = tables["digests"]["run"].unique()
-    as_planned = runs["history"].isin(KILLED) | (runs["attempts"] == 1)
+    as_planned = struck(runs) | runs["history"].isin(KILLED) | (runs["attempts"] == 1)
     whole = runs.loc[as_planned & (runs["history"] == WHOLE), "run"]
     return runs[
         as_planned
@@ -33,13 +36,17 @@ def proven(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def compared_digests(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Of every run in `proven` all digests after an epoch and at the end, with the columns of MOMENT, `group`, and
     `different`: whether the reference's is another, or there is none.
+
+    Of a run that went on without a rank, the ranks that were there at the end are compared, and each only from when it was there.
     """
     pairs = proven(tables)[["run", "reference"]]
     digests = tables["digests"][tables["digests"]["when"].isin(COMPARED)]
     # Sorted by attempt: what the last attempt at an epoch gave is what the run kept.
     kept = digests.drop_duplicates(MOMENT, keep="last")[[*MOMENT, "group", "digest"]]
-    own = pairs[["run"]].merge(kept, on="run")
+    ended = kept.loc[kept["when"] == "end", RANK].drop_duplicates()
+    own = pairs[["run"]].merge(kept, on="run").merge(ended, on=RANK)
     expected = pairs.merge(kept.rename(columns={"run": "reference"}), on="reference")
+    expected = expected.merge(own[THERE].drop_duplicates(), on=THERE)
     both = own.merge(
         expected.drop(columns="reference"),
         on=[*MOMENT, "group"],

@@ -37,8 +37,10 @@ HISTORY_COLUMNS = (
         "history",
         "text",
         "",
-        "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`",
+        "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
+        " or the trace of failures that struck it",
     ),
+    Column("recovery", "text", "", "how training goes on after a failure, with its options"),
     Column("omit", "text", "", "what restarts leave out on purpose; `nothing` but for controls"),
     Column(
         "cache", "text", "", "`cold`: restarts find no page of their checkpoint in memory; `warm`"
@@ -58,3 +60,55 @@ STEADY = Column(
     "",
     "whether it came after the first keep_during_run + 1, so that blocks of removed versions were free for it",
 )
+
+SPAN_KIND = Column(
+    "kind",
+    "text",
+    "",
+    "`save`: training was blocked by it; `hold`: training waited later; `capture`: from the start of the save until training may"
+    " change the state; `write`: from the start, or of a farther level from the end of the write at the nearer one, until the rank's files were"
+    " written; then, on the rank that commits, `sync`, `checksum` and `commit`, of a farther level after the commit at the nearer one; `removal` of old versions; in `timeline` also `step` and `evaluation`",
+)
+WHY = Column(
+    "why",
+    "text",
+    "",
+    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/trace.md; else empty",
+)
+LEVELS_REACHED = Column(
+    "levels",
+    "text",
+    "",
+    "where the version lies, the nearest first, joined by `+`: `memory`, `node`, `shared`",
+)
+LEVEL = Column(
+    "level",
+    "text",
+    "",
+    "where the version lies, of `write`, `sync`, `checksum` and `commit`; else empty",
+)
+
+LOST_PARTS = {
+    "unfinished_s": "from the end of the last step or save to the strike: work that was lost before anybody had done it",
+    "detection_s": "from the strike until the launcher knew that ranks were lost; where others go on, until these noticed, from the last step that they still ended",
+    "ending_s": "until all processes of the attempt had ended",
+    "choice_s": "until the version to go on from was found and checked",
+    "launch_s": "until rank 0 had started and all ranks had come up",
+    "import_s": "of the framework",
+    "build_s": "of connections, dataset, network and optimizer",
+    "regroup_s": "where ranks go on without others, or new ones join: until they had agreed on who goes on and after which step",
+    "load_s": "of the version, or of the state that another rank sent",
+    "again_s": "steps, checkpoints and evaluations that had been done before",
+    "slower_s": "time of steps beyond the usual: of a rank that was hanging or slow and was not given up, and with fewer ranks than before, until all train again or the next failure; below 0 where fewer ranks are faster",
+    "rest_s": "what is in no other part",
+}
+"""The parts of the time that a failure costs, in seconds, in their order: columns of several tables."""
+
+LINEAGE_COLUMNS = {
+    "planned_samples": "that the final model sees if nothing fails",
+    "seen_once": "of these, those that the final model has seen once",
+    "seen_twice": "those that it has seen more than once, as two ranks read them in a step",
+    "never_seen": "those that it has not seen, as no rank read them in the step that it has",
+    "undone_samples": "that were computed in steps that were undone; those of a step that failed are not known",
+}
+"""What the final model has seen of the data, in samples: columns of several tables."""

@@ -7,6 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.matrix.catalogue import HISTORIES, RESTART, WHOLE
+
 
 def groups(
     frame: pd.DataFrame, names: Sequence[str]
@@ -24,3 +27,27 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def by_run(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(key["run"]): rows for key, rows in groups(frame, ["run"])}
+
+
+def struck(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Of each row of the table `runs`, whether failures struck it: its history then is the name of a trace of them."""
+    return ~runs["history"].isin(HISTORIES)
+
+
+def of_first_recovery(baselines: pd.DataFrame) -> pd.DataFrame:
+    """Of the baselines of each system those with `restart`, or else with the first recovery by name.
+
+    An elastic recovery costs something where nothing fails too, so baselines of two recoveries are no repeats of one another.
+    """
+    if baselines.empty:
+        return baselines
+    order = baselines["recovery"].where(baselines["recovery"] != RESTART.name, "")
+    first = order.groupby([baselines[name] for name in SYSTEM]).transform("min")
+    return baselines[order == first]
+
+
+def continued(runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the table `runs` that no kill was planned for, and that were interrupted and continued: their times count
+    for nothing.
+    """
+    return runs[~runs["timing_valid"] & (runs["history"] == WHOLE)]

@@ -50,11 +50,16 @@ COLLECTED = _entries(
         "steps": "collect.steps",
         "epochs": "collect.epochs",
         "checkpoints": "collect.checkpoints",
+        "spans": "collect.spans",
         "evaluations": "collect.epochs",
         "phases": "collect.phases",
+        "memory": "collect.memory",
         "digests": "collect.proof",
         "kills": "collect.proof",
         "values": "collect.proof",
+        "failures": "collect.failures",
+        "lineage": "collect.lineage",
+        "progress": "collect.progress",
     }
 )
 """What the run folders say."""
@@ -64,12 +69,18 @@ DERIVED = _entries(
         "sizes": "cost.sizes",
         "scaling": "cost.scaling",
         "stall": "cost.stall",
+        "timeline": "cost.timeline",
         "checkpoint_cost": "cost.scaling",
         "training": "cost.training",
         "resume_proof": "proof.resume_proof",
+        "consistency": "proof.consistency",
         "divergence": "proof.divergence",
         "determinism_cost": "cost.determinism",
         "restore": "proof.restore",
+        "strategies": "cost.strategies",
+        "goodput": "cost.goodput",
+        "outcome": "cost.outcome",
+        "aftermath": "cost.aftermath",
         "provenance": "provenance",
     }
 )

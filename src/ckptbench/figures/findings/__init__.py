@@ -5,9 +5,12 @@ TABLES = (
     "checkpoint_cost",
     "sizes",
     "scaling",
+    "consistency",
     "resume_proof",
     "determinism_cost",
     "restore",
+    "goodput",
+    "outcome",
     "provenance",
 )
 """The tables that the sentences are made from. Known without importing pandas."""

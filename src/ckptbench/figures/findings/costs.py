@@ -24,6 +24,7 @@ from ckptbench.figures.findings.words import (
     of_checkpoints,
     size,
 )
+from ckptbench.figures.kit.captions import continued
 from ckptbench.figures.kit.labels import counted, describe
 from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, separating, with_hardware
 from ckptbench.matrix.interval import Interval
@@ -31,16 +32,17 @@ from ckptbench.matrix.interval import Interval
 STALL = ["stall_s", "stall_s_lo", "stall_s_hi"]
 COMPARED_IN = (*SYSTEM, "ranks", "interval")
 """Setups that are equal in these are compared with one another."""
-NO_CHECKPOINTS = (
-    "No setup with checkpoints was timed: there are baselines only, and so no cost of a checkpoint."
-)
+NO_CHECKPOINTS = "No setup with checkpoints was timed: there is no cost of a checkpoint."
 
 
 def sentences(tables: Mapping[str, pd.DataFrame], study: Study) -> Iterator[str]:
     rows = setups(tables)
+    interrupted = continued(tables["provenance"])
+    not_timed = [f"{interrupted}."] if interrupted else []
     if rows.empty:
         if len(tables["scaling"]):
             yield NO_CHECKPOINTS
+        yield from not_timed
         return
     named = rows.assign(name=study.names(rows, *of_checkpoints(rows)))
     same = named["repeats"].nunique() == 1
@@ -48,6 +50,7 @@ def sentences(tables: Mapping[str, pd.DataFrame], study: Study) -> Iterator[str]
     yield from bounded(list(_extremes(named)), "checkpoint_cost")
     yield from _agreement(named)
     yield from _notes(named)
+    yield from not_timed
 
 
 def setups(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -73,7 +76,15 @@ def _of_setup(row: Row, same_repeats: bool) -> str:
     parts = [" and ".join(facts), _overhead(row)]
     said = "; one ".join(part for part in parts if part)
     repeats = "" if same_repeats else f" ({counted(row['repeats'], 'repeat')})"
-    return f"{row['name']}: a checkpoint {said}{repeats}." if said else ""
+    return f"{row['name']}: a checkpoint {said}{repeats}.{_levels(row)}" if said else ""
+
+
+def _levels(row: Row) -> str:
+    """Of a strategy with levels: so that "taken every 2 steps" is not read as written to the disk every 2 steps."""
+    if not row["levels"]:
+        return ""
+    number = counted(row["checkpoints"], "checkpoint")
+    return f" Of its {number} so many reached each level: {row['levels']}."
 
 
 def _overhead(row: Row) -> str:

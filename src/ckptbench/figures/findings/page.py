@@ -9,7 +9,14 @@ from textwrap import fill
 import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.figures.findings import costs, restarts, throughput
+from ckptbench.figures.findings import (
+    costs,
+    failures,
+    restarts,
+    strategies,
+    throughput,
+    versions,
+)
 from ckptbench.figures.findings.words import Study, listed
 from ckptbench.figures.kit.labels import counted
 
@@ -43,11 +50,17 @@ def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
 
     `tables` are those that `TABLES` names.
     """
-    study = Study.of([tables[name] for name in ("overhead", "scaling", "resume_proof", "restore")])
+    study = Study.of(
+        [tables[name] for name in ("overhead", "scaling", "resume_proof", "restore", "goodput")]
+    )
     found = {
         "What checkpoints cost": costs.sentences(tables, study),
+        "How long strategies block training": strategies.sentences(tables, study),
         "More ranks, without checkpoints": throughput.sentences(tables, study),
+        "Whether a checkpoint is the state of its step": versions.sentences(tables),
         "What a restart gives back": restarts.proof(tables),
+        "What failures cost": failures.sentences(tables, study),
+        "What training comes out after failures": failures.outcomes(tables, study),
         "What deterministic mode costs": restarts.cost(tables, study),
         "How long a restart takes, from its launch to the end of its first step": restarts.restore_time(
             tables, study

@@ -33,7 +33,7 @@ HOW_MANY = {1: "the only", 2: "both"}
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a number of a table is shown: `0.05` as `5 %`."""
+    """How a number of a table is shown: `0.05` as `5 %`. A plain number has a unit with an empty name."""
 
     name: str
     scale: float = 1.0
@@ -89,10 +89,10 @@ def amount(row: Row, column: str, unit: Unit) -> str:
         for name in (column, f"{column}_lo", f"{column}_hi")
     )
     if not lo < hi:
-        return f"{_digits(value, _last_digit(abs(value), DIGITS))} {unit.name}"
+        return f"{_digits(value, _last_digit(abs(value), DIGITS))} {unit.name}".rstrip()
     step = _last_of_interval(value, lo, hi)
     shown, low, high = (_digits(number, step) for number in (value, lo, hi))
-    return f"{shown} {unit.name} [{low}, {high}]"
+    return f"{f'{shown} {unit.name}'.rstrip()} [{low}, {high}]"
 
 
 def _last_of_interval(value: float, lo: float, hi: float) -> int:

@@ -11,6 +11,7 @@ from matplotlib.textpath import TextToPath
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.errors import RunFolderError
+from ckptbench.figures.kit.labels import counted
 from ckptbench.figures.kit.setups import SYSTEM, constants, dependent
 
 POINTS_PER_INCH = 72
@@ -27,6 +28,18 @@ def caption(
     by_title = "; ".join(dependent(shown, [column for column in shared if column in SYSTEM]))
     sentences = [reading, common, by_title, caption_facts(_of_shown(shown, provenance))]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
+
+
+def continued(provenance: pd.DataFrame) -> str:
+    """`2 runs were continued after an interruption and are not timed`; empty where none was."""
+    number = int(provenance["continued"].sum())
+    verbs = ("was", "is") if number == 1 else ("were", "are")
+    runs = counted(number, "run")
+    return (
+        f"{runs} {verbs[0]} continued after an interruption and {verbs[1]} not timed"
+        if number
+        else ""
+    )
 
 
 def _of_shown(shown: pd.DataFrame, provenance: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from ckptbench.figures.kit import labels
 from ckptbench.figures.kit.captions import text_width_in, wrapped
-from ckptbench.figures.kit.setups import CHECKPOINT, ordered, per_framework
+from ckptbench.figures.kit.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
 from ckptbench.figures.kit.style import COLUMN_IN, INK, PAGE_IN
 
 FACETS_ACROSS = 2
@@ -24,6 +24,8 @@ LINE_IN = 0.13
 MARGIN_IN = 0.04
 PANEL_EDGES_IN = 0.34
 """Height of a panel's title and tick labels."""
+LABEL_IN = 2.2
+"""Width that the labels of rows may take."""
 NARROWEST_AXES_IN = 0.6
 BOLD = 1.15
 """The factor between the widths of bold and of ordinary letters."""
@@ -81,18 +83,30 @@ def legend(figure: Figure, *rows: Sequence[Artist]) -> None:
 
 
 def forest(
-    frame: pd.DataFrame, caption: str, *, pitch_in: float, axes_widths: Sequence[float] = (1,)
+    frame: pd.DataFrame,
+    caption: str,
+    *,
+    pitch_in: float,
+    axes_widths: Sequence[float] = (1,),
+    narrowest_in: float = NARROWEST_AXES_IN,
+    legend_lines: int = 3,
 ) -> tuple[Figure, list[Panel]]:
     """A grid of panels: frameworks down, facets across (two if they fit, then the next below), a row each setup.
 
     `frame` has the columns framework, facet and label. All facets of a framework have the same rows, so
-    that only the first column names them. `pitch_in` is the height of a row.
+    that only the first column names them. `pitch_in` is the height of a row; where a label needs several lines, rows are higher.
+    `narrowest_in` is the least width of the narrowest axes of a panel. `legend_lines` is the room that the legend gets.
     """
+    frame = frame.assign(label=frame["label"].map(folded))
+    lines = frame["label"].str.count("\n").max() + 1
+    pitch_in = max(pitch_in, lines * LINE_IN + (lines > 1) * MARGIN_IN)
     facets = list(frame["facet"].unique())
-    across, width_in = _extent(frame, len(facets), sum(axes_widths) / min(axes_widths))
+    across, width_in = _extent(
+        frame, len(facets), narrowest_in * sum(axes_widths) / min(axes_widths)
+    )
     strips = list(_strips(frame, facets, across))
     height_in = sum(PANEL_EDGES_IN + pitch_in * len(strip.labels) for strip in strips)
-    figure = paper_figure(width_in, height_in + 3 * LINE_IN, caption)
+    figure = paper_figure(width_in, height_in + legend_lines * LINE_IN, caption)
     grid = figure.add_gridspec(
         len(strips),
         across * len(axes_widths),
@@ -106,6 +120,18 @@ def forest(
             figure, grid, strip, strips[place + 1 :], place=place, width=len(axes_widths)
         )
     ]
+
+
+def folded(label: str) -> str:
+    """The label in lines that leave room for the panels. A part that begins a line has no separator before it."""
+    lines: list[str] = []
+    for part in label.split(SEPARATOR):
+        longer = f"{lines[-1]}{SEPARATOR}{part}" if lines else part
+        if lines and text_width_in(longer) <= LABEL_IN:
+            lines[-1] = longer
+        else:
+            lines += wrapped(part, LABEL_IN)
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +152,15 @@ def _strips(frame: pd.DataFrame, facets: list[str], across: int) -> Iterator[_St
             yield _Strip(framework, chunk, list(names), rows)
 
 
-def _extent(frame: pd.DataFrame, facets: int, narrowest_parts: float) -> tuple[int, float]:
+def _extent(frame: pd.DataFrame, facets: int, axes_in: float) -> tuple[int, float]:
     """How many facets stand side by side, and the width of the figure in inches: one column where labels,
     titles and the narrowest axes have room there, else the page."""
     pairs = {(framework, facet) for framework, facet in frame[["framework", "facet"]].to_numpy()}
     titles = {_title(*pair) for pair in pairs}
-    panel_in = max(
-        narrowest_parts * NARROWEST_AXES_IN, BOLD * max(map(text_width_in, titles)) + MARGIN_IN
+    panel_in = max(axes_in, BOLD * max(map(text_width_in, titles)) + MARGIN_IN)
+    labels_in = max(
+        text_width_in(line) for name in frame["label"].unique() for line in name.split("\n")
     )
-    labels_in = max(map(text_width_in, frame["label"].unique()))
     # Where a framework has no rows in the first facet, the labels stand in the second column too.
     everywhere = len(pairs) == frame["framework"].nunique() * facets
 

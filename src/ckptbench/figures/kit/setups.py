@@ -16,6 +16,8 @@ CHECKPOINT = ("strategy", "format", "ranks", "interval")
 DEPENDENT = ("dataset", "batch_size", "epochs")
 """Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
+SEPARATOR = " · "
+"""Between the parts of a label."""
 FACET = "facet"
 LABEL = "label"
 
@@ -90,10 +92,15 @@ def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 
 
 def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
-    """One text per row: these columns, described and joined."""
+    """One text per row: these columns, described and joined. A format is left out beside a strategy that has no other."""
+    rows = (dict(zip(columns, row, strict=True)) for row in frame[list(columns)].to_numpy(object))
     texts = [
-        separator.join(labels.describe(*pair) for pair in zip(columns, row, strict=True))
-        for row in frame[list(columns)].to_numpy(dtype=object)
+        separator.join(
+            labels.describe(column, value)
+            for column, value in row.items()
+            if not (column == "format" and labels.decides_format(row.get("strategy", "")))
+        )
+        for row in rows
     ]
     return pd.Series(texts, frame.index, dtype=object)
 
@@ -114,11 +121,14 @@ def labelled(frame: pd.DataFrame, columns: Sequence[str] = CHECKPOINT) -> pd.Dat
     """The frame with the column `label`: what a row is within its framework and facet.
 
     What only differs from one framework to another is not repeated in every row, but a format is always
-    named where there are several in all: each framework has its own.
+    named where there are several in all: each framework has its own. A strategy other than `native` is named where
+    nothing else but a format is.
     """
     names = varying(frame, columns)
     shown = [c for c in names if c == "format" or _varies_within(frame, c)] or ["format"]
-    return frame.assign(label=in_words(frame, shown, " · "))
+    if shown == ["format"] and "strategy" in columns and frame["strategy"].ne("native").any():
+        shown = ["strategy", *shown]
+    return frame.assign(label=in_words(frame, shown, SEPARATOR))
 
 
 def _varies_within(frame: pd.DataFrame, column: str) -> bool:

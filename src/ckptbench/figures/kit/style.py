@@ -46,7 +46,16 @@ SOLID: LineStyle = (0, ())
 DASHED: LineStyle = (0, (4, 1.5))
 DOTTED: LineStyle = (0, (1, 1.2))
 DASH_DOTTED: LineStyle = (0, (5, 1.2, 1, 1.2))
-LINE_STYLES = (SOLID, DASHED, DOTTED, DASH_DOTTED, (0, (7, 3)))
+LINE_STYLES: tuple[LineStyle, ...] = (
+    SOLID,
+    DASHED,
+    DOTTED,
+    DASH_DOTTED,
+    (0, (9, 3)),
+    (0, (5, 1.2, 1, 1.2, 1, 1.2)),
+    (0, (1, 4)),
+    (0, (9, 2, 3, 2)),
+)
 """Series of one framework, by their place in its order."""
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import floor, inf, log10
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axis import Axis, XAxis
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, Formatter, MaxNLocator, NullLocator
+
+from ckptbench.figures.kit.captions import POINTS_PER_INCH, text_width_in
 
 ROOM = 1.12
 """The factor between the outermost value and the end of a logarithmic axis."""
 MOST_LABELS = 6
 STEPS: Mapping[float, tuple[int, ...]] = {50: (1, 2, 5), 1000: (1, 3), inf: (1,)}
 """Ticks of a logarithmic axis in each power of ten, by the largest ratio of values that they suit."""
+FEW = 4
+"""How many steps a linear axis with few ticks may have."""
+LABEL_GAP_IN = 0.03
+"""The least room between the labels of two ticks."""
 LINEAR_PERCENT = 10
 WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
@@ -40,6 +48,16 @@ def _before(candidates: list[float], value: float) -> float:
 
 def _after(candidates: list[float], value: float) -> float:
     return min((c for c in candidates if c >= value), default=candidates[-1])
+
+
+def linear(axis: Axis, values: Sequence[float]) -> None:
+    """A linear axis that holds zero and all values, with few ticks."""
+    low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
+    room = 0.05 * (high - low or 1)
+    _set_limits(axis, low - room, high + room)
+    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(low, high)
+    inside = [float(mark) for mark in marks if low - room <= mark <= high + room]
+    _set_ticks(axis, inside, inside)
 
 
 def percent(axis: Axis, values: Sequence[float]) -> None:
@@ -85,13 +103,62 @@ def _set_limits(axis: Axis, low: float, high: float) -> None:
 def _set_ticks(axis: Axis, ticks: list[float], labelled: list[float]) -> None:
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: plain(tick) if tick in labelled else ""))
+    axis.set_major_formatter(_Legible(labelled))
+
+
+class _Legible(Formatter):
+    """Labels of as many of the ticks as fit side by side on the axis, or one below the other.
+
+    The layout decides how long the axis is, so this is decided whenever the figure is drawn.
+    """
+
+    def __init__(self, labelled: Sequence[float]) -> None:
+        self._labelled = labelled
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return plain(x) if x in self._labelled else ""
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        candidates = [value for value in values if value in self._labelled]
+        shown = next((some for some in _fewer(candidates) if self._fit(some)), [])
+        return [plain(value) if value in shown else "" for value in values]
+
+    def _fit(self, values: list[float]) -> bool:
+        axis = self.axis
+        assert isinstance(axis, Axis)
+        box = axis.axes.get_window_extent()
+        if isinstance(axis, XAxis):
+            length, sizes_in = box.width, [text_width_in(plain(value)) for value in values]
+        else:
+            length, sizes_in = box.height, [rcParams["font.size"] / POINTS_PER_INCH] * len(values)
+        length_in = length / axis.axes.figure.dpi
+        low, high, *scaled = axis.get_transform().transform([*axis.get_view_interval(), *values])
+        middles_in = [length_in * (place - low) / (high - low) for place in scaled]
+        sides = sorted(
+            (middle - size / 2, middle + size / 2)
+            for middle, size in zip(middles_in, sizes_in, strict=True)
+        )
+        return all(end + LABEL_GAP_IN <= begin for (_, end), (begin, _) in pairwise(sides))
+
+
+def _fewer(ticks: list[float]) -> Iterator[list[float]]:
+    """All ticks, then fewer and fewer: zero and the powers of ten where there are several, then every second tick, every third...
+
+    Zero stays, if it is one of them.
+    """
+    yield ticks
+    decades = [tick for tick in ticks if not tick or round(log10(abs(tick)), 9).is_integer()]
+    if len(decades) > 1:
+        yield decades
+    zero = ticks.index(0) if 0 in ticks else 0
+    for every in range(2, len(ticks) + 1):
+        yield ticks[zero % every :: every]
 
 
 def plain(number: float) -> str:
     """`20,000`, `0.05`: no powers, no trailing zeros."""
     return (
         np.format_float_positional(number, trim="-", precision=6)
-        if number < 1000
+        if abs(number) < 1000
         else f"{number:,.0f}"
     )

@@ -1,0 +1,309 @@
+"""The course of a run: which steps its final state has, which were undone, and which rank tells of which time.
+
+Ranks may be lost and others go on, new ranks may join, and all may start again from a version. The traces of all ranks
+together tell what came of each step.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ckptbench.errors import RunFolderError
+from ckptbench.runs.events import World
+from ckptbench.runs.trace import Ints, Life, Steps, Trace
+
+FOR_EVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who trains together, and the samples of the global batch that each reads."""
+
+    ranks: tuple[int, ...]
+    first: tuple[int, ...]
+    samples: tuple[int, ...]
+
+    @classmethod
+    def of(cls, world: World) -> Shares:
+        return cls(tuple(world.ranks), tuple(world.first), tuple(world.samples))
+
+    def times_read(self, global_batch: int) -> Ints:
+        """How often each sample of the global batch is read in a step, shape (global_batch,)."""
+        read = np.zeros(global_batch, np.int64)
+        for first, samples in zip(self.first, self.samples, strict=True):
+            read[first : first + samples] += 1
+        return read
+
+
+class Record(NamedTuple):
+    """A step that one rank has recorded. Times are in ns since 1970."""
+
+    step: int
+    start_ns: int
+    end_ns: int
+    rank: int
+    life: int
+    """Number of the rank's process, from 0."""
+    shares: Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """A step as the ranks of a world did it together, once. A step that is done again is another doing."""
+
+    step: int
+    records: tuple[Record, ...]
+    """Of each rank that has recorded it."""
+    kept: bool
+    """Whether the final state has it. Else it was undone, or lost with the ranks that had it."""
+
+    @property
+    def shares(self) -> Shares:
+        return self.records[0].shares
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the run's time, told by one process of one rank. Times are in ns since 1970."""
+
+    rank: int
+    life: Life
+    begin_ns: int
+    """What came before, others tell, or an earlier process of the rank."""
+    end_ns: int
+
+    def steps(self) -> Steps:
+        """Its steps in the order of time, with times in ns since 1970. A step that was done again is there twice."""
+        if not self.life.blocks:
+            return self.life.steps()
+        own = self.life.steps()
+        offset_ns = self.life.unix_ns(0)
+        shifted = dataclasses.replace(
+            own, start_ns=own.start_ns + offset_ns, end_ns=own.end_ns + offset_ns
+        )
+        return shifted.at((shifted.start_ns >= self.begin_ns) & (shifted.start_ns < self.end_ns))
+
+    def unix_ns(self, monotonic_ns: Iterable[int]) -> list[int]:
+        """Those of these moments that it tells of, in ns since 1970."""
+        moments = [self.life.unix_ns(each) for each in monotonic_ns]
+        return [each for each in moments if self.begin_ns <= each < self.end_ns]
+
+
+def teller(traces: Sequence[Trace]) -> int:
+    """The rank whose trace tells how the run went: the first that ended and was there all the time, else the first that ended.
+
+    Raises RunFolderError if no rank ended.
+    """
+    ended = [rank for rank, trace in enumerate(traces) if trace.ended]
+    if not ended:
+        raise RunFolderError(f'{traces[0].path.parent}: no trace closes with an "end" event')
+    stayed = [rank for rank in ended if not any(life.joined for life in traces[rank].lives)]
+    return [*stayed, *ended][0]
+
+
+def stretches(traces: Sequence[Trace], rank: int) -> list[Stretch]:
+    """The run's time in order, told by this rank as long as it was there, and before by those whose state it took over."""
+    told: list[Stretch] = []
+    end_ns = FOR_EVER
+    donor: int | None = rank
+    while donor is not None:
+        rank, donor = donor, None
+        for life in reversed(_connected(traces[rank].lives)):
+            launched_ns = life.unix_ns(life.launched_ns or 0)
+            if launched_ns >= end_ns:
+                continue
+            begin_ns = life.unix_ns(life.joined_ns) if life.joined else 0
+            if begin_ns >= end_ns:
+                continue
+            told.append(Stretch(rank, life, begin_ns, end_ns))
+            if life.joined:
+                donor, end_ns = _present(traces, rank, begin_ns), begin_ns
+                break
+            others = _last_world(traces, launched_ns)
+            if others is not None and rank not in others:
+                donor, end_ns = others[0], launched_ns
+                break
+    return told[::-1]
+
+
+def _last_world(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None:
+    """The ranks that trained together at last before this time; None if no event says so, and all did."""
+    known = []
+    for trace in traces:
+        earlier = [
+            life
+            for life in trace.lives
+            if life.start is not None and life.unix_ns(life.launched_ns or 0) < before_ns
+        ]
+        for life in earlier[-1:]:
+            moments = [(life.unix_ns(world.monotonic_ns), world.ranks) for world in life.worlds]
+            known += [each for each in moments if each[0] < before_ns]
+    return max(known)[1] if known else None
+
+
+def _connected(lives: Sequence[Life]) -> list[Life]:
+    """The processes. One that was gone before it was connected is taken to have had the clock of the one before."""
+    known: list[Life] = []
+    for life in lives:
+        before = known[-1].start if known else None
+        known.append(life if life.start else dataclasses.replace(life, start=before))
+    return [life for life in known if life.start is not None]
+
+
+def _present(traces: Sequence[Trace], newcomer: int, at_ns: int) -> int | None:
+    """A rank other than the newcomer that was training at this time: the one that goes on first afterwards."""
+    found = []
+    for rank, trace in enumerate(traces):
+        starts_ns = [life.steps().start_ns + life.unix_ns(0) for life in trace.lives if life.blocks]
+        known = np.concatenate([np.zeros(0, np.int64), *starts_ns])
+        if rank != newcomer and (known < at_ns).any():
+            found.append((int(known[known >= at_ns].min(initial=FOR_EVER)), rank))
+    return min(found)[1] if found else None
+
+
+def records(traces: Sequence[Trace], everybody: Shares) -> list[Record]:
+    """Every step that any rank has recorded. `everybody` are the shares while no event says otherwise."""
+    return [
+        record
+        for rank, trace in enumerate(traces)
+        for number, life in enumerate(trace.lives)
+        if life.blocks
+        for record in _of_life(rank, number, life, everybody)
+    ]
+
+
+def _of_life(rank: int, number: int, life: Life, everybody: Shares) -> Iterator[Record]:
+    steps, offset_ns = life.steps(), life.unix_ns(0)
+    since = [world.monotonic_ns for world in life.worlds]
+    shares = [everybody, *map(Shares.of, life.worlds)]
+    rows = zip(steps.index.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
+    for step, start_ns, end_ns in rows:
+        own = shares[bisect.bisect_right(since, start_ns)]
+        yield Record(step, start_ns + offset_ns, end_ns + offset_ns, rank, number, own)
+
+
+def doings(traces: Sequence[Trace], everybody: Shares) -> list[Doing]:
+    """Every doing of every step, in the order of the steps and of time.
+
+    Raises RunFolderError if the traces do not tell how the final state came about.
+    """
+    known = records(traces, everybody)
+    kept = set(_kept(traces, known))
+    done = []
+    in_order = sorted(known, key=lambda record: record[:3])
+    for step, same in itertools.groupby(in_order, key=lambda record: record.step):
+        for together in _together(same):
+            done.append(Doing(step, tuple(together), not kept.isdisjoint(together)))
+    return done
+
+
+def kept_steps(trace: Trace, rank: int, done: Iterable[Doing]) -> Steps:
+    """The steps of this rank that the final state has, in their order."""
+    own = [each for doing in done if doing.kept for each in doing.records if each.rank == rank]
+    places: dict[int, list[int]] = {}
+    for record in own:
+        places.setdefault(record.life, []).append(record.start_ns)
+    blocks = []
+    for number, starts_ns in places.items():
+        life = trace.lives[number]
+        steps = life.steps()
+        blocks.append(steps.at(np.isin(steps.start_ns + life.unix_ns(0), starts_ns)))
+    return Steps.join(blocks)
+
+
+def drop_undone(traces: Sequence[Trace], steps: Sequence[Steps], steps_per_epoch: int) -> None:
+    """Take out of the traces the epochs, checkpoints and evaluations of ranks that were lost, where others did them again.
+
+    `steps` are those that each rank has of the final state.
+    """
+    main = traces[teller(traces)]
+    for rank, (trace, own) in enumerate(zip(traces, steps, strict=True)):
+        for epoch in list(trace.evaluations):
+            if not _evaluates(main, rank, epoch):
+                del trace.evaluations[epoch]
+        if trace.ended:
+            continue
+        known = set(own.index.tolist())
+        for epoch in [
+            each for each in trace.epochs if (each + 1) * steps_per_epoch - 1 not in known
+        ]:
+            del trace.epochs[epoch]
+        for step in [each for each in trace.checkpoints if each - 1 not in known]:
+            del trace.checkpoints[step]
+
+
+def _evaluates(main: Trace, rank: int, epoch: int) -> bool:
+    """Whether the rank was there when the run evaluated the network after this epoch for the last time."""
+    if epoch not in main.evaluations:
+        return True
+    at_ns = main.evaluations[epoch].start_ns
+    life = next(each for each in reversed(main.lives) if each.trained_ns)
+    worlds = [world for world in life.worlds if world.monotonic_ns <= at_ns]
+    return not worlds or rank in worlds[-1].ranks
+
+
+def _together(same: Iterable[Record]) -> Iterator[list[Record]]:
+    """The records of one step by its doings. Ranks that do a step together do it at the same time."""
+    together: list[Record] = []
+    for record in same:
+        if together and record.start_ns >= max(each.end_ns for each in together):
+            yield together
+            together = []
+        together.append(record)
+    yield together
+
+
+def _kept(traces: Sequence[Trace], known: Sequence[Record]) -> Iterator[Record]:
+    """A record of each step of the final state, from the last step back to the first."""
+    of_life: dict[tuple[int, int], list[Record]] = {}
+    of_step: dict[int, list[Record]] = {}
+    for record in known:
+        of_life.setdefault((record.rank, record.life), []).append(record)
+        of_step.setdefault(record.step, []).append(record)
+    own_lives = [place for place in of_life if place[0] == teller(traces)]
+    last = of_life[max(own_lives)][-1]
+    done = last.step + 1
+    while done:
+        life = traces[last.rank].lives[last.life]
+        own = [each for each in of_life[last.rank, last.life] if each.end_ns <= last.end_ns]
+        from_others = [at for at in _took_over(life) if at <= last.end_ns]
+        while done and own and (not from_others or own[-1].end_ns > from_others[-1]):
+            record = own.pop()
+            if record.step == done - 1:
+                done -= 1
+                yield record
+        if done:
+            # The state came from a rank that was ahead, or from a version that was saved after this step.
+            since_ns = from_others[-1] if from_others else life.unix_ns(life.launched_ns or 0)
+            last = _latest(traces, of_step.get(done - 1, ()), done, since_ns)
+
+
+def _took_over(life: Life) -> list[int]:
+    """When the process went on with a state that it had not reached itself, in ns since 1970."""
+    steps = life.steps()
+    found = []
+    reached, since_ns = 0, 0
+    for world in life.worlds:
+        own = steps.index[(steps.start_ns >= since_ns) & (steps.start_ns < world.monotonic_ns)]
+        reached = int(own[-1]) + 1 if len(own) else reached
+        if world.step > reached:
+            found.append(life.unix_ns(world.monotonic_ns))
+        reached, since_ns = world.step, world.monotonic_ns
+    return found
+
+
+def _latest(traces: Sequence[Trace], same: Iterable[Record], done: int, since_ns: int) -> Record:
+    before = [record for record in same if record.end_ns <= since_ns]
+    if not before:
+        folder = traces[0].path.parent
+        raise RunFolderError(
+            f"{folder}: no trace has step {done - 1}, which the final state goes back to; remove {folder} to run the cell again"
+        )
+    return max(before, key=lambda record: record.end_ns)

@@ -1,0 +1,341 @@
+"""The table `failures`: what each failure that struck a run cost, by part.
+
+The time of a run is cut at its strikes. From a strike until training is back at the step that it had reached, or until
+the next strike, every moment belongs to one part. Where ranks go on without others, what their later steps take longer is a
+part too.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.tables.columns import LOST_PARTS, RUN
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.runs.events import AllEnded, Begun, Chosen, Lost, Strike, Struck
+from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES
+from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.trace import Floats, Ints, whole_events
+
+PHASES = {
+    "launch": "launch_s", "meet": "launch_s", "import": "import_s",
+    "join": "build_s", "data": "build_s", "build": "build_s",
+    "evict": "load_s", "load": "load_s",
+}  # fmt: skip
+"""The part that a phase of rank 0 belongs to."""
+FAILURES = Table(
+    "failures",
+    "One row a failure that struck a run. The parts add up to its `total_s`. Times are those of rank 0 (where it was lost while others"
+    " went on, of a rank that was there all the time), its launcher and the striker, on the wall clocks of their hosts.",
+    ("run", "second"),
+    (
+        RUN,
+        Column("failure", "integer", "1", "its number in the trace of failures, from 0"),
+        Column("kind", "text", "", "kill, hang, slow, full_disk or damage"),
+        Column("victim", "text", "", "the rank or the node"),
+        Column("attempt", "integer", "1", "that it struck, from 1"),
+        Column("second", "number", "s", "since the first step of the run began"),
+        Column("step", "integer", "1", "completed steps of the run when it struck"),
+        Column("from_step", "count", "1", "completed steps after which training went on: those of the version, or those that the ranks agreed on; missing where nobody had to"),
+        Column("ranks_after", "count", "1", "that trained together after it; missing where none did before the next failure"),
+        *(Column(name, "number", "s", meaning) for name, meaning in LOST_PARTS.items()),
+        Column("total_s", "number", "s", "the time that the failure cost: from the end of what was done last until training was back there, or until the next strike"),
+    ),
+)  # fmt: skip
+
+
+def failures(runs: Sequence[Run]) -> pd.DataFrame:
+    return FAILURES.rows(row for run in runs if run.cell.is_struck for row in _rows(run))
+
+
+Span = tuple[float, float]
+"""Start and end in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Regroup:
+    """Training stood still until the ranks that go on were ready. Times are in seconds since 1970."""
+
+    noticed: float
+    agreed: float
+    ready: float
+    step: int
+    is_loss: bool
+    """False where ranks joined and none had been lost."""
+
+    def within(self, window: Span) -> tuple[float, float]:
+        """Seconds of the window until the ranks agreed, and from then until they were ready."""
+        return (
+            _within((self.noticed, self.agreed), window),
+            _within((self.agreed, self.ready), window),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """What happened in a run, in seconds since 1970, in order of time."""
+
+    strikes: list[Strike]
+    struck: dict[int, float]
+    """When each failure was over, by its number."""
+    launcher: list[Lost | AllEnded | Chosen]
+    began: float
+    ended: float
+    phases: list[tuple[str, Span]]
+    """Each with its part."""
+    steps: Ints
+    """Index of every step that was done, as the ranks that tell say, shape (n,). A step that was done again is there twice."""
+    spans: np.ndarray[Any, np.dtype[np.float64]]
+    """Start and end of each, shape (n, 2)."""
+    done: np.ndarray[Any, np.dtype[np.float64]]
+    """Ends of everything that was done for training: steps, saves and epochs, shape (m,)."""
+    regroups: list[_Regroup]
+    all_ranks: int
+    worlds: list[tuple[float, int]]
+    """How many ranks trained together, each with the time from which on they did."""
+    ranks: Ints
+    """How many ranks did each step, shape (n,)."""
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        events = [event for path in _journals(run.folder) for event in whole_events(path)]
+        done = [stretch.steps() for stretch in run.stretches]
+        index, start_ns, end_ns = (
+            np.concatenate([getattr(steps, name) for steps in done])
+            for name in ("index", "start_ns", "end_ns")
+        )
+        saved_ns = [at for each in run.stretches for at in each.unix_ns(each.life.saved_ns)]
+        trained_ns = [at for each in run.stretches for at in each.unix_ns(each.life.trained_ns)]
+        begun = [event.unix_ns for event in events if isinstance(event, Begun)]
+        launcher = [e for e in events if isinstance(e, Lost | AllEnded | Chosen)]
+        worlds = sorted(_worlds(run))
+        since = [at for at, _ in worlds]
+        return cls(
+            strikes=recorded_strikes(run.folder),
+            struck={e.failure: e.unix_ns / 1e9 for e in events if isinstance(e, Struck)},
+            launcher=sorted(launcher, key=lambda event: event.unix_ns),
+            began=min(begun) / 1e9,
+            ended=max(trained_ns) / 1e9,
+            phases=list(_phases(run)),
+            steps=index,
+            spans=np.stack([start_ns / 1e9, end_ns / 1e9], axis=1),
+            done=np.sort(np.array([*end_ns, *saved_ns, *trained_ns], np.int64)) / 1e9,
+            regroups=list(_regroups(run)),
+            all_ranks=run.cell.ranks,
+            worlds=worlds,
+            ranks=np.array(
+                [worlds[bisect.bisect(since, at) - 1][1] for at in start_ns / 1e9], np.int64
+            ),
+        )
+
+    def ranks_at(self, moment: float) -> int:
+        return [ranks for at, ranks in self.worlds if at <= moment][-1]
+
+    @property
+    def durations(self) -> Floats:
+        """Of the steps in seconds, shape (n,)."""
+        seconds: Floats = self.spans[:, 1] - self.spans[:, 0]
+        return seconds
+
+
+def _phases(run: Run) -> Iterator[tuple[str, Span]]:
+    """The phases of the ranks that tell, each with its part. Those of a rank that joins run beside training."""
+    for stretch in run.stretches:
+        life = stretch.life
+        for phase in () if life.joined else life.phases:
+            if phase.name in PHASES:
+                start_ns, end_ns = map(life.unix_ns, (phase.start_ns, phase.end_ns))
+                yield PHASES[phase.name], (start_ns / 1e9, end_ns / 1e9)
+
+
+def _worlds(run: Run) -> Iterator[tuple[float, int]]:
+    """The number of ranks that train together, whenever it changes. All do when all start, or start again."""
+    yield 0.0, run.cell.ranks
+    for stretch in run.stretches:
+        life = stretch.life
+        if not life.joined:
+            yield life.unix_ns(life.launched_ns or 0) / 1e9, run.cell.ranks
+        for world in life.worlds:
+            if at_ns := stretch.unix_ns([world.monotonic_ns]):
+                yield at_ns[0] / 1e9, len(world.ranks)
+
+
+def _regroups(run: Run) -> Iterator[_Regroup]:
+    """Those of the ranks that tell, without those with which they joined the others."""
+    ranks = set(range(run.cell.ranks))
+    for stretch in run.stretches:
+        life = stretch.life
+        for number, (world, regroup) in enumerate(life.agreements):
+            if regroup is None:  # the next agreement begins when this one failed
+                continue
+            joins = ranks < set(world.ranks)
+            ranks = set(world.ranks)
+            if not (number == 0 and life.joined):
+                noticed, agreed, ready = (
+                    life.unix_ns(at) / 1e9
+                    for at in (regroup.noticed_ns, regroup.agreed_ns, regroup.ready_ns)
+                )
+                yield _Regroup(noticed, agreed, ready, regroup.step, not joins)
+
+
+def _journals(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob(STRIKES)), folder / LAUNCHER_TRACE]
+
+
+def _rows(run: Run) -> Iterator[dict[str, Any]]:
+    history = _History.of(run)
+    planned = run.manifest["failures"]
+    at = [strike.unix_ns / 1e9 for strike in history.strikes]
+    # Of a run whose failures would all have come after its end there is no strike.
+    bounds = [*at[1:], history.ended][: len(at)]
+    for strike, begin, bound in zip(history.strikes, at, bounds, strict=True):
+        parts, from_step, back = _parts(history, strike, (begin, bound))
+        yield {
+            "run": run.cell.id,
+            "failure": strike.failure,
+            "kind": strike.kind,
+            "victim": " ".join(str(part) for part in _victim(planned[strike.failure])),
+            "attempt": strike.attempt,
+            "second": begin - history.began,
+            "step": _reached(history, begin),
+            "from_step": from_step,
+            "ranks_after": history.ranks_at(back) if back < bound else None,
+            **parts,
+            "total_s": sum(parts.values()),
+        }
+
+
+def _victim(failure: Mapping[str, Any]) -> tuple[str, int]:
+    of = "rank" if "rank" in failure else "node"
+    return of, failure[of]
+
+
+def _reached(history: _History, moment: float) -> int:
+    """Steps of the run that had been completed at this moment."""
+    before = history.steps[history.spans[:, 1] <= moment]
+    return int(before.max()) + 1 if len(before) else 0
+
+
+Parts = tuple[dict[str, float], int | None, float]
+"""The parts of a failure's time in seconds, the step after which training went on, and when it was back or went on."""
+
+
+def _parts(history: _History, strike: Strike, window: Span) -> Parts:
+    begin, bound = window
+    seen = [event for event in history.launcher if begin <= event.unix_ns / 1e9 <= bound]
+    losses = [
+        regroup
+        for regroup in history.regroups
+        if regroup.is_loss and regroup.noticed < bound and regroup.ready > begin
+    ]
+    if any(isinstance(event, AllEnded | Chosen) for event in seen):
+        parts, from_step, back = _of_restart(history, seen, window)
+    elif losses:
+        parts, from_step, back = _of_regroup(history, losses, window)
+    elif seen and not history.regroups:
+        parts, from_step, back = _of_restart(history, seen, window)
+    else:
+        parts, from_step, back = dict.fromkeys(LOST_PARTS, 0.0), None, begin
+        over = min(history.struck[strike.failure], bound)
+        parts["slower_s"] = max(0.0, over - begin - _usual_s(history, (begin, over)))
+        back = over
+    _add_later(parts, history, (back, bound), begin)
+    return parts, from_step, back
+
+
+def _of_restart(history: _History, seen: Sequence[Lost | AllEnded | Chosen], window: Span) -> Parts:
+    """All ranks ended, and started again."""
+    begin, bound = window
+    parts = dict.fromkeys(LOST_PARTS, 0.0)
+    before = history.done[history.done <= begin]
+    # A strike at the start of an attempt finds nothing that is unfinished.
+    starting = [span for _, span in history.phases if before.size == 0 or span[0] > before[-1]]
+    if before.size and not any(start <= begin for start, _ in starting):
+        parts["unfinished_s"] = begin - float(before[-1])
+    marks = [begin]
+    for name, kind in (("detection_s", Lost), ("ending_s", AllEnded), ("choice_s", Chosen)):
+        found = [event.unix_ns / 1e9 for event in seen if isinstance(event, kind)]
+        marks.append(found[-1] if found else bound)
+        parts[name] = marks[-1] - marks[-2]
+    chosen = [event for event in seen if isinstance(event, Chosen)]
+    if chosen and chosen[-1].since_unix_ns is not None:
+        # Where an agent starts ranks anew, the launcher chooses when they have come up.
+        coming = max(0.0, chosen[-1].since_unix_ns / 1e9 - marks[-2])
+        parts["choice_s"] -= coming
+        parts["launch_s"] += coming
+    for name, span in history.phases:
+        if span[0] >= marks[-1] - 1.0:  # the launch phase begins with the choice
+            parts[name] += _within(span, (marks[-1], bound))
+    parts["again_s"], back = _again(history, _reached(history, begin), (begin, bound))
+    parts["rest_s"] = (back - begin) - (sum(parts.values()) - parts["unfinished_s"])
+    return parts, chosen[-1].step if chosen else None, back
+
+
+def _of_regroup(history: _History, losses: Sequence[_Regroup], window: Span) -> Parts:
+    """Ranks were lost, and the others went on."""
+    begin, bound = window
+    parts = dict.fromkeys(LOST_PARTS, 0.0)
+    first = losses[0]
+    lost = max(begin, first.noticed)
+    done = history.done[history.done <= lost]
+    last = float(done[-1]) if done.size else begin
+    if first.noticed > begin:  # else the ranks were regrouping already when it struck
+        parts["unfinished_s"] = max(0.0, begin - last)
+        parts["detection_s"] = min(first.noticed, bound) - max(begin, last)
+    worked = max(0.0, last - begin)
+    high = _reached(history, lost)
+    again, back = (
+        _again(history, high, (first.ready, bound)) if first.ready < bound else (0.0, bound)
+    )
+    for regroup in history.regroups:
+        agreed, ready = regroup.within((begin, back))
+        parts["regroup_s"] += agreed
+        parts["load_s"] += ready
+        again -= sum(regroup.within((first.ready, back)))
+    parts["again_s"] = max(0.0, again)
+    parts["rest_s"] = (back - begin - worked) - (sum(parts.values()) - parts["unfinished_s"])
+    return parts, losses[-1].step, back
+
+
+def _again(history: _History, high: int, window: Span) -> tuple[float, float]:
+    """Seconds from the first to the last step in the window that had been done before, and when training was back."""
+    later = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    again = later & (history.steps < high)
+    if again.any():
+        own = history.spans[again]
+        return float(own[-1, 1] - own[0, 0]), float(own[-1, 1])
+    return 0.0, float(history.spans[later][0, 0]) if later.any() else window[1]
+
+
+def _add_later(parts: dict[str, float], history: _History, window: Span, begin: float) -> None:
+    """Add what comes after training is back: slower steps with fewer ranks, and the wait for ranks that join."""
+    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    durations, whole = history.durations, history.ranks == history.all_ranks
+    before = durations[whole & (history.spans[:, 1] <= begin)]
+    usual = before if before.size else durations[whole]
+    few = durations[inside & ~whole]
+    if few.size and usual.size:
+        parts["slower_s"] += float((few - np.median(usual)).sum())
+    for regroup in history.regroups:
+        agreed, ready = regroup.within(window)
+        parts["regroup_s"] += agreed
+        parts["load_s"] += ready
+
+
+def _usual_s(history: _History, window: Span) -> float:
+    """What the steps in the window would have taken at the median of all steps."""
+    durations = history.spans[:, 1] - history.spans[:, 0]
+    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    return float(np.median(durations) * (inside.sum() + 1))
+
+
+def _within(span: Span, window: Span) -> float:
+    """Seconds of the span that lie in the window."""
+    return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))

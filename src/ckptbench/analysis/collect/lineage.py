@@ -1,0 +1,53 @@
+"""The table `lineage`: which samples the final model of a struck run has seen, and what was computed in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.collect.course import Doing
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, RUN
+from ckptbench.analysis.tables.schema import Column, Table
+
+LINEAGE = Table(
+    "lineage",
+    "One row a run that failures struck. A sample counts once for each epoch. An epoch has those of its whole global batches.",
+    ("run",),
+    (
+        RUN,
+        Column("steps", "integer", "1", "of the final state: those of the whole run"),
+        Column("undone_steps", "integer", "1", "that were done, and then undone, or lost with all ranks that had done them"),
+        *(Column(name, "integer", "samples", meaning) for name, meaning in LINEAGE_COLUMNS.items()),
+        Column("fewest_ranks", "integer", "1", "that did a step of the final state"),
+        Column("mean_ranks", "number", "1", "that did a step of the final state"),
+    ),
+)  # fmt: skip
+
+
+def lineage(runs: Sequence[Run]) -> pd.DataFrame:
+    return LINEAGE.rows(_row(run, run.doings) for run in runs if run.doings is not None)
+
+
+def _row(run: Run, doings: Sequence[Doing]) -> dict[str, Any]:
+    kept = [doing.shares for doing in doings if doing.kept]
+    undone = [doing.shares for doing in doings if not doing.kept]
+    global_batch = run.cell.ranks * run.cell.batch_size
+    # Worlds are few, steps are many.
+    times = {shares: shares.times_read(global_batch) for shares in set(kept)}
+    ranks = [len(shares.ranks) for shares in kept]
+    return {
+        "run": run.cell.id,
+        "steps": len(kept),
+        "undone_steps": len(undone),
+        "planned_samples": len(kept) * global_batch,
+        "seen_once": sum(int((times[shares] == 1).sum()) for shares in kept),
+        "seen_twice": sum(int((times[shares] > 1).sum()) for shares in kept),
+        "never_seen": sum(int((times[shares] == 0).sum()) for shares in kept),
+        "undone_samples": sum(sum(shares.samples) for shares in undone),
+        "fewest_ranks": min(ranks),
+        "mean_ranks": float(np.mean(ranks)),
+    }

@@ -1,0 +1,138 @@
+"""The table `goodput`: the useful part of the time of runs that failures struck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.cost.overhead import system_of
+from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
+from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.grouping import groups, records, struck
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.interval import NEVER
+
+GOODPUT = Table(
+    "goodput",
+    "One row a setup that failures struck. Means are over its repeats.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("repeats", "integer", "1", "runs"),
+        Column("paired_repeats", "integer", "1", "of these, repeats whose baseline ran too"),
+        Column("failures", "number", "1", "that struck a run"),
+        Column("failures_per_hour", "number", "1/h", "of training time, interruptions included"),
+        Column("wall_s", "number", "s", "from the first step to the end of training, of the paired repeats (of all where none is paired)"),
+        Column("useful_s", "number", "s", "the same of the baselines, which neither failures nor checkpoints disturbed, x the part of their samples that the final model of the struck run has seen"),
+        Column("goodput", "number", "1", "useful_s / wall_s"),
+        Column("goodput_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
+        Column("goodput_hi", "number", "1", "upper end of its interval, at most 1"),
+        Column("ranks_used", "number", "1", "ranks that did a step of the final state, mean over these steps and the paired repeats"),
+        Column("goodput_of_ranks", "number", "1", "goodput x ranks used / ranks paid for: all ranks are paid for, from the first step to the end of training"),
+        Column("goodput_of_ranks_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
+        Column("goodput_of_ranks_hi", "number", "1", "upper end of its interval, at most 1"),
+        Column("loss_s", "number", "s", "wall_s beyond that of the undisturbed run of the same seed; missing where none ran"),
+        Column("parts_s", "number", "s", "the parts of all failures of a run added up, of the same repeats as `loss_s`"),
+        Column("explained", "number", "1", "parts_s / loss_s"),
+        *(Column(name, "number", "s", f"of all failures of a run: {meaning}") for name, meaning in LOST_PARTS.items()),
+    ),
+)  # fmt: skip
+
+
+def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """From the tables `runs`, `failures` and `lineage`."""
+    runs, failures = tables["runs"], tables["failures"]
+    wall_s = runs.set_index("run")["wall_s"]
+    valid = runs[runs["timing_valid"] & (runs["history"] == WHOLE)]
+    baseline_s = valid[valid["interval"] == str(NEVER)].set_index("run")["wall_s"]
+    lineage = tables["lineage"].set_index("run")
+    lost = failures.groupby("run")[["total_s", *LOST_PARTS]].sum()
+    setups = list(groups(runs[struck(runs)], SETUP))
+    paired = [_paired(group, baseline_s, lineage) for _, group in setups]
+    systems = [system_of(setup) for setup, _ in setups]
+    walls_s = [[pair.wall_s for pair in pairs] for pairs in paired]
+    useful_s = [[pair.useful_s for pair in pairs] for pairs in paired]
+    used_s = [[pair.useful_s * pair.used for pair in pairs] for pairs in paired]
+    ratios, of_ranks = (
+        estimates([Repeated.ratio(*own) for own in zip(above, walls_s, strict=True)], systems)
+        for above in (useful_s, used_s)
+    )
+    return GOODPUT.rows(
+        {
+            **setup,
+            **_of(group, pairs, wall_s, lost.reindex(group["run"], fill_value=0.0)),
+            **_columns("goodput", ratio),
+            "ranks_used": setup["ranks"] * float(pd.Series([pair.used for pair in pairs], dtype=float).mean()),
+            **_columns("goodput_of_ranks", of_rank),
+            **_failures(failures[failures["run"].isin(group["run"])], group),
+        }
+        for (setup, group), pairs, ratio, of_rank in zip(setups, paired, ratios, of_ranks, strict=True)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A struck run beside its baseline."""
+
+    wall_s: float
+    useful_s: float
+    used: float
+    """Part of the ranks that did a step of the final state, mean over these steps."""
+
+
+def _paired(group: pd.DataFrame, baseline_s: pd.Series[Any], lineage: pd.DataFrame) -> list[_Pair]:
+    seen = 1 - lineage["never_seen"] / lineage["planned_samples"]
+    used = lineage["mean_ranks"]
+    return [
+        _Pair(
+            row["wall_s"],
+            float(baseline_s[row["baseline"]]) * float(seen.get(row["run"], 1.0)),
+            float(used.get(row["run"], row["ranks"])) / row["ranks"],
+        )
+        for row in records(group)
+        if row["baseline"] in baseline_s.index
+    ]
+
+
+def _columns(name: str, ratio: Estimate) -> dict[str, float]:
+    return {
+        name: ratio.value,
+        f"{name}_lo": ratio.interval.lo,
+        f"{name}_hi": np.minimum(ratio.interval.hi, max(ratio.value, 1.0)),
+    }
+
+
+def _failures(strikes: pd.DataFrame, group: pd.DataFrame) -> dict[str, float]:
+    return {
+        "failures": len(strikes) / len(group),
+        "failures_per_hour": 3600 * len(strikes) / float(group["wall_s"].sum()),
+    }
+
+
+def _of(
+    group: pd.DataFrame,
+    pairs: list[_Pair],
+    wall_s: pd.Series[Any],
+    lost: pd.DataFrame,
+) -> dict[str, Any]:
+    compared = group[group["reference"].isin(wall_s.index)]
+    loss_s = [wall_s[row["run"]] - wall_s[row["reference"]] for row in records(compared)]
+    parts_s = float(lost.loc[compared["run"], "total_s"].mean())
+    mean_loss_s = float(pd.Series(loss_s, dtype=float).mean())
+    walls = [pair.wall_s for pair in pairs] or list(group["wall_s"])
+    useful_s = float(pd.Series([pair.useful_s for pair in pairs], dtype=float).mean())
+    return {
+        "repeats": len(group),
+        "paired_repeats": len(pairs),
+        "wall_s": float(pd.Series(walls).mean()),
+        "useful_s": useful_s,
+        "loss_s": mean_loss_s,
+        "parts_s": parts_s,
+        "explained": parts_s / mean_loss_s,
+        **{name: float(lost[name].mean()) for name in LOST_PARTS},
+    }

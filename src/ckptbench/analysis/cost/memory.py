@@ -1,0 +1,132 @@
+"""What checkpoints take beside time: peak of memory above the baseline's, growth from one to the next, what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.cost.statistics import (
+    LEVEL,
+    UNKNOWN,
+    Estimate,
+    Floats,
+    Interval,
+    Repeated,
+    estimates,
+    student,
+)
+from ckptbench.analysis.tables.grouping import records
+
+LEAK_BYTES = 1e6
+"""A growth from one checkpoint to the next counts as a leak if it is larger, and its interval lies above zero.
+
+Allocators and logs grow by less, and 1,000 checkpoints of such growth are 1 GB.
+"""
+FEWEST = 3
+"""Samples that a line needs before its distance from them says anything."""
+CLOSED, EPOCH = "closed", "epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A line through the samples of one run, one before each checkpoint: the memory of all ranks together."""
+
+    slope: float
+    """Bytes from one checkpoint to the next; NaN without FEWEST samples."""
+    interval: Interval
+    """From the distances of the samples from the line. It takes them to be independent of one another."""
+
+    @classmethod
+    def through(cls, place: Floats, total: Floats) -> Growth:
+        """Ordinary least squares, and Student's interval of the slope (any textbook on linear regression)."""
+        number = len(place)
+        if number < FEWEST:
+            return cls(math.nan, UNKNOWN)
+        from_mean = place - place.mean()
+        spread = float(from_mean @ from_mean)
+        slope = float(from_mean @ total) / spread
+        rest = total - total.mean() - slope * from_mean
+        half = student(LEVEL, number - 2) * math.sqrt(float(rest @ rest) / (number - 2) / spread)
+        return cls(slope, Interval(slope - half, slope + half))
+
+
+class Memory:
+    """The samples of all runs."""
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
+        memory = tables["memory"]
+        training = _while_training(memory[memory["when"] != CLOSED])
+        closed = memory[memory["when"] == CLOSED]
+        self._peaks = _by_run(training.groupby(["run", "rank"])["peak_bytes"].max())
+        self._left = {
+            name: _by_run(closed.groupby(["run", "rank"])[name].last())
+            for name in ("threads", "processes")
+        }
+        before = memory[memory["when"] == "before"]
+        totals = before.groupby(["run", "step"], as_index=False)["bytes"].sum()
+        places = tables["checkpoints"][["run", "step", "place", "steady"]].drop_duplicates(
+            ["run", "step"]
+        )
+        self._before = {str(run): rows for run, rows in totals.merge(places).groupby("run")}
+
+    def above(self, run: str, baseline: str) -> float:
+        """Peak of the run above that of its baseline, on the rank where that is the most. NaN if either has no sample."""
+        return _largest(self._peaks, run, baseline)
+
+    def left(self, what: str, run: str, baseline: str) -> float:
+        """Threads or processes that are left, in the same way."""
+        return _largest(self._left[what], run, baseline)
+
+    def growth(self, run: str) -> Growth:
+        """Of the steady state if it has enough samples, otherwise after the first checkpoint, which allocates."""
+        rows = self._before.get(run)
+        if rows is None:
+            return Growth(math.nan, UNKNOWN)
+        steady = rows[rows["steady"]]
+        used = steady if len(steady) >= FEWEST else rows[rows["place"] > 1]
+        return Growth.through(used["place"].to_numpy(float), used["bytes"].to_numpy(float))
+
+
+def growth_of(runs: list[Growth]) -> Estimate:
+    """Over several runs from how far these differ, over a single one from its own samples."""
+    if len(runs) == 1:
+        return Estimate(runs[0].slope, runs[0].interval)
+    (estimate,) = estimates([Repeated.mean(np.array([run.slope for run in runs]))])
+    return estimate
+
+
+def leaks(growth: Estimate) -> bool | None:
+    """None where there is no interval."""
+    if math.isnan(growth.interval.lo):
+        return None
+    return growth.interval.lo > 0 and growth.value > LEAK_BYTES
+
+
+def _while_training(samples: pd.DataFrame) -> pd.DataFrame:
+    """Those up to the last end of an epoch.
+
+    The last save may be written after it, while the rank already copies its final state, which is no memory of
+    checkpoints: the baseline's rank does so as well, and has no sample then.
+    """
+    ends = samples[samples["when"] == EPOCH].groupby(["run", "rank"])["at_ns"].max().rename("end")
+    last = samples.merge(ends.reset_index(), how="left", on=["run", "rank"])["end"]
+    known = last.isna() | (samples["at_ns"].reset_index(drop=True) <= last)
+    return samples.reset_index(drop=True)[known]
+
+
+def _by_run(values: pd.Series[Any]) -> dict[str, dict[int, float]]:
+    """By run and rank."""
+    found: dict[str, dict[int, float]] = {}
+    for row in records(values.rename("value").reset_index()):
+        found.setdefault(str(row["run"]), {})[int(row["rank"])] = float(row["value"])
+    return found
+
+
+def _largest(by_run: Mapping[str, Mapping[int, float]], run: str, baseline: str) -> float:
+    own, other = by_run.get(run, {}), by_run.get(baseline, {})
+    return max((own[rank] - other[rank] for rank in own.keys() & other.keys()), default=math.nan)

@@ -1,0 +1,104 @@
+"""The table `outcome`: what training comes out of runs that failures struck, against undisturbed runs of the same seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.cost.statistics import Estimate, of_differences
+from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.grouping import groups, records, struck
+from ckptbench.analysis.tables.schema import Column, Table
+
+QUANTITIES = {
+    "training_loss": "training loss of the last epoch",
+    "test_loss": "test loss after the last epoch",
+    "test_accuracy": "test accuracy after the last epoch",
+}
+OUTCOME = Table(
+    "outcome",
+    "One row a setup that failures struck. Means are over its repeats. A difference is that of the struck run minus its undisturbed run,"
+    " over the paired repeats; its interval is of these repeats alone, and missing of fewer than two.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("repeats", "integer", "1", "runs"),
+        Column("paired_repeats", "integer", "1", "of these, repeats whose undisturbed run ran too"),
+        Column("compared_repeats", "integer", "1", "of these, repeats whose bits were compared with that run's"),
+        Column("bit_equal_repeats", "integer", "1", "of these, repeats with the same bits in every tensor"),
+        Column(
+            "kept", "verdict", "",
+            "whether training is kept: all compared repeats have the same bits, or, where none was compared, all paired ones the same"
+            " losses and accuracy to the last digit; missing where none is paired",
+        ),
+        *(
+            column
+            for name, meaning in QUANTITIES.items()
+            for column in (
+                Column(f"{name}_difference", "number", "1", meaning),
+                Column(f"{name}_difference_lo", "number", "1", "lower end of its 95 % interval"),
+                Column(f"{name}_difference_hi", "number", "1", "upper end of its interval"),
+            )
+        ),
+        *(Column(name, "number", "samples", f"of a run: {meaning}") for name, meaning in LINEAGE_COLUMNS.items()),
+    ),
+)  # fmt: skip
+
+
+def outcome(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """From the tables `runs`, `lineage`, `training` and `resume_proof`."""
+    runs, training = tables["runs"], tables["training"]
+    last = training.sort_values("epoch").drop_duplicates("run", keep="last").set_index("run")
+    equal = tables["resume_proof"].set_index("run")["bit_equal"]
+    seen = tables["lineage"].set_index("run")
+    return OUTCOME.rows(
+        {
+            **setup,
+            **_of(group, last, equal),
+            **{name: float(seen[name].reindex(group["run"]).mean()) for name in LINEAGE_COLUMNS},
+        }
+        for setup, group in groups(runs[struck(runs)], SETUP)
+    )
+
+
+def _of(group: pd.DataFrame, last: pd.DataFrame, equal: pd.Series[Any]) -> dict[str, Any]:
+    pairs = [
+        (run["run"], run["reference"]) for run in records(group) if run["reference"] in last.index
+    ]
+    differences = {
+        name: np.array([last.loc[run, name] - last.loc[other, name] for run, other in pairs], float)
+        for name in QUANTITIES
+    }
+    compared = [bool(equal[run]) for run, _ in pairs if run in equal.index]
+    same = [
+        all(_is_zero(own[place]) for own in differences.values()) for place in range(len(pairs))
+    ]
+    return {
+        "repeats": len(group),
+        "paired_repeats": len(pairs),
+        "compared_repeats": len(compared),
+        "bit_equal_repeats": sum(compared),
+        "kept": all(compared or same) if pairs else None,
+        **{
+            column: value
+            for name, each in differences.items()
+            for column, value in _columns(f"{name}_difference", of_differences(each)).items()
+        },
+    }
+
+
+def _is_zero(difference: float) -> bool:
+    """Whether two runs have the same; also where neither was evaluated."""
+    return difference == 0 or math.isnan(difference)
+
+
+def _columns(name: str, estimate: Estimate) -> dict[str, float]:
+    return {
+        name: estimate.value,
+        f"{name}_lo": estimate.interval.lo,
+        f"{name}_hi": estimate.interval.hi,
+    }

@@ -1,0 +1,241 @@
+"""The table `strategies`: what a checkpoint of each strategy costs, side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ckptbench.analysis.cost.estimates import Slowdown
+from ckptbench.analysis.cost.memory import Memory, growth_of, leaks
+from ckptbench.analysis.cost.overhead import baselines_of
+from ckptbench.analysis.cost.sizes import SIZES_KEY
+from ckptbench.analysis.cost.stall import reached_shared, steady_or_all
+from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
+from ckptbench.analysis.cost.times import run_times, timed
+from ckptbench.analysis.tables.columns import (
+    CHECKPOINT_COLUMNS,
+    SETUP,
+    SETUP_COLUMNS,
+    SYSTEM,
+)
+from ckptbench.analysis.tables.grouping import continued, groups, records
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.interval import NEVER
+
+STRATEGIES = Table(
+    "strategies",
+    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Intervals are 95 % intervals, missing"
+    " where nothing shows how far runs differ. Times are of the steady state if each run has a checkpoint in it,"
+    " otherwise of all checkpoints after the warm-up.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("runs", "integer", "1", "runs with valid timing"),
+        Column("continued", "integer", "1", "more runs, which were continued after an interruption and are not timed; where no other ran, the row has no times"),
+        Column("checkpoints", "integer", "1", "of which the times tell, over all runs"),
+        Column("stall_s", "number", "s", "training is blocked by one checkpoint, slowest rank: median of a run, mean over runs"),
+        Column("stall_low_s", "number", "s", "lower end of its interval"),
+        Column("stall_high_s", "number", "s", "upper end of its interval"),
+        Column("slowdown_s", "number", "s", "extra time of the steps during the save of one checkpoint, and the removal after it, in the background: mean of a run, mean over runs"),
+        Column("slowdown_low_s", "number", "s", "lower end of its interval"),
+        Column("slowdown_high_s", "number", "s", "upper end of its interval"),
+        Column("durable_s", "number", "s", "from the start of a save until the version was on stable storage, of checkpoints that reached the level `shared`: median of a run, mean over runs; missing where none of them did"),
+        Column("durable_low_s", "number", "s", "lower end of its interval"),
+        Column("durable_high_s", "number", "s", "upper end of its interval"),
+        Column("durable_checkpoints", "integer", "1", "of the checkpoints, those of which durable_s tells: they reached the level `shared`"),
+        Column("overhead", "number", "1", "`paired` of the table `overhead`: 0.05 is 5 %"),
+        Column("overhead_low", "number", "1", "lower end of its interval"),
+        Column("overhead_high", "number", "1", "upper end of its interval"),
+        Column("memory_bytes", "number", "bytes", "peak of host memory above the baseline's, on the rank where that is the most: mean over runs"),
+        Column("memory_low_bytes", "number", "bytes", "lower end of its interval"),
+        Column("memory_high_bytes", "number", "bytes", "upper end of its interval"),
+        Column("growth_bytes", "number", "bytes", "by which the memory of all ranks together grows from one checkpoint to the next: slope of a line through the samples before each, mean over runs"),
+        Column("growth_low_bytes", "number", "bytes", "lower end of its interval"),
+        Column("growth_high_bytes", "number", "bytes", "upper end of its interval"),
+        Column("leaks", "verdict", "", "whether that interval lies above 0 and growth_bytes above 1 MB; missing where there is no interval"),
+        Column("threads_left", "count", "1", "threads of a rank and of its processes after the strategy was closed, above the baseline's; the largest of all ranks and runs"),
+        Column("processes_left", "count", "1", "processes that a rank had started, in the same way"),
+        Column("bytes", "number", "bytes", "of one version, as in the table `sizes`; missing where none reached the level `shared`"),
+        Column("files", "number", "1", "of one version, as in the table `sizes`"),
+        Column("load_s", "number", "s", "to read a checkpoint at a restart: median of the restarts of such cells, in the table `restore`; missing where nothing was restored"),
+        Column("consistent", "verdict", "", "whether every version that was compared is the state of its step, over all runs of such cells, in the table `consistency`; missing where none was compared"),
+    ),
+)  # fmt: skip
+
+CELL = (*SYSTEM, *(column.name for column in CHECKPOINT_COLUMNS))
+"""Columns that a run and its killed and restarted runs share."""
+UNKNOWN = Repeated(math.nan, Repeated.ratio([], []).each)
+LEFT = ("threads", "processes")
+Setup = dict[str, Any]
+Tables = Mapping[str, pd.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What is estimated of one setup, over its runs."""
+
+    setup: Setup
+    checkpoints: int
+    runs: list[str]
+    stall: Repeated
+    slowdown: Slowdown
+    durable: Repeated
+    durable_checkpoints: int
+    memory: Repeated
+    growth: Estimate
+    left: dict[str, float]
+
+    @property
+    def cell(self) -> tuple[Any, ...]:
+        return tuple(self.setup[name] for name in CELL)
+
+
+def strategies(tables: Tables) -> pd.DataFrame:
+    """From the tables `runs`, `memory`, `steps`, `epochs`, `checkpoints`, `stall`, `overhead`, `sizes`, `restore` and `consistency`."""
+    costs = list(_costs(tables))
+    overheads = _by_setup(tables["overhead"])
+    weights = _by(tables["sizes"], SIZES_KEY)
+    loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
+    estimated = {
+        name: estimates([getattr(cost, name) for cost in costs])
+        for name in ("stall", "durable", "memory")
+    }
+    interrupted = _continued(tables["runs"])
+    ratios = estimates([cost.slowdown.ratio for cost in costs])
+    timed_rows = [
+        {
+            **cost.setup,
+            "runs": len(cost.runs),
+            "continued": interrupted.get(tuple(cost.setup.values()), 0),
+            "checkpoints": cost.checkpoints,
+            **_seconds("stall", estimated["stall"][index]),
+            **_seconds("slowdown", cost.slowdown.estimate(ratios[index])),
+            **_seconds("durable", estimated["durable"][index]),
+            "durable_checkpoints": cost.durable_checkpoints,
+            **_bytes("memory", estimated["memory"][index]),
+            **_bytes("growth", cost.growth),
+            "leaks": leaks(cost.growth),
+            **cost.left,
+            **_overhead(overheads[tuple(cost.setup.values())]),
+            **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
+            "load_s": loads.get(cost.cell, math.nan),
+            "consistent": verdicts.get(cost.cell),
+        }
+        for index, cost in enumerate(costs)
+    ]
+    untimed = (
+        {
+            **dict(zip(SETUP, setup, strict=True)),
+            "runs": 0,
+            "continued": number,
+            "checkpoints": 0,
+            "durable_checkpoints": 0,
+        }
+        for setup, number in interrupted.items()
+        if setup not in overheads
+    )
+    return STRATEGIES.rows([*timed_rows, *untimed])
+
+
+def _continued(runs: pd.DataFrame) -> dict[tuple[Any, ...], int]:
+    """By setup with checkpoints, how many of its runs were continued after an interruption."""
+    known = continued(runs)
+    with_checkpoints = known[known["interval"] != str(NEVER)]
+    return {tuple(key.values()): len(rows) for key, rows in groups(with_checkpoints, SETUP)}
+
+
+def _costs(tables: Tables) -> Iterator[_Costs]:
+    stall = tables["stall"]
+    valid = timed(tables["runs"])
+    times, memory = run_times(tables, valid), Memory(tables)
+    baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
+    for setup, group in groups(stall[~stall["warmup"]], SETUP):
+        used = steady_or_all(group)
+        stalls_s = used.groupby("run")["stall_s"].median()
+        durable = reached_shared(used)
+        runs = [str(run) for run in stalls_s.index]
+        own = [times[run] for run in runs]
+        pairs = [(run, baselines[run]) for run in runs if run in baselines]
+        if used["steady"].all():
+            own = [run.steady for run in own]
+        yield _Costs(
+            setup=setup,
+            checkpoints=len(used),
+            runs=runs,
+            stall=Repeated.mean(stalls_s.to_numpy()),
+            slowdown=Slowdown.of(own),
+            durable=_mean(list(durable.groupby("run")["durable_s"].median())),
+            durable_checkpoints=len(durable),
+            memory=_mean([memory.above(*pair) for pair in pairs]),
+            growth=growth_of([memory.growth(run) for run in runs]),
+            left={
+                f"{what}_left": _most(memory.left(what, *pair) for pair in pairs) for what in LEFT
+            },
+        )
+
+
+def _mean(each: list[float]) -> Repeated:
+    """NaN without values."""
+    return Repeated.mean(np.array(each)) if each else UNKNOWN
+
+
+def _most(each: Iterable[float]) -> float:
+    """NaN where none is known. Fewer than the baseline has are none."""
+    return max((max(0.0, value) for value in each if not math.isnan(value)), default=math.nan)
+
+
+def _seconds(name: str, estimate: Estimate) -> dict[str, float]:
+    return {
+        f"{name}_s": estimate.value,
+        f"{name}_low_s": estimate.interval.lo,
+        f"{name}_high_s": estimate.interval.hi,
+    }
+
+
+def _bytes(name: str, estimate: Estimate) -> dict[str, float]:
+    return {
+        f"{name}_bytes": estimate.value,
+        f"{name}_low_bytes": estimate.interval.lo,
+        f"{name}_high_bytes": estimate.interval.hi,
+    }
+
+
+def _overhead(row: Setup) -> dict[str, float]:
+    names = {"overhead": "paired", "overhead_low": "paired_lo", "overhead_high": "paired_hi"}
+    return {name: row[column] for name, column in names.items()}
+
+
+def _weights(row: Setup | None) -> dict[str, float]:
+    """NaN where no version was weighed."""
+    return {name: math.nan if row is None else row[name] for name in ("bytes", "files")}
+
+
+def _by_setup(frame: pd.DataFrame) -> dict[tuple[Any, ...], Setup]:
+    return _by(frame, SETUP)
+
+
+def _by(frame: pd.DataFrame, names: tuple[str, ...]) -> dict[tuple[Any, ...], Setup]:
+    """The only row of each of these keys."""
+    return {tuple(key.values()): records(rows)[0] for key, rows in groups(frame, names)}
+
+
+def _loads(restore: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+    """Seconds by cell, of warm restarts that left nothing out."""
+    honest = restore[(restore["omit"] == NOTHING) & (restore["cache"] == "warm")]
+    return {
+        tuple(key.values()): float(rows["load_s"].median()) for key, rows in groups(honest, CELL)
+    }
+
+
+def _verdicts(consistency: pd.DataFrame) -> dict[tuple[Any, ...], bool]:
+    """By cell, whether all its runs that could be compared are consistent."""
+    known = consistency[consistency["consistent"].notna()]
+    return {
+        tuple(key.values()): bool(rows["consistent"].all()) for key, rows in groups(known, CELL)
+    }

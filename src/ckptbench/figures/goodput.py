@@ -1,0 +1,161 @@
+"""The useful part of the time of runs that failures struck, against how often they strike: a curve for each recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle, islice
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    folded,
+    legend,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.kit.setups import (
+    CHECKPOINT,
+    SYSTEM,
+    faceted,
+    in_words,
+    ordered,
+    with_hardware,
+)
+from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
+from ckptbench.figures.kit.ticks import linear
+
+READING = (
+    "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it"
+    " happened. Each point is a setup under one trace of failures{intervals}{of_ranks}"
+)
+INTERVALS = "; lines are 95 % intervals over repeats"
+OF_RANKS = ". Right: the same times the ranks that trained, of those that are paid for"
+SERIES = ("recovery", "strategy", "format", "interval")
+PANELS = (*SYSTEM, "ranks")
+QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%)"}
+MARKERS = "osD^vPX*"
+PANEL_IN = 1.25
+ACROSS = 2
+IN_LEGEND = 3
+"""How many series stand in a line of the legend."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `goodput` and `provenance`."""
+    known = tables["goodput"]
+    shown = known[(known["failures"] > 0) & known["goodput"].notna()]
+    if shown.empty:
+        return nothing_to_show(
+            "No failure struck a run that has a baseline: there is no goodput to show.",
+            caption(known[known["failures"] > 0], tables["provenance"], ""),
+        )
+    rows = _prepared(shown)
+    quantities = _quantities(rows)
+    text = caption(
+        rows, tables["provenance"], _reading(rows, quantities), (*SYSTEM, *CHECKPOINT, "recovery")
+    )
+    panels = [panel for _, panel in rows.groupby("panel", sort=False)]
+    across = 1 if len(panels) * len(quantities) == 1 else ACROSS
+    lines = -(-len(panels) * len(quantities) // across)
+    titles = [folded(panel["title"].iloc[0]) for panel in panels]
+    names = list(rows["series"].unique())
+    in_legend = -(-len(names) // IN_LEGEND) if len(names) > 1 else 0
+    title_in = LINE_IN * max(title.count("\n") for title in titles)
+    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + in_legend * 1.4 * LINE_IN
+    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
+    grid = figure.add_gridspec(lines, across)
+    cells = ((panel, title, name) for panel, title in zip(panels, titles, strict=True) for name in quantities)  # fmt: skip
+    styles = dict(zip(names, islice(cycle(zip(LINE_STYLES, MARKERS, strict=True)), len(names)), strict=True))  # fmt: skip
+    for place, (panel, title, quantity) in enumerate(cells):
+        axes = figure.add_subplot(grid[place // across, place % across])
+        axes.set_title(title)
+        _draw_panel(axes, panel, quantity, styles)
+    if in_legend:
+        legend(figure, *_legend(styles))
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, each with `panel`, `title` and `series`.
+
+    Strategies and intervals are in panels of their own where a panel would hold too many curves.
+    """
+    rows = ordered(with_hardware(shown), (*PANELS, "framework", *SERIES, "failures_per_hour"))
+    inside = [name for name in SERIES if _varies_within(rows, name)]
+    apart: list[str] = []
+    while inside[1:] and rows.groupby(["framework", *PANELS, *apart])[inside].apply(_sets).max() > len(LINE_STYLES):  # fmt: skip
+        apart.append(inside.pop())
+    faced = faceted(rows, (*PANELS, *apart))
+    names = in_words(rows, inside or ["recovery"], ", ")
+    title = [
+        " · ".join(part for part in (labels.name(framework), facet) if part)
+        for framework, facet in zip(rows["framework"], faced["facet"], strict=True)
+    ]
+    return rows.assign(title=title, panel=title, series=names)
+
+
+def _varies_within(rows: pd.DataFrame, name: str) -> bool:
+    """Whether a framework has several values: its formats alone do not tell two curves apart."""
+    return bool((rows.groupby("framework")[name].nunique() > 1).any())
+
+
+def _sets(rows: pd.DataFrame) -> int:
+    return len(rows.drop_duplicates())
+
+
+def _quantities(rows: pd.DataFrame) -> list[str]:
+    """Both, where any rank was missed; else they are the same."""
+    fewer = (rows["ranks_used"] < rows["ranks"]).any()
+    return [*QUANTITIES] if fewer else ["goodput"]
+
+
+def _reading(rows: pd.DataFrame, quantities: list[str]) -> str:
+    known = bool(rows["goodput_lo"].notna().any())
+    return READING.format(
+        intervals=INTERVALS if known else "", of_ranks=OF_RANKS if len(quantities) > 1 else ""
+    )
+
+
+def _draw_panel(
+    axes: Axes, panel: pd.DataFrame, quantity: str, styles: Mapping[str, tuple[LineStyle, str]]
+) -> None:
+    color = look(panel["framework"].iloc[0]).color
+    for name, own in panel.groupby("series", sort=False):
+        line_style, marker = styles[str(name)]
+        curve = own.sort_values("failures_per_hour")
+        axes.vlines(
+            curve["failures_per_hour"],
+            100 * curve[f"{quantity}_lo"],
+            100 * curve[f"{quantity}_hi"],
+            colors=color,
+            alpha=0.5,
+            gid=f"{quantity} interval",
+        )
+        axes.plot(
+            curve["failures_per_hour"],
+            100 * curve[quantity],
+            color=color,
+            linestyle=line_style,
+            marker=marker,
+            label=str(name),
+            gid=quantity,
+        )
+    linear(axes.xaxis, list(panel["failures_per_hour"]))
+    axes.set_ylim(0, 105)
+    axes.set_xlabel("Failures per hour")
+    axes.set_ylabel(QUANTITIES[quantity])
+
+
+def _legend(styles: Mapping[str, tuple[LineStyle, str]]) -> list[list[Line2D]]:
+    handles = [
+        Line2D([], [], color=INK, linestyle=line_style, marker=marker, label=name)
+        for name, (line_style, marker) in styles.items()
+    ]
+    return [handles[first : first + IN_LEGEND] for first in range(0, len(handles), IN_LEGEND)]

@@ -1,0 +1,152 @@
+"""Where the time that a failure costs goes, by part, and what part of the time was useful all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.setups import (
+    CHECKPOINT,
+    SYSTEM,
+    faceted,
+    labelled,
+    ordered,
+    with_hardware,
+)
+from ckptbench.figures.kit.style import GREYS, INK, look
+
+READING = (
+    "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it{faster}. Coloured: work"
+    " that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
+    " baseline{interval}{explained}"
+)
+INTERVAL = ", with its 95 % interval"
+FASTER = ", less what is left of 0, by which steps with fewer ranks were faster"
+EXPLAINED = "; the parts are {percent} % of what the runs lost against undisturbed ones"
+PARTS = {
+    "detection": ("detection", GREYS[0], "", ("detection_s",)),
+    "ending": ("ending the rest", GREYS[1], "", ("ending_s",)),
+    "launch": ("choice, launch", GREYS[2], "", ("choice_s", "launch_s")),
+    "import": ("import", GREYS[3], "", ("import_s",)),
+    "build": ("build", GREYS[4], "", ("build_s",)),
+    "regroup": ("regrouping", GREYS[5], "......", ("regroup_s",)),
+    "load": ("load", GREYS[2], "//////", ("load_s",)),
+    "again": ("done again (coloured)", None, "", ("unfinished_s", "again_s")),
+    "slower": ("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
+    "rest": ("rest", GREYS[5], "", ("rest_s",)),
+}
+"""Each part with its name, its grey (None: the colour of the framework), its hatch, and its columns in the table."""
+ROW = (*CHECKPOINT, "history", "recovery")
+IN_LEGEND = 3
+LEGEND_LINES = 2
+"""How many lines of text a line of the legend is high, with its edges and those of the axes below."""
+BAR = 0.6
+ROOM = 1.3
+"""The factor between the longest bar and the axis: the room for the numbers."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `goodput` and `provenance`."""
+    known = tables["goodput"]
+    shown = known[known["failures"] > 0]
+    if shown.empty:
+        return nothing_to_show(
+            "No failure struck a run: there is no recovery to show.",
+            caption(shown, tables["provenance"], ""),
+        )
+    rows = _prepared(shown)
+    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *ROW))
+    present = [part for part in PARTS if (rows[part] != 0).any()]
+    lines = -(-len(present) // IN_LEGEND)
+    figure, panels = forest(
+        rows, text, pitch_in=0.19, axes_widths=(3, 1.2), legend_lines=LEGEND_LINES * lines
+    )
+    for panel in panels:
+        _draw_panel(panel, rows)
+    legend(figure, *_legend(panels[0].framework, present))
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, each with `facet`, `label`, and the seconds of every part for one failure."""
+    parts = {
+        part: shown[list(columns)].sum(axis=1) / shown["failures"]
+        for part, (_, _, _, columns) in PARTS.items()
+    }
+    known = with_hardware(shown).assign(**parts)
+    return labelled(faceted(ordered(known, (*SYSTEM, "framework", *ROW))), ROW)
+
+
+def _reading(rows: pd.DataFrame) -> str:
+    percent = (100 * rows["explained"]).dropna()
+    ends = dict.fromkeys(f"{end:.0f}" for end in (percent.min(), percent.max()))
+    explained = EXPLAINED.format(percent=" to ".join(ends)) if len(percent) else ""
+    faster = FASTER if (rows["slower"] < 0).any() else ""
+    interval = INTERVAL if rows["goodput_lo"].notna().any() else ""
+    return READING.format(faster=faster, interval=interval, explained=explained)
+
+
+def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
+    parts, useful = panel.axes
+    facet = rows[rows["facet"] == panel.rows["facet"].iloc[0]]
+    _draw_parts(parts, panel)
+    appearance = look(panel.framework)
+    useful.plot(
+        100 * panel.rows["goodput"],
+        panel.rows["y"],
+        appearance.marker,
+        color=appearance.color,
+        gid="goodput",
+    )
+    useful.hlines(
+        panel.rows["y"],
+        100 * panel.rows["goodput_lo"],
+        100 * panel.rows["goodput_hi"],
+        colors=appearance.color,
+        gid="goodput interval",
+    )
+    lengths = facet[list(PARTS)].clip(lower=0).sum(axis=1)
+    parts.set_xlim(min(0.0, ROOM * facet[list(PARTS)].min(axis=None)), ROOM * lengths.max())
+    useful.set_xlim(0, 100)
+    useful.set_xticks([0, 50, 100])
+    if panel.is_lowest:
+        parts.set_xlabel("One failure (s)")
+        useful.set_xlabel("Goodput (%)")
+
+
+def _draw_parts(axes: Axes, panel: Panel) -> None:
+    rows, own = panel.rows, look(panel.framework).color
+    left = 0 * rows["detection"]
+    for part, (_, grey, hatch, _) in PARTS.items():
+        axes.barh(
+            rows["y"],
+            rows[part],
+            BAR,
+            left=left.where(rows[part] >= 0, 0.0),  # a gain goes to the other side
+            color=grey or own,
+            edgecolor=INK,
+            hatch=hatch,
+            gid=part,
+        )
+        left = left + rows[part].clip(lower=0)
+    for y, end, total in zip(rows["y"], left, rows[list(PARTS)].sum(axis=1), strict=True):
+        axes.annotate(
+            f"{total:.3g} s", (end, y), (3, 0), textcoords="offset points", va="center", gid="total"
+        )
+
+
+def _legend(framework: str, known: Sequence[str]) -> list[list[Artist]]:
+    """Of the parts that any failure has."""
+    parts: list[Artist] = [
+        Patch(facecolor=grey or look(framework).color, edgecolor=INK, hatch=hatch, label=name)
+        for part, (name, grey, hatch, _) in PARTS.items()
+        if part in known
+    ]
+    return [parts[first : first + IN_LEGEND] for first in range(0, len(parts), IN_LEGEND)]
