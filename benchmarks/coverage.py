@@ -1,218 +1,70 @@
 """How often the 95 % intervals of the tables hold the truth. The promise: in at least 93 % of all simulated studies.
 
-Every simulated study has the shape of the default one: three frameworks on one and two ranks, each with a baseline, a
-baseline in deterministic mode, and a run with a checkpoint every epoch. Its collected tables are drawn at random, and the
-tables' own functions derive the rest. As the truth of each column is known, what is counted is how often it lies between
-the two ends.
+Studies are drawn at random (`simulation.py`), and the tables' own functions derive the rest. As the truth of each column is
+known, what is counted is how often it lies between the two ends.
 
-Two kinds of chance are drawn, both lognormal. Within a run, each step differs by 10 % and each checkpoint by 20 %.
-From run to run, all steps of a run are faster or slower by the spread that is asked for, and so, independently, are all its
-checkpoints. With `--uneven 3` the runs of the last framework differ three times as much as those of the others.
+With `--uneven 3` the runs of the last framework differ three times as much as those of the others. `--strategies` counts the
+intervals of the table `strategies` instead of the others, in studies of three strategies, `--faults` those of the tables
+`goodput` and `outcome`, in studies whose runs are struck by failures.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.simulation import (  # noqa: E402
+    BATCH_SIZE,
+    BEHIND_STEPS,
+    CHANGED,
+    DETERMINISTIC,
+    DURABLE_S,
+    FRAMEWORKS,
+    GROWTH_BYTES,
+    LOST_S,
+    RANKS_USED,
+    STALL_S,
+    STRATEGIES,
+    WITHIN_STALLS,
+    Floats,
+    Row,
+    Shape,
+    Simulation,
+    Tables,
+    step_s,
+)
 from ckptbench.analysis.cost.determinism import determinism_cost  # noqa: E402
+from ckptbench.analysis.cost.goodput import goodput  # noqa: E402
+from ckptbench.analysis.cost.outcome import outcome  # noqa: E402
 from ckptbench.analysis.cost.overhead import overhead  # noqa: E402
 from ckptbench.analysis.cost.scaling import checkpoint_cost, scaling  # noqa: E402
+from ckptbench.analysis.cost.sizes import SIZES_KEY  # noqa: E402
 from ckptbench.analysis.cost.stall import stall  # noqa: E402
+from ckptbench.analysis.cost.strategies import strategies  # noqa: E402
+from ckptbench.analysis.tables.registry import DERIVED  # noqa: E402
 
 PROMISE = 0.93
-FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
-RANKS = (1, 2)
-BATCH_SIZE = 16
-STEP_S = {"chainer": 1.0, "pytorch": 0.5, "tensorflow": 0.8}
-"""Mean of a step on one rank."""
-TWO_RANKS, DETERMINISTIC = 1.5, 1.1
-"""How much longer a step takes on two ranks, and in deterministic mode."""
-STALL_S = {"chainer": 4.0, "pytorch": 0.5, "tensorflow": 1.0}
-WITHIN_STEPS, WITHIN_STALLS = 0.10, 0.20
-"""Standard deviation of the logarithm, within a run."""
-
-Floats = NDArray[np.float64]
-Tables = dict[str, pd.DataFrame]
-Row = Mapping[str, Any]
-"""A row of any table, by the names of its columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What is the same in every simulated study."""
-
-    repeats: int
-    frameworks: tuple[str, ...] = FRAMEWORKS
-    ranks: tuple[int, ...] = RANKS
-    epochs: int = 3
-    steps_per_epoch: int = 8
-    uneven: float = 1.0
-    """How many times as much as other runs those of the last framework differ."""
-
-    def runs(self) -> pd.DataFrame:
-        """The collected table `runs`, as far as others read it."""
-        return pd.DataFrame(self._rows())
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        kinds = (("never", False), ("never", True), ("e1", False))
-        matrix = itertools.product(self.frameworks, self.ranks, kinds, range(self.repeats))
-        for number, (framework, ranks, (interval, deterministic), repeat) in enumerate(matrix):
-            yield {
-                "run": f"{number:04}",
-                "framework": framework,
-                "model": "resnet50",
-                "dataset": "digits",
-                "ranks": ranks,
-                "batch_size": BATCH_SIZE,
-                "epochs": self.epochs,
-                "deterministic": deterministic,
-                "accelerator": "cpu",
-                "measured_on": "cpu",
-                "strategy": "native",
-                "format": "none" if interval == "never" else "hdf5",
-                "interval": interval,
-                "history": "whole",
-                "omit": "nothing",
-                "cache": "warm",
-                "repeat": repeat,
-                "timing_valid": True,
-                "warmup_steps": 0,
-                "steps_per_epoch": self.steps_per_epoch,
-                "host": "node1",
-                "device": "cpu",
-                "cores": 2,
-                "nodes": 1,
-                "checkpoint_file_system": "ext4",
-            }
-
-
-class Simulation:
-    """Draws the collected tables of one study after another."""
-
-    def __init__(self, shape: Shape, spread: float, random: np.random.Generator) -> None:
-        self.shape, self._random = shape, random
-        self.runs = shape.runs()
-        last = self.runs["framework"] == shape.frameworks[-1]
-        self._spread = spread * np.where(last, shape.uneven, 1.0)
-        self._step_s = np.array([step_s(row) for row in self.runs.to_dict("records")])
-        writes = (self.runs["interval"] != "never").to_numpy()
-        self._stall_s = self.runs["framework"].map(STALL_S).to_numpy() * writes
-
-    def tables(self) -> Tables:
-        shape = self.shape
-        steps = shape.epochs * shape.steps_per_epoch
-        step_s = self._drawn(self._step_s, steps, WITHIN_STEPS)
-        stall_s = self._drawn(self._stall_s, shape.epochs, WITHIN_STALLS)
-        after_s = np.zeros_like(step_s)  # the stall after each step
-        after_s[:, shape.steps_per_epoch - 1 :: shape.steps_per_epoch] = stall_s
-        end_s = np.cumsum(step_s + after_s, axis=1) - after_s
-        collected = {
-            "runs": self.runs,
-            "steps": self._steps(step_s, end_s),
-            "epochs": self._epochs((step_s + after_s).reshape(len(step_s), shape.epochs, -1)),
-            "checkpoints": self._checkpoints(stall_s, end_s),
-        }
-        derived: dict[str, Callable[[Mapping[str, pd.DataFrame]], pd.DataFrame]] = {
-            "overhead": overhead,
-            "stall": stall,
-            "scaling": scaling,
-            "checkpoint_cost": checkpoint_cost,
-            "determinism_cost": determinism_cost,
-        }
-        for name, derive in derived.items():
-            collected[name] = derive(collected)
-        return collected
-
-    def _drawn(self, mean_s: Floats, number: int, within: float) -> Floats:
-        """Shape (runs, number): every run by a factor of its own, and each of its times by another."""
-        of_run = self._around_one(self._spread)
-        of_each = self._around_one(np.full((number, len(mean_s)), within))
-        return (mean_s * of_run * of_each).T
-
-    def _around_one(self, spread: Floats) -> Floats:
-        """Lognormal factors whose mean is one."""
-        factors: Floats = np.exp(
-            spread * self._random.standard_normal(spread.shape) - spread**2 / 2
-        )
-        return factors
-
-    def _steps(self, step_s: Floats, end_s: Floats) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "run": np.repeat(self.runs["run"], step_s.shape[1]).to_numpy(),
-                "rank": 0,
-                "start_ns": nanoseconds(end_s - step_s).ravel(),
-                "duration_s": step_s.ravel(),
-                "wait_s": 0.0,
-                "warmup": False,
-            }
-        )
-
-    def _epochs(self, parts_s: Floats) -> pd.DataFrame:
-        epochs = parts_s.shape[1]
-        return pd.DataFrame(
-            {
-                "run": np.repeat(self.runs["run"], epochs).to_numpy(),
-                "epoch": np.tile(np.arange(epochs), len(parts_s)),
-                "duration_s": parts_s.sum(axis=2).ravel(),
-                "warmup_s": 0.0,
-            }
-        )
-
-    def _checkpoints(self, stall_s: Floats, end_s: Floats) -> pd.DataFrame:
-        every, written = self.shape.steps_per_epoch, self._stall_s > 0
-        own_s, runs = stall_s[written].ravel(), self.runs.loc[written, "run"]
-        epoch = np.tile(np.arange(self.shape.epochs), len(runs))
-        return pd.DataFrame(
-            {
-                "run": np.repeat(runs, self.shape.epochs).to_numpy(),
-                "rank": 0,
-                "step": (epoch + 1) * every,
-                "epoch": epoch,
-                "start_ns": nanoseconds(end_s[written][:, every - 1 :: every]).ravel(),
-                "stall_s": own_s,
-                "update_hold_s": 0.0,
-                "writes": True,
-                "write_s": own_s,
-                "sync_s": 0.0,
-                "checksum_s": 0.0,
-                "commit_s": 0.0,
-                "retention_s": 0.0,
-                "durable_s": own_s,
-                "ended_s": own_s,
-                "place": epoch + 1,
-                "steady": True,
-                "bytes": 1,
-            }
-        )
-
-
-def nanoseconds(seconds: Floats) -> NDArray[np.int64]:
-    return np.rint(seconds * 1e9).astype(np.int64)
-
-
-def step_s(row: Row) -> float:
-    """Mean of a step of this row of any table."""
-    slower = TWO_RANKS if row["ranks"] == 2 else 1.0
-    deterministic = DETERMINISTIC if row["deterministic"] else 1.0
-    return STEP_S[row["framework"]] * slower * deterministic
+def own_stall_s(row: Row) -> float:
+    """Mean of a stall of this row's strategy."""
+    return STALL_S[row["framework"]] * STRATEGIES[row["strategy"]].stall
 
 
 def overhead_truth(shape: Shape, row: Row) -> float:
-    return STALL_S[row["framework"]] / (shape.steps_per_epoch * step_s(row))
+    return (own_stall_s(row) + slowdown_truth(shape, row)) / (shape.steps_per_epoch * step_s(row))
 
 
 def images_truth(shape: Shape, row: Row) -> float:
@@ -224,75 +76,195 @@ def efficiency_truth(shape: Shape, row: Row) -> float:
 
 
 def stall_truth(shape: Shape, row: Row) -> float:
-    """The mean over runs of the median of a run."""
-    drawn = np.random.default_rng(0).standard_normal((200_000, shape.epochs))
-    medians = np.median(np.exp(WITHIN_STALLS * drawn - WITHIN_STALLS**2 / 2), axis=1)
-    return STALL_S[row["framework"]] * float(medians.mean())
+    return own_stall_s(row) * median_of_run(shape.epochs, WITHIN_STALLS)
+
+
+def slowdown_truth(shape: Shape, row: Row) -> float:
+    """Of one checkpoint. No steps come after the last."""
+    behind = BEHIND_STEPS * (shape.epochs - 1) / shape.epochs
+    return behind * (STRATEGIES[row["strategy"]].slower - 1) * step_s(row)
+
+
+def durable_truth(shape: Shape, row: Row) -> float:
+    return DURABLE_S[row["framework"]] * median_of_run(shape.epochs, WITHIN_STALLS)
+
+
+def memory_truth(shape: Shape, row: Row) -> float:
+    return STRATEGIES[row["strategy"]].peak_bytes
+
+
+def growth_truth(shape: Shape, row: Row) -> float:
+    return GROWTH_BYTES
+
+
+@functools.cache
+def median_of_run(checkpoints: int, within: float) -> float:
+    """The mean over runs of the median of a run's times of checkpoints ÷ the mean of these times."""
+    drawn = np.random.default_rng(0).standard_normal((200_000, checkpoints))
+    medians = np.median(np.exp(within * drawn - within**2 / 2), axis=1)
+    return float(medians.mean())
 
 
 def determinism_truth(shape: Shape, row: Row) -> float:
     return DETERMINISTIC - 1
 
 
-COLUMNS: dict[str, tuple[str, Callable[[Shape, Row], float]]] = {
-    "paired": ("overhead", overhead_truth),
-    "in_run": ("overhead", overhead_truth),
-    "in_run_steady": ("overhead", overhead_truth),
-    "images_per_s": ("scaling", images_truth),
-    "efficiency": ("scaling", efficiency_truth),
-    "stall_s": ("checkpoint_cost", stall_truth),
-    "cost": ("determinism_cost", determinism_truth),
+def goodput_truth(shape: Shape, row: Row) -> float:
+    useful_s = shape.epochs * shape.steps_per_epoch * step_s(row)
+    own_s = useful_s * (1 + overhead_truth(shape, row))
+    return useful_s / (own_s + LOST_S)
+
+
+def of_ranks_truth(shape: Shape, row: Row) -> float:
+    return RANKS_USED * goodput_truth(shape, row)
+
+
+def changed_truth(name: str) -> Callable[[Shape, Row], float]:
+    return lambda shape, row: CHANGED[name]
+
+
+class Estimated(NamedTuple):
+    """A column that has an interval."""
+
+    table: str
+    truth: Callable[[Shape, Row], float]
+    """What the column would say after very many repeats."""
+    name: str
+    ends: tuple[str, str]
+    """The columns of the two ends."""
+
+
+def _usual(column: str, table: str, truth: Callable[[Shape, Row], float]) -> Estimated:
+    return Estimated(table, truth, column, (f"{column}_lo", f"{column}_hi"))
+
+
+def _of_strategy(column: str, unit: str, truth: Callable[[Shape, Row], float]) -> Estimated:
+    return Estimated(
+        "strategies", truth, f"{column}{unit}", (f"{column}_low{unit}", f"{column}_high{unit}")
+    )
+
+
+COLUMNS = {
+    "paired": _usual("paired", "overhead", overhead_truth),
+    "in_run": _usual("in_run", "overhead", overhead_truth),
+    "in_run_steady": _usual("in_run_steady", "overhead", overhead_truth),
+    "images_per_s": _usual("images_per_s", "scaling", images_truth),
+    "efficiency": _usual("efficiency", "scaling", efficiency_truth),
+    "stall_s": _usual("stall_s", "checkpoint_cost", stall_truth),
+    "cost": _usual("cost", "determinism_cost", determinism_truth),
 }
-"""Every column that has an interval, with its table and what it would say after very many repeats."""
+"""Every column that has an interval but those of the table `strategies`."""
+STRATEGY_COLUMNS = {
+    "stall": _of_strategy("stall", "_s", stall_truth),
+    "slowdown": _of_strategy("slowdown", "_s", slowdown_truth),
+    "durable": _of_strategy("durable", "_s", durable_truth),
+    "overhead": _of_strategy("overhead", "", overhead_truth),
+    "memory": _of_strategy("memory", "_bytes", memory_truth),
+    "growth": _of_strategy("growth", "_bytes", growth_truth),
+}
+STRUCK_COLUMNS = {
+    "goodput": _usual("goodput", "goodput", goodput_truth),
+    "of_ranks": _usual("goodput_of_ranks", "goodput", of_ranks_truth),
+    **{
+        f"{name}_difference": _usual(f"{name}_difference", "outcome", changed_truth(name))
+        for name in CHANGED
+    },
+}
+FAULTS = ("exponential",)
+"""What strikes the runs of the tables `goodput` and `outcome`."""
+Columns = Mapping[str, Estimated]
 
-IN_POINTS = ("paired", "in_run", "cost")
-"""Columns whose values are shares of a time, so that their intervals are told in points."""
+IN_POINTS = ("paired", "in_run", "cost", "overhead", *(f"{name}_difference" for name in CHANGED))
+"""Columns whose values are shares of a time, or differences, so that their intervals are told in points."""
 
 
-def coverage(shape: Shape, spread: float, studies: int, seed: int = 0) -> dict[str, Floats]:
+def coverage(
+    shape: Shape, spread: float, studies: int, seed: int = 0, columns: Columns = COLUMNS
+) -> dict[str, Floats]:
     """By column, the share of studies whose interval holds the truth, one a row of its table.
 
     `spread` is the standard deviation from run to run: 0.02 is 2 %. A missing interval counts as one that does not
     hold the truth.
     """
     known: dict[str, Floats] = {}
-    hits: dict[str, list[NDArray[np.bool_]]] = {column: [] for column in COLUMNS}
-    for column, rows in simulated(shape, spread, studies, seed):
+    hits: dict[str, list[NDArray[np.bool_]]] = {column: [] for column in columns}
+    for column, rows in simulated(shape, spread, studies, seed, columns):
         if column not in known:
-            truth = COLUMNS[column][1]
+            truth = columns[column].truth
             known[column] = np.array([truth(shape, row) for row in rows.to_dict("records")])
-        lo, hi = rows[f"{column}_lo"], rows[f"{column}_hi"]
+        lo, hi = (rows[end] for end in columns[column].ends)
         hits[column].append((lo <= known[column]).to_numpy() & (hi >= known[column]).to_numpy())
-    return {column: np.mean(hits[column], axis=0) for column in COLUMNS}
+    return {column: np.mean(hits[column], axis=0) for column in columns}
 
 
-def reaches(shape: Shape, spread: float, studies: int, seed: int = 0) -> dict[str, Floats]:
+def reaches(
+    shape: Shape, spread: float, studies: int, seed: int = 0, columns: Columns = COLUMNS
+) -> dict[str, Floats]:
     """By column, the medians over studies of how far an interval reaches below and above its value.
 
     Shape (2,): of overheads and costs in points, 0.05 is five of a hundred; of the others in parts of the value.
     """
-    found: dict[str, list[Floats]] = {column: [] for column in COLUMNS}
-    for column, rows in simulated(shape, spread, studies, seed):
-        whole = 1.0 if column in IN_POINTS else rows[column]
-        ends = [(rows[f"{column}_{end}"] - rows[column]) / whole for end in ("lo", "hi")]
+    found: dict[str, list[Floats]] = {column: [] for column in columns}
+    for column, rows in simulated(shape, spread, studies, seed, columns):
+        value = rows[columns[column].name]
+        whole = 1.0 if column in IN_POINTS else value
+        ends = [(rows[end] - value) / whole for end in columns[column].ends]
         found[column].append(np.array([own.to_numpy() for own in ends]))
     return {column: np.median(np.hstack(own), axis=1) for column, own in found.items()}
 
 
 def simulated(
-    shape: Shape, spread: float, studies: int, seed: int
+    shape: Shape, spread: float, studies: int, seed: int, columns: Columns = COLUMNS
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Of each study, every column that has an interval with the rows of its table."""
     simulation = Simulation(shape, spread, np.random.default_rng(seed))
     for _ in range(studies):
-        tables = simulation.tables()
-        for column, (name, _) in COLUMNS.items():
-            yield column, with_chance(column, tables[name])
+        tables = derived(simulation.collected(), [own.table for own in columns.values()])
+        for column, own in columns.items():
+            yield column, with_chance(column, tables[own.table])
+
+
+DERIVES: dict[str, Callable[[Mapping[str, pd.DataFrame]], pd.DataFrame]] = {
+    "overhead": overhead,
+    "stall": stall,
+    "scaling": scaling,
+    "checkpoint_cost": checkpoint_cost,
+    "determinism_cost": determinism_cost,
+    "strategies": strategies,
+    "goodput": goodput,
+    "outcome": outcome,
+}
+BEFORE = {"checkpoint_cost": ("stall",), "strategies": ("stall", "overhead")}
+"""Derived tables that others are derived from."""
+
+
+def derived(collected: Tables, names: Iterable[str]) -> Tables:
+    """These tables, by the functions that make them."""
+    needed = {each for name in names for each in (name, *BEFORE.get(name, ()))}
+    tables = {
+        **collected,
+        "sizes": collected["runs"][list(SIZES_KEY)].drop_duplicates().assign(bytes=1.0, files=1.0),
+        **{
+            name: DERIVED[name].table.rows(())
+            for name in ("restore", "consistency", "resume_proof")
+        },
+    }
+    for name, derive in DERIVES.items():
+        if name in needed:
+            tables[name] = derive(tables)
+    return tables
 
 
 def with_chance(column: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Without the rows whose value is 1 by definition: efficiencies of the reference."""
-    return rows[rows["ranks"] > rows["reference_ranks"]] if column == "efficiency" else rows
+    """Without the rows whose value follows from its definition.
+
+    These are efficiencies of the reference, which are 1, and slowdowns without a save in the background, which are 0.
+    """
+    if column == "efficiency":
+        return rows[rows["ranks"] > rows["reference_ranks"]]
+    if column == "slowdown":
+        return rows[[STRATEGIES[name].slower > 1 for name in rows["strategy"]]]
+    return rows
 
 
 def main() -> None:
@@ -301,11 +273,19 @@ def main() -> None:
         print(f"{options.studies} studies a line; medians of how far the intervals reach")
     else:
         print(f"{options.studies} studies a line; promised: at least {PROMISE:.0%}")
-    print(f"{'repeats':>7} {'spread':>6}  " + " ".join(f"{column:>12}" for column in COLUMNS))
+    columns = STRATEGY_COLUMNS if options.strategies else COLUMNS
+    columns = STRUCK_COLUMNS if options.faults else columns
+    together = tuple(STRATEGIES) if options.strategies else ("native",)
+    print(f"{'repeats':>7} {'spread':>6}  " + " ".join(f"{column:>12}" for column in columns))
     for repeats, spread in itertools.product(options.repeats, options.spread):
-        shape = Shape(repeats, FRAMEWORKS[-options.frameworks :], RANKS, uneven=options.uneven)
+        frameworks = FRAMEWORKS[-options.frameworks :]
+        faults = FAULTS if options.faults else ()
+        shape = Shape(
+            repeats, frameworks, strategies=together, faults=faults, uneven=options.uneven
+        )
         told = _ends if options.reaches else _cells
-        found = (reaches if options.reaches else coverage)(shape, spread, options.studies)
+        simulate = reaches if options.reaches else coverage
+        found = simulate(shape, spread, options.studies, columns=columns)
         print(f"{repeats:>7} {spread:>6.0%}  " + told(list(found.values())), flush=True)
 
 
@@ -325,6 +305,14 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--spread", type=float, nargs="+", default=[0.0, 0.02, 0.05])
     parser.add_argument("--frameworks", type=int, default=len(FRAMEWORKS), help="in the study")
     parser.add_argument("--uneven", type=float, default=1.0)
+    parser.add_argument(
+        "--strategies", action="store_true", help="count the intervals of the table strategies"
+    )
+    parser.add_argument(
+        "--faults",
+        action="store_true",
+        help="count the intervals of the tables goodput and outcome",
+    )
     parser.add_argument(
         "--reaches", action="store_true", help="print how far the intervals reach instead"
     )

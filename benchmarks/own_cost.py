@@ -30,10 +30,11 @@ import numpy as np
 import torch
 from ratio import report
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.levels import Levels
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.matrix.levels import SHARED
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -162,10 +163,11 @@ def one_run(
     own = Clocked.open(
         NATIVE,
         subject=training.framework,
+        barrier=training.framework.barrier,
         place=place,
         format="torch_save",
         identity=IDENTITY,
-        store=CheckpointStore(folder / "own", keep=options.keep),
+        levels=Levels({SHARED: folder / "own"}, keep=options.keep),
         recorder=recorder,
         reach=lambda stage: None,
     )

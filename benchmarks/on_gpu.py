@@ -1,0 +1,220 @@
+"""Everything that this repository must know of a GPU, measured on a bare machine that has one and can fetch nothing.
+
+It needs Python 3.11 or newer, PyTorch, NumPy and h5py. What else ckptbench imports gets a stand-in, and the result says so.
+
+    python benchmarks/on_gpu.py                        # about 20 minutes; writes results/on_gpu.json
+    python benchmarks/strategies.py --from results/on_gpu.json
+
+First the contract of a framework on the GPU: the same logits as on the CPU; a restart bit for bit, by every strategy; in
+deterministic mode the same bits twice. Then what each strategy costs (`strategies.py`), ResNet-50 and VGG-16 at two batch
+sizes. `--device cpu` tries all of it without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib.util
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent / "src"
+STOOD_IN = "CKPTBENCH_STAND_INS"
+"""Variable with the folder of the stand-ins, for the processes that this one starts."""
+
+
+STAND_INS = {
+    "xxhash": "from word_sums import *\n",
+    # PyTorch's file imports it for a format that is not measured here.
+    "safetensors": "",
+}
+"""What stands in for a library: the text of a module."""
+
+
+def _find_libraries() -> list[str]:
+    """Put ckptbench and this folder on the path, also of the processes that are started, and stand-ins for what is missing.
+
+    Returns the libraries that stand-ins replace.
+    """
+    missing = [name for name in STAND_INS if importlib.util.find_spec(name) is None]
+    folder = Path(os.environ.get(STOOD_IN) or tempfile.mkdtemp(prefix="ckptbench-stand-ins-"))
+    if STOOD_IN not in os.environ:
+        for name in missing:
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text(STAND_INS[name])
+            (folder / name / "torch.py").write_text("")
+        atexit.register(shutil.rmtree, folder)
+        os.environ[STOOD_IN] = str(folder)
+    paths = [str(SOURCE), str(HERE), str(folder)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+    sys.path[:0] = paths
+    return missing
+
+
+MISSING = _find_libraries()
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from strategies import IDENTITY, measure, show, usable  # noqa: E402
+
+from ckptbench.checkpoints.levels import Levels  # noqa: E402
+from ckptbench.frameworks.contract import Arrays, Sgd  # noqa: E402
+from ckptbench.frameworks.pytorch import PyTorch  # noqa: E402
+from ckptbench.matrix.catalogue import formats_of  # noqa: E402
+from ckptbench.matrix.levels import SHARED  # noqa: E402
+from ckptbench.matrix.variant import Variant  # noqa: E402
+from ckptbench.networks.models import ARCHITECTURES  # noqa: E402
+from ckptbench.proof.digest import digests  # noqa: E402
+from ckptbench.runs.position import Position  # noqa: E402
+from ckptbench.runs.recorder import Recorder  # noqa: E402
+from ckptbench.strategies.clocked import Clocked  # noqa: E402
+from ckptbench.world.seats import Place  # noqa: E402
+
+MODEL, BATCH = "resnet50", 8
+CLOSE = 1e-3
+"""Largest difference of a logit between two devices, relative to the largest logit."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--models", default="resnet50,vgg16")
+    parser.add_argument("--batches", default="32,64")
+    parser.add_argument("--intervals", default="10,1", help="steps after every checkpoint")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument(
+        "--folder", type=Path, help="on the file system to measure; default: results/"
+    )
+    parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "on_gpu.json")
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("PyTorch sees no GPU here: use --device cpu to try this without one")
+    strategies = list(usable())
+    found: dict[str, Any] = {
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "stand_ins": MISSING,
+        "strategies": strategies,
+        "contract": _contract(options.device, strategies),
+        "measured": [],
+    }
+    print(json.dumps(found["contract"], indent=2), flush=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for model in options.models.split(","):
+        for batch in map(int, options.batches.split(",")):
+            for interval in map(int, options.intervals.split(",")):
+                one = argparse.Namespace(
+                    model=model, ranks=1, batch=batch, interval=interval, rounds=options.rounds,
+                    checkpoints=max(2, 20 // interval), strategies=",".join(strategies), folder=options.folder,
+                    device=options.device,
+                )  # fmt: skip
+                figures = measure(one)
+                show(figures)
+                found["measured"].append(figures)
+                # After each, so that whatever ends this program costs at most one of them.
+                options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print(f"written to {options.out}")
+    if failed := [name for name, good in found["contract"].items() if not good]:
+        raise SystemExit(f"the contract does not hold on {options.device}: {', '.join(failed)}")
+
+
+def _contract(device: str, strategies: list[str]) -> dict[str, bool]:
+    """What must be true of the framework on this device, and whether it is."""
+    logits = [_alone(_logits, each) for each in ("cpu", device)]
+    difference = np.abs(logits[0] - logits[1]).max() / np.abs(logits[0]).max()
+    repeated = [_alone(_trained, device, True) for _ in range(2)]
+    return {
+        "the same logits as on the CPU": bool(difference < CLOSE),
+        "the same bits twice in deterministic mode": repeated[0] == repeated[1],
+        **{
+            f"bit for bit after a restart by {name}": bool(_alone(_restarted, device, name))
+            for name in strategies
+        },
+    }
+
+
+def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of the work in a process of its own: a process chooses device and mode once."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def _framework(device: str, *, deterministic: bool = False) -> PyTorch:
+    place = Place(
+        rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
+        addresses=("127.0.0.1:1",), accelerator=device,
+    )  # fmt: skip
+    return PyTorch.join(place, seed=1, deterministic=deterministic)
+
+
+def _build(framework: PyTorch, seed: int = 1) -> PyTorch:
+    network = ARCHITECTURES[MODEL]((32, 32, 3), 10)
+    sgd = Sgd(learning_rate=0.01, momentum=0.9, weight_decay=0.0)
+    framework.build(network, dict(network.initial_weights(seed)), sgd, BATCH)
+    return framework
+
+
+def _train(framework: PyTorch, first: int, last: int) -> None:
+    for step in range(first, last):
+        draw = np.random.default_rng(step)
+        framework.step(draw.random((BATCH, 32, 32, 3), np.float32), draw.integers(10, size=BATCH))
+
+
+def _logits(device: str) -> Arrays:
+    images = np.random.default_rng(0).random((BATCH, 32, 32, 3), np.float32)
+    return _build(_framework(device)).predict(images)  # type: ignore[return-value]
+
+
+def _trained(device: str, deterministic: bool) -> dict[str, str]:
+    framework = _build(_framework(device, deterministic=deterministic))
+    _train(framework, 0, 5)
+    return digests({**framework.held(), **framework.rank_state()})
+
+
+def _restarted(device: str, strategy: str) -> bool:
+    """Whether five steps with a restart after the third are five steps without one, and the version that of its step."""
+    framework = _framework(device, deterministic=True)
+    with tempfile.TemporaryDirectory() as folder:
+        levels = Levels({SHARED: Path(folder, "versions")}, keep=2)
+        clocked = Clocked.open(
+            Variant(strategy),
+            subject=framework,
+            barrier=framework.barrier,
+            place=framework._place,
+            format=formats_of("pytorch", strategy)[0],
+            identity=IDENTITY,
+            levels=levels,
+            recorder=Recorder(Path(folder, "trace.jsonl")),
+            reach=lambda stage: None,
+        )
+        framework.before_update = clocked.hook
+        _build(framework)
+        clocked.ready()
+        _train(framework, 0, 3)
+        then = digests({**framework.held(), **framework.rank_state()})
+        clocked.save(Position(step=3, epoch=0, step_in_epoch=3))
+        _train(framework, 3, 5)
+        ended = digests({**framework.held(), **framework.rank_state()})
+        clocked.settle()
+        version = levels.newest()
+        assert version is not None
+        _train(framework, 5, 7)
+        clocked.load(version)
+        loaded = digests({**framework.held(), **framework.rank_state()})
+        _train(framework, 3, 5)
+        again = digests({**framework.held(), **framework.rank_state()})
+        clocked.close()
+    return loaded == then and again == ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,452 @@
+"""What each strategy costs PyTorch's ResNet-50 or VGG-16, all of them in one run, in turn.
+
+Each round has one block for every strategy and one without checkpoints, in random order. A block is some checkpoints,
+each followed by `--interval` training steps, and ends when all of its checkpoints are durable. So a block's time over
+that of the same round's block without checkpoints is the total overhead: stall, slowdown and what is left at the end.
+Then every strategy saves once while nothing trains, and beside it stand what the machine can do: a copy of one rank's
+share from memory to memory, and a write of that share past the page cache over blocks that were written before.
+
+    PYTHONPATH=../src ../.environments/pytorch/bin/python strategies.py --model resnet50 --ranks 1
+
+It needs NumPy, PyTorch and ckptbench's own files, and makes everything else itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import mmap
+import multiprocessing
+import os
+import random
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ckptbench.checkpoints.levels import Levels
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.pytorch import PyTorch
+from ckptbench.machine import page_cache
+from ckptbench.matrix.catalogue import STRATEGIES, formats_of
+from ckptbench.matrix.levels import SHARED
+from ckptbench.matrix.variant import Variant
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.runs.trace import Checkpoint, read_trace
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.loading import load_strategy
+from ckptbench.strategies.writer import write_file
+from ckptbench.world.seats import Place
+
+ROOT = Path(__file__).resolve().parents[1]
+NONE = "none"
+KEEP = 2
+SETTLING = KEEP + 2
+"""Checkpoints of every strategy before the first round: from then on those that recycle files do."""
+IDENTITY = Identity(
+    run_id="0" * 32,
+    cell={"framework": "pytorch"},
+    training={"seed": 1},
+    dataset_sha256="0" * 64,
+    lock_sha256="0" * 64,
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=("resnet50", "vgg16"), default="resnet50")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=16, help="samples per rank and step")
+    parser.add_argument("--interval", type=int, default=10, help="steps after every checkpoint")
+    parser.add_argument("--checkpoints", type=int, default=2, help="of a block")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--strategies", help="separated by commas; default: all that serve PyTorch")
+    parser.add_argument(
+        "--folder", type=Path, help="on the file system to measure; default: results/"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=Path, help="write all figures there, too")
+    parser.add_argument(
+        "--from",
+        dest="given",
+        type=Path,
+        help="show the figures in this file, of on_gpu.py or of --json",
+    )
+    options = parser.parse_args()
+    if options.given is not None:
+        content = json.loads(options.given.read_text(encoding="utf-8"))
+        for each in content.get("measured", [content]):
+            show(each)
+        return
+    found = measure(options)
+    show(found)
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=2), encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """All figures of one model and number of ranks; times in seconds, one value a round or checkpoint."""
+    (ROOT / "results").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
+        port = _free_port()
+        ranks = [
+            multiprocessing.get_context("spawn").Process(
+                target=_rank, args=(rank, port, options, Path(folder))
+            )
+            for rank in range(options.ranks)
+        ]
+        for each in ranks:
+            each.start()
+        for each in ranks:
+            each.join()
+        if any(each.exitcode != 0 for each in ranks):
+            raise SystemExit(f"a rank ended with {[each.exitcode for each in ranks]}; see above")
+        return _gather(options, Path(folder))
+
+
+def _rank(rank: int, port: int, options: argparse.Namespace, folder: Path) -> None:
+    place = Place(
+        rank=rank, world_size=options.ranks, local_rank=rank, node="here",
+        threads=max(1, (os.cpu_count() or 1) // options.ranks),
+        addresses=(f"127.0.0.1:{port}",) * options.ranks, accelerator=options.device,
+    )  # fmt: skip
+    bench = Bench(place, options, folder)
+    bench.run()
+    (folder / f"rank-{rank}.json").write_text(json.dumps(bench.found), encoding="utf-8")
+
+
+@dataclass
+class Opened:
+    """A strategy, the training's framework around it, and how many checkpoints it has taken."""
+
+    clocked: Clocked
+    store: CheckpointStore
+    saves: int = 0
+
+    def save(self) -> None:
+        self.saves += 1
+        self.clocked.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
+
+
+class Bench:
+    """One rank: a framework, and every strategy over it."""
+
+    def __init__(self, place: Place, options: argparse.Namespace, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self._place = place
+        draw = np.random.default_rng(place.rank)
+        self._images = draw.random((options.batch, 32, 32, 3), np.float32)
+        self._labels = draw.integers(10, size=options.batch)
+        self._framework = PyTorch.join(place, seed=1, deterministic=False)
+        network = ARCHITECTURES[options.model]((32, 32, 3), 10)
+        sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
+        weights = dict(network.initial_weights(1))
+        self._framework.build(network, weights, sgd, options.batch)
+        self.found: dict[str, Any] = {"device": self._framework.device(), "blocks": {}, "first": {}}
+        self._strategies = {name: self._open(name) for name in chosen(options)}
+
+    def _open(self, name: str) -> Opened:
+        levels = Levels({SHARED: self._folder / name}, keep=KEEP)
+        clocked = Clocked.open(
+            Variant(name),
+            subject=self._framework,
+            barrier=self._framework.barrier,
+            place=self._place,
+            format=formats_of("pytorch", name)[0],
+            identity=IDENTITY,
+            levels=levels,
+            recorder=Recorder(self._folder / f"{name}-{self._place.rank}.jsonl"),
+            reach=lambda stage: None,
+        )
+        return Opened(clocked, levels.shared)
+
+    def run(self) -> None:
+        self._train(5)
+        for name, opened in self._strategies.items():
+            opened.clocked.ready()
+            self._use(name)
+            for _ in range(SETTLING):
+                opened.save()
+                self._train(1)
+                opened.clocked.settle()
+            self.found["first"][name] = opened.saves
+        order = random.Random(0)
+        names = [NONE, *self._strategies]
+        self.found["idle"] = {name: [] for name in self._strategies}
+        self.found["blocks"] = {name: [] for name in names}
+        machine = Machine(self._framework, self._folder / f"direct-{self._place.rank}", self._place)
+        self.found["machine"] = {"bytes": machine.nbytes, "copy_s": [], "direct_s": []}
+        for _ in range(self._options.rounds):
+            order.shuffle(names)
+            for name in names:
+                self._meet()
+                self.found["blocks"][name].append(self._block(name))
+            for name in order.sample(list(self._strategies), len(self._strategies)):
+                self._meet()
+                self.found["idle"][name].append(self._strategies[name].saves + 1)
+                self._use(name)
+                self._strategies[name].save()
+                self._strategies[name].clocked.settle()
+            self._meet()
+            self.found["machine"]["copy_s"].append(_seconds(machine.copy))
+            self._meet()
+            self.found["machine"]["direct_s"].append(_seconds(machine.write))
+        self._restore()
+        for opened in self._strategies.values():
+            opened.clocked.close()
+        machine.close()
+        self._meet()
+        self._framework.close()
+
+    def _block(self, name: str) -> float:
+        self._use(name)
+        opened = self._strategies.get(name)
+        started = time.perf_counter()
+        for _ in range(self._options.checkpoints):
+            if opened is not None:
+                opened.save()
+            self._train(self._options.interval)
+        if opened is not None:
+            opened.clocked.settle()
+        self._framework.barrier()
+        return time.perf_counter() - started
+
+    def _restore(self) -> None:
+        """Load each strategy's newest version, and only read its bytes, both with nothing of it in memory."""
+        self.found["load"] = {name: [] for name in self._strategies}
+        for name, opened in self._strategies.items():
+            opened.clocked.settle()
+            self._meet()
+            version = opened.store.newest()
+            assert version is not None
+            files = version.read_by(self._place.rank)
+            for _ in range(3):
+                loaded_s = self._cold(version, partial(opened.clocked.load, version))
+                read_s = self._cold(version, partial(_read, files))
+                self.found["load"][name].append((loaded_s, read_s))
+
+    def _cold(self, version: Version, read: Callable[[], object]) -> float:
+        """Seconds that `read` takes when no page of the version is in memory."""
+        self._meet()
+        if self._place.rank == 0:
+            page_cache.evict([version.folder / name for name in version.files])
+        self._meet()
+        return _seconds(read)
+
+    def _use(self, name: str) -> None:
+        gc.collect()
+        self._framework.before_update = (
+            None if name == NONE else self._strategies[name].clocked.hook
+        )
+
+    def _train(self, steps: int) -> None:
+        for _ in range(steps):
+            self._framework.step(self._images, self._labels)
+
+    def _meet(self) -> None:
+        self._framework.barrier()
+
+
+class Machine:
+    """What memory and disk of this machine do with as many bytes as one rank's share, prepared beforehand."""
+
+    def __init__(self, framework: PyTorch, path: Path, place: Place) -> None:
+        state = sum(tensor.nbytes for tensor in framework.state()) // place.world_size
+        self.nbytes = -(-state // 4096) * 4096
+        self._source = np.ones(self.nbytes, np.uint8)
+        self._map = mmap.mmap(-1, self.nbytes)
+        self._target = np.frombuffer(self._map, np.uint8)
+        self._target[:] = 1
+        self._device_source = None
+        if place.accelerator == "cuda":
+            framework.keep_memory(self._target)
+            self._device_source = torch.ones(self.nbytes, dtype=torch.uint8, device="cuda")
+        self._path = path
+        for _ in range(2):
+            self.write()
+
+    def copy(self) -> None:
+        """From a GPU: to page-locked memory, in one piece."""
+        if self._device_source is None:
+            np.copyto(self._target, self._source)
+        else:
+            torch.from_numpy(self._target).copy_(self._device_source, non_blocking=True)
+            torch.cuda.synchronize()
+
+    def write(self) -> None:
+        with memoryview(self._map) as content:
+            if self._path.exists():
+                write_file(f"{self._path}.next", str(self._path), content)
+                os.rename(f"{self._path}.next", self._path)
+            else:
+                write_file(str(self._path), f"{self._path}.none", content)
+        descriptor = os.open(self._path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def close(self) -> None:
+        self._path.unlink()
+
+
+@cache
+def usable() -> tuple[str, ...]:
+    """The strategies that serve PyTorch and whose libraries are installed, in the registry's order."""
+    serving = [name for name, entry in STRATEGIES.items() if entry.serves("pytorch")]
+    return tuple(name for name in serving if _is_installed(name))
+
+
+def _is_installed(strategy: str) -> bool:
+    try:
+        load_strategy(strategy)
+    except ImportError:
+        return False
+    return True
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """The strategies to measure, in the registry's order."""
+    serving = usable()
+    asked = serving if options.strategies is None else options.strategies.split(",")
+    if unknown := set(asked) - set(serving):
+        raise SystemExit(
+            f"--strategies: {min(unknown)} does not serve PyTorch, or its library is not installed: "
+            f"use {', '.join(serving)}"
+        )
+    return list(asked)
+
+
+def _gather(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    ranks = [
+        json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8"))
+        for rank in range(options.ranks)
+    ]
+    strategies = {}
+    for name in chosen(options):
+        traces = [
+            read_trace(folder / f"{name}-{rank}.jsonl").checkpoints for rank in range(options.ranks)
+        ]
+        idle = set(ranks[0]["idle"][name])
+        first = ranks[0]["first"][name]
+        steps = sorted(set.intersection(*(set(trace) for trace in traces)))
+        trained = [step for step in steps if step > first and step not in idle]
+        strategies[name] = {
+            "block_s": _slowest(rank["blocks"][name] for rank in ranks),
+            "stall_s": [max(_stall_s(trace[step]) for trace in traces) for step in trained],
+            "durable_s": [_durable_s(traces[0][step]) for step in trained],
+            "durable_idle_s": [_durable_s(traces[0][step]) for step in sorted(idle)],
+            "load_s": _slowest([pair[0] for pair in rank["load"][name]] for rank in ranks),
+            "read_s": _slowest([pair[1] for pair in rank["load"][name]] for rank in ranks),
+        }
+    machine = {
+        "share_bytes": ranks[0]["machine"]["bytes"],
+        "copy_s": _slowest(rank["machine"]["copy_s"] for rank in ranks),
+        "direct_s": _slowest(rank["machine"]["direct_s"] for rank in ranks),
+    }
+    settings = {
+        name: getattr(options, name)
+        for name in ("model", "ranks", "batch", "interval", "checkpoints", "rounds")
+    }
+    return {
+        "device": ranks[0]["device"],
+        "torch": torch.__version__,
+        **settings,
+        "none_s": _slowest(rank["blocks"][NONE] for rank in ranks),
+        "machine": machine,
+        "strategies": strategies,
+    }
+
+
+def _slowest(ranks: Iterable[Sequence[float]]) -> list[float]:
+    return [max(values) for values in zip(*ranks, strict=True)]
+
+
+def _stall_s(checkpoint: Checkpoint) -> float:
+    assert checkpoint.save is not None
+    held = sum(hold.end_ns - hold.start_ns for hold in checkpoint.holds if hold.why != "end")
+    return (checkpoint.save.end_ns - checkpoint.save.start_ns + held) / 1e9
+
+
+def _durable_s(checkpoint: Checkpoint) -> float:
+    assert checkpoint.save is not None
+    return (checkpoint.durable["shared"].committed_ns - checkpoint.save.start_ns) / 1e9
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print one line a strategy."""
+    machine, none_s = found["machine"], np.asarray(found["none_s"])
+    steps = found["interval"] * found["checkpoints"]
+    megabytes = machine["share_bytes"] / 1e6
+    copy_s, direct_s = np.median(machine["copy_s"]), np.median(machine["direct_s"])
+    print(
+        f"{found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
+        f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
+    )
+    print(
+        f"a rank's share {megabytes:.0f} MB: copied in {copy_s * 1e3:.1f} ms, written past the page cache and synced in "
+        f"{direct_s * 1e3:.0f} ms"
+    )
+    print(
+        f"{'':22}{'stall ms':>10}{'/ copy':>8}{'/ native':>10}{'durable ms':>12}{'idle':>7}"
+        f"{'direct / idle':>15}{'overhead %':>24}{'read / load':>13}"
+    )
+    native = found["strategies"].get("native")
+    for name, of in found["strategies"].items():
+        stall_s = np.median(of["stall_s"])
+        over = 100 * (np.asarray(of["block_s"]) / none_s - 1)
+        low, high = _interval(over)
+        to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
+        idle_s = np.median(of["durable_idle_s"])
+        print(
+            f"{name:22}{stall_s * 1e3:10.2f}{stall_s / copy_s:8.2f}{to_native:10.4f}"
+            f"{np.median(of['durable_s']) * 1e3:12.0f}{idle_s * 1e3:7.0f}{direct_s / idle_s:15.2f}"
+            f"{np.median(over):10.1f} [{low:5.1f},{high:5.1f}]"
+            f"{np.median(of['read_s']) / np.median(of['load_s']):13.2f}"
+        )
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    """Bootstrap 95 % interval of the median."""
+    draw = np.random.default_rng(0)
+    drawn = np.median(values[draw.integers(len(values), size=(5000, len(values)))], axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _read(files: Iterable[Path]) -> None:
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            buffer = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+            view = memoryview(buffer)
+            while view.nbytes and (count := file.readinto(view)):
+                view = view[count:]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main()
