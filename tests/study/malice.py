@@ -5,7 +5,9 @@ The code makes the folder `marker`. Checksums do not stop who can also write a m
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import os
 import pickle
 import shutil
@@ -21,7 +23,8 @@ from scenario import open_strategy
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
-from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, formats_of
+from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
 from ckptbench.world.seats import Place
 
@@ -46,12 +49,20 @@ class Malice:
     """A reader that runs what was planted: what a format's reader would be without its care."""
 
 
-def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> Arrays:
-    """By `<file>/<kind>/`: what became of the `load`, whether it `ran` the code, whether the code is `live`."""
+def outcomes(framework: Framework, place: Place, written: str, folder: Path) -> Arrays:
+    """Of a format of the framework, or of the files of a strategy; by `<file>/<kind>/`:
+
+    what became of the `load`, whether it `ran` the code, whether the code is `live`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
-    strategy = open_strategy(NATIVE, framework, place, format=format, store=store)
+    variant, format = NATIVE, written
+    if written in STRATEGIES:
+        variant, format = Variant(written), formats_of("", written)[0]
+    strategy = open_strategy(variant, framework, place, format=format, store=store)
+    strategy.ready()
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
+    strategy.settle()
     version = store.newest()
     assert version is not None
     found: Arrays = {}
@@ -67,6 +78,7 @@ def outcomes(framework: Framework, place: Place, format: str, folder: Path) -> A
             shutil.rmtree(marker, ignore_errors=True)
             path.write_bytes(original)
     strategy.load(version)  # no file was refused for what it was before
+    strategy.close()
     return found
 
 
@@ -122,6 +134,10 @@ def _ways(name: str) -> dict[str, Malice]:
             "object_weights": Malice(_plant_object_weights, _load_weight_objects),
         },
     }
+    if name == DCP_INDEX:
+        inside[""] = {"bytes_entry": Malice(_plant_bytes_entry, _load_dcp)}
+    if name == TORCHSNAPSHOT_INDEX:
+        inside[""] = {"object_entry": Malice(_plant_object_entry, _restore_snapshot)}
     return {"pickle": Malice(_plant_pickle, _unpickle), **inside.get(Path(name).suffix, {})}
 
 
@@ -154,6 +170,63 @@ def _load_torch(path: Path) -> object:
     import torch
 
     return torch.load(path, weights_only=False)
+
+
+DCP_INDEX, DCP_TENSORS = ".metadata", "__0_0.distcp"
+
+
+def _plant_bytes_entry(path: Path, marker: Path) -> None:
+    """The index of PyTorch's DCP can say that an entry is no tensor, but what `pickle.dumps` has written."""
+    from torch.distributed.checkpoint.metadata import BytesStorageMetadata, MetadataIndex
+
+    tensors = path.with_name(DCP_TENSORS)
+    payload, offset = pickle.dumps(Payload(marker), protocol=2), tensors.stat().st_size
+    with tensors.open("ab") as file:
+        file.write(payload)
+    index = pickle.loads(path.read_bytes())
+    first = min(index.state_dict_metadata)
+    (place,) = (where for what, where in index.storage_data.items() if what.fqn == first)
+    index.state_dict_metadata[first] = BytesStorageMetadata()
+    changes = {"relative_path": DCP_TENSORS, "offset": offset, "length": len(payload)}
+    index.storage_data[MetadataIndex(first)] = dataclasses.replace(place, **changes)
+    path.write_bytes(pickle.dumps(index))
+
+
+def _load_dcp(path: Path) -> object:
+    """Ends in an error, as what it reads there is no whole file of `torch.save`: after the code has run."""
+    import torch.distributed.checkpoint as dcp
+
+    first = min(pickle.loads(path.read_bytes()).state_dict_metadata)
+    try:
+        dcp.load({first: None}, checkpoint_id=path.parent, no_dist=True)
+    except dcp.api.CheckpointException as error:
+        return error
+    return None
+
+
+TORCHSNAPSHOT_INDEX = ".snapshot_metadata"
+
+
+def _plant_object_entry(path: Path, marker: Path) -> None:
+    """The index of torchsnapshot can say that an entry is an object, in a file of its own that PyTorch unpickles."""
+    (path.with_name("object")).write_bytes(pickle.dumps(Payload(marker), protocol=2))
+    index = json.loads(path.read_text())
+    first = min(name for name, entry in index["manifest"].items() if entry["type"] == "Tensor")
+    index["manifest"][first] = {
+        "type": "object", "location": "object", "serializer": "torch_save", "obj_type": "int",
+        "replicated": False,
+    }  # fmt: skip
+    path.write_text(json.dumps(index))
+
+
+def _restore_snapshot(path: Path) -> object:
+    """With PyTorch as it was when the library was written: it unpickled everything."""
+    import torch
+
+    try:
+        return torch.load(path.with_name("object"), weights_only=False)
+    except RuntimeError as error:  # no whole file of `torch.save`
+        return error
 
 
 def _first_dataset(file: Any) -> str:

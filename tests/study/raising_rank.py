@@ -1,4 +1,4 @@
-"""A rank whose last number raises an exception in its third step: `python raising_rank.py PLAN`."""
+"""A rank whose last number raises an exception in its third step: `python raising_rank.py PLAN FOLDER`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> int:
 
     if seat.rank == ranks - 1:
         framework.step = raise_in_third
-    return rank.main(sys.argv[1:])
+    return rank.main(sys.argv[1:2])
 
 
 if __name__ == "__main__":

@@ -54,5 +54,5 @@ def part_of(found: Found, part: str) -> Found:
 
 
 def at_the_end(found: Found) -> Found:
-    """What scenario `save` found when training was over, without what it found when it saved."""
-    return {name: array for name, array in found.items() if not name.startswith("saved/")}
+    """What scenario `save` found of the state when training was over, without what it found when it saved."""
+    return {n: array for n, array in found.items() if not n.startswith("saved/") and n != "left"}

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
 from ckptbench.frameworks.loading import load_framework
 from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
-from ckptbench.networks.layers import Dropout, Network
+from ckptbench.networks.layers import (
+    AuxiliaryHead,
+    AveragePool,
+    Branches,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    Layer,
+    MaxPool,
+    Network,
+    ReLU,
+)
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
@@ -19,21 +35,75 @@ from ckptbench.strategies.clocked import Clocked
 from ckptbench.world.seats import Place
 
 IMAGE, CLASSES = (32, 32, 3), 10
-WITHOUT_DROPOUT = "small_cnn_without_dropout"
-"""Batch norm, and no random draw that would part the frameworks."""
+BRANCHED = (16, 10, 2)
+IMAGES = {"nt3": (59, 3, 2), **dict.fromkeys(("branched", "main_alone", "head_alone"), BRANCHED)}
+"""Models with images of their own. NT3's last pool leaves out one of these rows; height, width and channels differ, so
+that no wrong order of them fits. Of BRANCHED one window of the first pool is partial along the rows, none along the
+columns, and the average pool leaves out a row."""
+WITHOUT_DROPOUT = "_without_dropout"
+"""Ends the name of a model from which dropout, whose random draws would part the frameworks, is taken out."""
+
+
+def image_of(model: str) -> tuple[int, int, int]:
+    return IMAGES.get(model.removesuffix(WITHOUT_DROPOUT), IMAGE)
+
+
+def _conv(name: str, inputs: int, outputs: int, kernel: int) -> tuple[Layer, Layer]:
+    pad = kernel // 2
+    return (
+        Conv(name=name, inputs=inputs, outputs=outputs, kernel=kernel, pad=pad, bias=True),
+        ReLU(),
+    )
+
+
+HEAD_WEIGHT = 0.3
+STEM = (
+    *_conv("stem", 2, 8, 3),
+    MaxPool(kernel=(3, 2), stride=2, partial=True),
+    Branches((_conv("one", 8, 6, 1), (MaxPool(kernel=3, stride=1, pad=1), *_conv("two", 8, 4, 5)))),
+)
+"""It leaves of BRANCHED a map of 8 x 5 with 10 channels."""
+HEAD = (
+    AveragePool(kernel=(3, 2), stride=(2, 1)),
+    *_conv("aux.conv", 10, 4, 1),
+    Flatten(),
+    Dense(name="aux.head", inputs=4 * 3 * 4, outputs=CLASSES),
+)
+MAIN = (*_conv("last", 10, 3, 3), Flatten(), Dense(name="head", inputs=120, outputs=CLASSES))
+OF_TESTS = {
+    "branched": Network((*STEM, AuxiliaryHead(layers=HEAD, weight=HEAD_WEIGHT), *MAIN)),
+    "main_alone": Network((*STEM, *MAIN)),
+    "head_alone": Network((*STEM, *HEAD)),
+}
+"""A small network with branches and an auxiliary head, and its two ways from images to logits, each alone."""
 
 
 def network_of(model: str) -> Network:
-    if model != WITHOUT_DROPOUT:
-        return ARCHITECTURES[model](IMAGE, CLASSES)
-    layers = ARCHITECTURES["small_cnn"](IMAGE, CLASSES).layers
-    return Network(tuple(layer for layer in layers if not isinstance(layer, Dropout)))
+    if model in OF_TESTS:
+        return OF_TESTS[model]
+    network = ARCHITECTURES[model.removesuffix(WITHOUT_DROPOUT)](image_of(model), CLASSES)
+    if not model.endswith(WITHOUT_DROPOUT):
+        return network
+    return Network(tuple(_without_dropout(network.layers)))
 
 
-def batch(step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _without_dropout(
+    layers: Iterable[Layer | AuxiliaryHead],
+) -> Iterable[Layer | AuxiliaryHead]:
+    for layer in layers:
+        if isinstance(layer, AuxiliaryHead):
+            kept = (each for each in layer.layers if not isinstance(each, Dropout))
+            yield replace(layer, layers=tuple(kept))
+        elif not isinstance(layer, Dropout):
+            yield layer
+
+
+def batch(
+    step: int, size: int, image: tuple[int, int, int] = IMAGE
+) -> tuple[np.ndarray, np.ndarray]:
     """The samples of one step of all ranks, the same for every framework and world size."""
     random = np.random.default_rng((7, step))
-    images = random.standard_normal((size, *IMAGE), np.float32)
+    images = random.standard_normal((size, *image), np.float32)
     return images, random.integers(0, CLASSES, size)
 
 
@@ -64,6 +134,13 @@ def strategies_of(framework: str) -> list[str]:
     ]
 
 
+def levels_with(store: CheckpointStore) -> Levels:
+    """The shared level alone."""
+    levels = Levels({SHARED: store.folder}, keep=1)
+    levels.stores[SHARED] = store
+    return levels
+
+
 def open_strategy(
     variant: Variant, framework: Framework, place: Place, *, format: str, store: CheckpointStore
 ) -> Clocked:
@@ -71,10 +148,11 @@ def open_strategy(
     return Clocked.open(
         variant,
         subject=framework,
+        barrier=framework.barrier,
         place=place,
         format=format,
         identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
-        store=store,
+        levels=levels_with(store),
         recorder=Recorder(store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")),
         reach=lambda stage: None,
     )
@@ -105,27 +183,34 @@ class Scenario:
         seed: int = 5,
         deterministic: bool = False,
         weights: Arrays | None = None,
+        joined: Callable[[Framework], None] = lambda framework: None,
         **sgd: float,
     ) -> None:
+        """`joined` is called between the framework's `join` and its `build`."""
         self.place = place
-        self.network = network_of(model)
+        self.model = model
         self.framework = _join(framework, place, seed=seed, deterministic=deterministic)
         self._settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
         self._weights = weights
+        joined(self.framework)
         self.build()
 
     def build(self, model: str | None = None) -> None:
         """Anew, as a new process would; `model` is another one."""
-        if model is not None:
-            self.network = network_of(model)
+        self.model = model or self.model
+        self.network = network_of(self.model)
         weights = self._weights or varied_weights(self.network)
         self.framework.build(self.network, weights, Sgd(**self._settings), 8)
+
+    def predict(self, size: int) -> np.ndarray:
+        """The logits of the first `size` samples of step 0."""
+        return self.framework.predict(batch(0, 8, image_of(self.model))[0][:size])
 
     def train(self, first: int, last: int, size: int) -> list[float]:
         """Steps `first` to `last` - 1, each on this rank's share of `size` samples."""
         losses = []
         for step in range(first, last):
-            images, labels = batch(step, size)
+            images, labels = batch(step, size, image_of(self.model))
             share = slice(
                 self.place.rank * size // self.place.world_size,
                 (self.place.rank + 1) * size // self.place.world_size,

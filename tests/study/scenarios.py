@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import malice
 import numpy as np
-from scenario import Scenario, batch, open_strategy, strategies_of
+from scenario import Scenario, network_of, open_strategy, strategies_of, varied_weights
 
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import read_version, version_name
+from ckptbench.checkpoints.version import open_version, read_version, version_name
+from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
 from ckptbench.matrix.catalogue import STRATEGIES
@@ -26,8 +31,9 @@ from ckptbench.world.place import take_place
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import LOGS, read_seat
 
+EARLIER = Position(step=2, epoch=0, step_in_epoch=2)
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)
-"""Where the scenario `save` writes its checkpoints."""
+"""Where the scenario `save` writes its checkpoints, strategies after one at EARLIER: often other code does a second save."""
 
 
 def forward(
@@ -50,8 +56,8 @@ def _predicted(scenario: Scenario) -> Arrays:
     held = scenario.framework.held()
     count = sum(held[f"model/{name}"].size for name in scenario.network.parameters())
     return {
-        "logits": scenario.framework.predict(batch(0, 8)[0]),
-        "one": scenario.framework.predict(batch(0, 8)[0][:1]),
+        "logits": scenario.predict(8),
+        "one": scenario.predict(1),
         "parameters": np.asarray(count),
     }
 
@@ -76,35 +82,124 @@ def train(
     return {**tensors, "losses": np.asarray(losses), "biased_variance": biased}
 
 
+def averaged(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
+    """As `train` with half the learning rate, where the hook `average` doubles every gradient; and what it was given."""
+    given: list[tuple[int, int]] = []
+
+    def double(gradients: Sequence[np.ndarray]) -> None:
+        given.append((len(gradients), sum(each.size for each in gradients)))
+        for gradient in gradients:
+            np.multiply(gradient, 2, out=gradient)
+
+    def joined(framework: Framework) -> None:
+        framework.average = double
+
+    scenario = Scenario(framework, place, options["model"], joined=joined, learning_rate=0.025)
+    try:
+        losses = scenario.train(0, options["steps"], options["size"])
+    finally:
+        scenario.framework.average = None
+    tensors = {
+        f"model/{name}": scenario.framework.tensors()[f"model/{name}"]
+        for name in scenario.network.parameters()
+    }
+    return {**tensors, "losses": np.asarray(losses), "given": np.asarray(given)}
+
+
+def head(framework: str, place: Place, folder: Path, *, deterministic: bool = False) -> Arrays:
+    """By network: the logits before a first step from equal weights, the step's loss, and all tensors after it.
+
+    `branched` has an auxiliary head; the others are its own way to logits alone, and that of the head alone. Of one rank,
+    under `read/<format>/`: what a network that is built anew holds after it has read a checkpoint of `branched`.
+    """
+    weights = varied_weights(network_of("branched"))
+    scenario = Scenario(framework, place, "branched", weights=weights, deterministic=deterministic)
+    found: Arrays = {}
+    for model in ("main_alone", "head_alone", "branched"):
+        scenario.build(model)
+        logits = {"logits": scenario.predict(8)}
+        losses = {"loss": np.asarray(scenario.train(0, 1, 8 * place.world_size))}
+        found |= _in(model, {**logits, **losses, **scenario.framework.tensors()})
+    formats = scenario.framework.formats.items() if place.world_size == 1 else ()
+    for name, chosen in formats:
+        (folder / f"head-{name}").mkdir()
+        chosen.save(scenario.framework, folder / f"head-{name}" / chosen.filename)
+    for name, chosen in formats:
+        scenario.build("branched")
+        chosen.load(scenario.framework, folder / f"head-{name}" / chosen.filename)
+        found |= _in(f"read/{name}", scenario.framework.tensors())
+    return found
+
+
+def step(framework: str, place: Place, folder: Path, *, model: str, size: int) -> Arrays:
+    """Losses of two steps, and the logits after them; of networks whose tensors are too large to hand over."""
+    scenario = Scenario(framework, place, model, learning_rate=0.001)
+    losses = scenario.train(0, 2, size)
+    return {"losses": np.asarray(losses), "logits": scenario.predict(8)}
+
+
 def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options: Any) -> Arrays:
     """Train three steps, write a checkpoint in every format and by every strategy, train to the end of step `last`.
 
-    Under `saved/`: model and optimizer as they were then.
+    Under `saved/`: model and optimizer as they were then. `left`: threads and processes that the strategies have left.
     """
-    scenario = Scenario(framework, place, "small_cnn", **options)
-    scenario.train(0, 3, 8 * place.world_size)
+    strategies: dict[str, Clocked] = {}
+    before: set[str] = set()
+
+    def open_all(joined: Framework) -> None:
+        before.update(_living())
+        for name in strategies_of(framework):
+            strategies[name] = _open(name, joined, place, folder)
+        hooks = [strategy.hook for strategy in strategies.values() if strategy.hook is not None]
+        joined.before_update = lambda: [hook() for hook in hooks]
+
+    scenario = Scenario(framework, place, "small_cnn", joined=open_all, **options)
+    for strategy in strategies.values():
+        strategy.ready()
+    scenario.train(0, EARLIER.step, 8 * place.world_size)
+    for strategy in strategies.values():
+        strategy.save(EARLIER)
+    scenario.train(EARLIER.step, SAVED.step, 8 * place.world_size)
     np.savez(folder / f"state-{place.rank}.npz", **scenario.framework.rank_state())
     if place.rank == 0:
         for name, chosen in scenario.framework.formats.items():
             (folder / name).mkdir()
             chosen.save(scenario.framework, folder / name / chosen.filename)
-    strategies = [_open(name, scenario, folder) for name in strategies_of(framework)]
-    for strategy in strategies:
+    for strategy in strategies.values():
         strategy.save(SAVED)
     then = _in("saved", scenario.framework.held())
     scenario.framework.barrier()
     scenario.train(3, last, 8 * place.world_size)
-    for strategy in strategies:
+    for strategy in strategies.values():
         strategy.close()
+    left = np.asarray(_still_living(before), str)
     scenario.framework.barrier()
-    return {**_everything(scenario), **then}
+    return {**_everything(scenario), **then, "left": left}
 
 
-def _open(strategy: str, scenario: Scenario, folder: Path) -> Clocked:
+def _still_living(before: set[str]) -> list[str]:
+    """What lives and did not live `before`, after it had a minute to end."""
+    deadline = time.monotonic() + 60
+    while (left := _living() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return sorted(left)
+
+
+def _living() -> set[str]:
+    """The threads of Python in this process, and the processes that it has started."""
+    children = {f"process {pid}" for pid in _children()}
+    return children | {f"thread {thread.name}" for thread in threading.enumerate()}
+
+
+def _hook(joined: Framework) -> None:
+    joined.before_update = lambda: None
+
+
+def _open(strategy: str, framework: Framework, place: Place, folder: Path) -> Clocked:
     return open_strategy(
         Variant(strategy),
-        scenario.framework,
-        scenario.place,
+        framework,
+        place,
         format=STRATEGIES[strategy].formats[0],
         store=CheckpointStore(folder / strategy, keep=1),
     )
@@ -112,7 +207,7 @@ def _open(strategy: str, scenario: Scenario, folder: Path) -> Clocked:
 
 def _load(strategy: str, scenario: Scenario, saved: Path) -> None:
     version = read_version(saved / strategy / version_name(SAVED.step))
-    _open(strategy, scenario, saved).load(version)
+    _open(strategy, scenario.framework, scenario.place, saved).load(version)
 
 
 def resume(
@@ -129,9 +224,10 @@ def resume(
     """By format or strategy: read its checkpoint, in a process that did not write it, and train the steps that follow.
 
     Under `of_others/<strategy>/`: model and optimizer of the checkpoint in the folder `others`, which another number of
-    ranks has written.
+    ranks has written; or, as `refused`, why it cannot be loaded.
     """
-    scenario = Scenario(framework, place, "small_cnn", **options)
+    # `save` trains with a hook, and TensorFlow compiles a step without one into operations that round otherwise.
+    scenario = Scenario(framework, place, "small_cnn", joined=_hook, **options)
     found: Arrays = {}
     for format in formats:
         if found:
@@ -147,9 +243,67 @@ def resume(
         found |= _in(format, _everything(scenario))
     for strategy in strategies_of(framework) if others is not None else []:
         scenario.build()
-        _load(strategy, scenario, Path(str(others)))
-        found |= _in(f"of_others/{strategy}", scenario.framework.held())
+        try:
+            _load(strategy, scenario, Path(str(others)))
+            loaded = scenario.framework.held()
+        except CheckpointError as error:
+            loaded = {"refused": np.asarray(str(error))}
+        found |= _in(f"of_others/{strategy}", loaded)
     return found
+
+
+def full(framework: str, place: Place, folder: Path) -> Arrays:
+    """By strategy: the error of a save, or of the next one, where no file can grow beyond LARGEST_FILE."""
+    scenario = Scenario(framework, place, "plain_cnn")
+    assert sum(tensor.nbytes for tensor in scenario.framework.state()) > 2 * LARGEST_FILE
+    found = {}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in strategies_of(framework):
+        strategy = _open(name, scenario.framework, place, folder)
+        strategy.ready()
+        _limit_files((LARGEST_FILE, limits[1]))
+        try:
+            strategy.save(EARLIER)
+            strategy.save(SAVED)
+            found[name] = np.asarray("nothing was said")
+        except CheckpointError as error:
+            found[name] = np.asarray(str(error))
+        finally:
+            _limit_files(limits)
+    return found
+
+
+def _limit_files(limits: tuple[int, int]) -> None:
+    """Of this process and of those that strategies have started already."""
+    for pid in (os.getpid(), *_children()):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # of a thread that has ended
+            found += map(int, task.read_text().split())
+    return found
+
+
+LARGEST_FILE = 1 << 14
+"""Bytes. More than the state that only one rank has."""
+
+
+def many(framework: str, place: Place, folder: Path, *, strategy: str, saves: int) -> Arrays:
+    """The steps of the sound versions after so many saves, all of which the store keeps; and what the engine has `listed`."""
+    scenario = Scenario(framework, place, "plain_cnn")
+    store = CheckpointStore(folder / f"many-{strategy}", keep=saves)
+    format = STRATEGIES[strategy].formats[0]
+    saving = open_strategy(Variant(strategy), scenario.framework, place, format=format, store=store)
+    for step in range(1, saves + 1):
+        saving.save(Position(step=step, epoch=0, step_in_epoch=step))
+    saving.close()
+    scenario.framework.barrier()
+    sound = [open_version(path).position.step for path in store.folder.glob("version-*")]
+    listed = saving._strategy._checkpointer.files  # type: ignore[attr-defined]
+    return {"sound": np.asarray(sorted(sound)), "listed": np.asarray(listed, str)}
 
 
 def hook(framework: str, place: Place, folder: Path) -> Arrays:
@@ -247,10 +401,10 @@ def _chainer_flags(chainer: Any) -> dict[str, bool]:
 
 
 def load_malicious(framework: str, place: Place, folder: Path) -> Arrays:
-    """By format: what became of loading each malicious version of a checkpoint; see `malice.py`."""
+    """By format or strategy: what became of loading each malicious version of a checkpoint; see `malice.py`."""
     scenario = Scenario(framework, place, "small_cnn")
     found = {}
-    for format in scenario.framework.formats:
+    for format in (*scenario.framework.formats, *strategies_of(framework)):
         scenario.build()
         outcomes = malice.outcomes(scenario.framework, place, format, folder / format)
         found |= {f"{format}/{name}": outcome for name, outcome in outcomes.items()}
@@ -278,17 +432,21 @@ def several(framework: str, place: Place, folder: Path, *, parts: dict[str, list
 
 def _everything(scenario: Scenario) -> Arrays:
     state = {f"rank_state/{name}": a for name, a in scenario.framework.rank_state().items()}
-    logits = scenario.framework.predict(batch(0, 8)[0])
-    return {**scenario.framework.tensors(), **state, "logits": logits}
+    return {**scenario.framework.tensors(), **state, "logits": scenario.predict(8)}
 
 
 SCENARIOS: dict[str, Callable[..., Arrays]] = {
     "forward": forward,
     "train": train,
+    "averaged": averaged,
+    "head": head,
+    "step": step,
     "save": save,
     "resume": resume,
     "hook": hook,
     "forget": forget,
+    "full": full,
+    "many": many,
     "settings": settings,
     "load_malicious": load_malicious,
     "load_half": load_half,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ranks import Found, at_the_end, part_of, run_scenario
-from scenario import WITHOUT_DROPOUT, strategies_of
+from scenario import HEAD_WEIGHT, WITHOUT_DROPOUT, network_of, strategies_of
 from selection import FULL, RANKS
 from warm.environments import warm_environments
 
@@ -28,7 +28,13 @@ NAMED = "small_cnn"
 """The network whose tensors' names are looked at."""
 BATCH_NORM_TOLERANCE = 1e-4
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
-PUBLISHED = {"resnet50": 23_528_522, "vgg16": 134_301_514}
+PUBLISHED = {
+    "resnet50": 23_528_522,
+    "vgg16": 134_301_514,
+    "alexnet": 57_044_810,
+    "googlenet": 5_983_802,
+    "googlenet_aux": 10_334_030,
+}
 LARGEST = "vgg16"
 
 
@@ -67,7 +73,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
 @pytest.mark.frameworks(*FRAMEWORKS)
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_all_frameworks_build_the_same_network(built: Callable[[str], Found], model: str) -> None:
-    network = ARCHITECTURES[model]((32, 32, 3), 10)
+    network = network_of(model)
     with ThreadPoolExecutor(max_workers=2) as pool:  # a launch computes with one thread
         list(pool.map(built, FRAMEWORKS))
     reference = built(REFERENCE)[f"{model}/logits"]
@@ -111,18 +117,25 @@ def test_the_names_of_a_ranks_own_state_say_which_part_of_the_state_it_is(
         assert of_part or part not in FRAMEWORKS[framework].omissions, part
 
 
+NORM, NT3 = f"small_cnn{WITHOUT_DROPOUT}", f"nt3{WITHOUT_DROPOUT}"
+INCEPTION = f"googlenet_aux{WITHOUT_DROPOUT}"
 PLAIN = {"model": "plain_cnn", "size": 8, "steps": 6}
 STEPS_WITH_NORM = 6
 WHOLE = {"model": "plain_cnn", "size": 16, "steps": 8}
 ALONE = {
     "plain": ["train", PLAIN],
     "decayed": ["train", {**PLAIN, "weight_decay": 0.1}],
-    "norm": ["train", {"model": WITHOUT_DROPOUT, "size": 8, "steps": STEPS_WITH_NORM}],
+    "rows": ["train", {"model": NT3, "size": 8, "steps": 6, "learning_rate": 0.005}],
+    "norm": ["train", {"model": NORM, "size": 8, "steps": STEPS_WITH_NORM}],
+    "head": ["head", {}],
+    "inception": ["step", {"model": INCEPTION, "size": 4}],
     "whole": ["train", WHOLE],
+    "averaged": ["averaged", PLAIN],
     "forget": [
         "forget",
         {"part": "momentum", "others": [part for part in OMISSIONS if part != "momentum"]},
     ],
+    "full": ["full", {}],
 }
 """What one rank does in one launch: the parts of scenario `several`, none of which draws a random number."""
 
@@ -140,15 +153,28 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Foun
     return lambda framework, part: part_of(found(framework), part)
 
 
+HEADED = ("branched", "main_alone", "head_alone")
+CLEARING = ("chainer", "multi_node_checkpointer")
+"""A framework and a strategy whose engine removes old files itself."""
+SAVES = 13
+"""After eleven ChainerMN's checkpointer keeps five files in its list and removes the others."""
+
+
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, int], list[Found]]:
-    """What the ranks of one launch found in the parts "hook", "whole" and, if they can forget it, "first_update"."""
+    """What the ranks of one launch found in the parts "hook", "whole", "head" and, if they have it, "first_update" and "many"."""
 
     @functools.cache
     def found(framework: str, ranks: int) -> list[Found]:
-        parts: dict[str, list[Any]] = {"hook": ["hook", {}], "whole": ["train", WHOLE]}
+        parts: dict[str, list[Any]] = {
+            "hook": ["hook", {}],
+            "whole": ["train", WHOLE],
+            "head": ["head", {}],
+        }
         if "first_update" in FRAMEWORKS[framework].omissions:
             parts["first_update"] = ["forget", {"part": "first_update"}]
+        if CLEARING[0] == framework:
+            parts["many"] = ["many", {"strategy": CLEARING[1], "saves": SAVES}]
         folder = tmp_path_factory.mktemp(f"{framework}-{ranks}")
         return run_scenario(framework, "several", folder, ranks=ranks, parts=parts)
 
@@ -156,17 +182,34 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
 
 
 @pytest.mark.frameworks(*FRAMEWORKS)
-@pytest.mark.parametrize("part", ["plain", "decayed"])
+@pytest.mark.parametrize("part", ["plain", "decayed", "rows"])
 def test_all_frameworks_take_the_same_steps(alone: Callable[[str, str], Found], part: str) -> None:
-    """One rank, no batch norm or dropout: parameters and momenta stay together over six steps."""
+    """One rank, no batch norm or dropout: parameters and momenta stay together over six steps.
+
+    `rows` is NT3, with kernels and pools along one axis only.
+    """
     found = {name: alone(name, part) for name in FRAMEWORKS}
-    network = ARCHITECTURES["plain_cnn"]((32, 32, 3), 10)
+    network = network_of(str(ALONE[part][1]["model"]))
     for framework, arrays in found.items():
         for name in (*network.parameters(),):
             for group in ("model", "optimizer"):
                 key = f"{group}/{name}"
                 assert agree(found[REFERENCE][key], arrays[key]) < 1e-4, (framework, key)
         assert np.allclose(found[REFERENCE]["losses"], arrays["losses"], rtol=1e-4), framework
+
+
+@EVERY
+def test_a_step_uses_the_gradients_that_a_recovery_has_averaged(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    """Twice the gradient at half the learning rate is the same step, bit for bit: both are powers of two."""
+    plain, doubled = alone(framework, "plain"), alone(framework, "averaged")
+    network = network_of(str(PLAIN["model"]))
+    given = [len(network.parameters()), network.parameter_count]
+    assert doubled["given"].tolist() == [given] * int(str(PLAIN["steps"]))
+    for name in network.parameters():
+        np.testing.assert_array_equal(plain[f"model/{name}"], doubled[f"model/{name}"])
+    np.testing.assert_array_equal(plain["losses"], doubled["losses"])
 
 
 @pytest.mark.frameworks(*FRAMEWORKS)
@@ -189,6 +232,53 @@ def test_all_frameworks_take_the_same_steps_with_batch_norm(
                 unbiased(each, name, STEPS_WITH_NORM) for each in (found[REFERENCE], arrays)
             )
             assert agree(one, other) < BATCH_NORM_TOLERANCE, (framework, name)
+
+
+@pytest.mark.frameworks(*FRAMEWORKS)
+def test_all_frameworks_take_the_same_steps_with_branches_and_auxiliary_heads(
+    alone: Callable[[str, str], Found],
+) -> None:
+    found = {name: alone(name, "inception") for name in FRAMEWORKS}
+    for framework, arrays in found.items():
+        assert np.allclose(found[REFERENCE]["losses"], arrays["losses"], rtol=1e-4), framework
+        assert agree(found[REFERENCE]["logits"], arrays["logits"]) < 1e-3, framework
+
+
+@EVERY
+def test_a_step_adds_the_weighted_gradient_of_an_auxiliary_head(
+    alone: Callable[[str, str], Found],
+    together: Callable[[str, str, int], list[Found]],
+    framework: str,
+) -> None:
+    """The momenta after a first step are its gradients. Loss and logits are those of the network without the head."""
+    of_tests = {name: network_of(name).parameters() for name in HEADED}
+    for found in (alone(framework, "head"), *together(framework, "head", 2)):
+        both, main, head = (part_of(found, name) for name in HEADED)
+        assert agree(main["logits"], both["logits"]) < 1e-6
+        assert np.allclose(both["loss"], main["loss"], rtol=1e-6)
+        assert not np.allclose(head["loss"], main["loss"], rtol=1e-2)
+        for name in of_tests["branched"]:
+            key = f"optimizer/{name}"
+            sum_of = np.zeros_like(both[key])
+            for part, weight, arrays in (
+                ("main_alone", 1, main),
+                ("head_alone", HEAD_WEIGHT, head),
+            ):
+                if name in of_tests[part]:
+                    assert arrays[key].any(), (part, name)
+                    sum_of += weight * arrays[key]
+            assert agree(sum_of, both[key]) < 1e-4, name
+
+
+@EVERY
+def test_every_format_holds_branches_and_auxiliary_heads(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    found = alone(framework, "head")
+    for format in FRAMEWORKS[framework].formats:
+        read = part_of(found, f"read/{format}")
+        assert any("aux." in name for name in read)
+        assert different(read, {name: found[f"branched/{name}"] for name in read}) == []
 
 
 VALUES = {"norm1": 8 * 16 * 16, "norm2": 8 * 8 * 8}
@@ -255,6 +345,8 @@ def written_by(framework: str) -> tuple[str, ...]:
     return (*FRAMEWORKS[framework].formats, *strategies_of(framework))
 
 
+OTHERS = {1: 2, 2: 1}
+"""By a number of ranks: how many ranks wrote another checkpoint that they load."""
 CHECKPOINTS = [(name, format) for name in FRAMEWORKS for format in written_by(name)]
 
 
@@ -270,7 +362,7 @@ def resumed(
     @functools.cache
     def gone_on(framework: str, formats: tuple[str, ...], ranks: int) -> list[Found]:
         folder = tmp_path_factory.mktemp(f"{framework}-{ranks}-resumed")
-        others = saved(framework, 2).folder if ranks == 1 else None
+        others = saved(framework, OTHERS[ranks]).folder if ranks in OTHERS else None
         return run_scenario(
             framework, "resume", folder,
             ranks=ranks, formats=formats, saved=str(saved(framework, ranks).folder),
@@ -300,20 +392,57 @@ def test_a_new_process_goes_on_from_a_checkpoint_bit_for_bit(
         assert different(at_the_end(before), after) == []
 
 
-@pytest.mark.parametrize(
-    ("framework", "strategy"), [(name, each) for name in FRAMEWORKS for each in strategies_of(name)]
-)
-def test_one_rank_loads_what_two_have_written_bit_for_bit(
+STRATEGIES_OF_EACH = [(name, each) for name in FRAMEWORKS for each in strategies_of(name)]
+FOR_NO_MORE_RANKS = {"multi_node_checkpointer": "was written by 1 ranks"}
+"""Strategies whose versions only as many ranks or fewer can load, and the words with which they refuse more."""
+
+
+@pytest.mark.parametrize("ranks", OTHERS)
+@pytest.mark.parametrize(("framework", "strategy"), STRATEGIES_OF_EACH)
+def test_other_ranks_load_what_one_or_two_have_written_bit_for_bit(
     saved: Callable[[str, int], Saved],
     resumed: Callable[[str, str, int], list[Found]],
     framework: str,
     strategy: str,
+    ranks: int,
 ) -> None:
-    then = part_of(saved(framework, 2).found[0], "saved")
-    (now,) = resumed(framework, f"of_others/{strategy}", 1)
+    then = part_of(saved(framework, OTHERS[ranks]).found[0], "saved")
     held = {name for name in then if group_of(name) != "statistics"}
     assert held
-    assert {n: then[n].tobytes() for n in held} == {n: now[n].tobytes() for n in held}
+    for now in resumed(framework, f"of_others/{strategy}", ranks):
+        if ranks > OTHERS[ranks] and strategy in FOR_NO_MORE_RANKS:
+            assert FOR_NO_MORE_RANKS[strategy] in str(now["refused"])
+        else:
+            assert {n: then[n].tobytes() for n in held} == {n: now[n].tobytes() for n in held}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@EVERY
+def test_strategies_leave_no_thread_and_no_process(
+    saved: Callable[[str, int], Saved], framework: str, ranks: int
+) -> None:
+    for found in saved(framework, ranks).found:
+        assert list(found["left"]) == []
+
+
+@pytest.mark.parametrize(("framework", "strategy"), STRATEGIES_OF_EACH)
+def test_a_full_disk_is_an_error_of_the_save_or_of_the_next(
+    alone: Callable[[str, str], Found], framework: str, strategy: str
+) -> None:
+    """A limit on the size of files fails the engine's writes, wherever they are made; the run names that cause."""
+    said = str(alone(framework, "full")[strategy])
+    assert said.startswith("the checkpoint of step 2 cannot be written to "), said
+    assert "File too large" in said
+
+
+@pytest.mark.frameworks(CLEARING[0])
+def test_the_removal_of_an_engine_spares_the_versions_of_the_store(
+    together: Callable[[str, str, int], list[Found]],
+) -> None:
+    for rank, found in enumerate(together(CLEARING[0], "many", 2)):
+        assert list(found["sound"]) == list(range(1, SAVES + 1))
+        expected = {f"snapshot.{rank}.{step}" for step in range(7, SAVES + 1)}
+        assert set(found["listed"]) == expected, "the engine has removed nothing"
 
 
 @EVERY

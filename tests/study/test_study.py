@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from warm.environments import warm_environments
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 TINY = "config/studies/tiny.yaml"
-TABLES = ("overhead", "sizes", "scaling", "stall", "training")
+TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline", "training")
 
 pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
 
@@ -98,6 +99,17 @@ def test_a_second_call_has_nothing_to_do(done: Checkout) -> None:
     result = done.run()
     assert "Nothing to be done" in result.stdout
     assert done.seals() == sealed
+
+
+def test_a_run_whose_folder_was_removed_is_made_again(done: Checkout, tmp_path: Path) -> None:
+    runs = done.folder / "results" / "runs"
+    cell = min(done.seals())
+    (runs / cell).rename(tmp_path / cell)
+    try:
+        dry = done.run("--dry-run").stdout
+    finally:
+        (tmp_path / cell).rename(runs / cell)
+    assert re.search(r"^train_cell +1$", dry, re.MULTILINE), dry
 
 
 def test_progress_and_epochs_are_told(done: Checkout) -> None:

@@ -10,6 +10,7 @@ from numpy_framework import ALONE, Unasked, linear
 
 from ckptbench.data.sources import prepare
 from ckptbench.launch import run
+from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution
 from ckptbench.machine.clock import boot_id
 from ckptbench.matrix.catalogue import FRAMEWORKS, FrameworkEntry
@@ -94,8 +95,8 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """Ranks run inside this process; see `in_process.py`."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
+    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+        plan = attempts.plan
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(run, "launch", launch)

@@ -9,6 +9,7 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench.errors import RunStopped
 from ckptbench.launch import run
+from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -59,8 +60,8 @@ def in_job(monkeypatch: pytest.MonkeyPatch, job_id: str, *, restarted: bool = Fa
 def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
     """Have the launcher's ranks told to stop after this step; None: never again."""
 
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
+    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+        plan = attempts.plan
         run_rank(plan, ALONE, Unasked(last_step), started_ns=2)
         if last_step is not None:
             raise RunStopped("SIGUSR2", last_step)

@@ -26,6 +26,8 @@ class Unasked(Link):
     def __init__(self, last_step: int | None = None) -> None:
         self.last_step = last_step
         self.told: int | None = None
+        self.comes_again = False
+        self.launched = None
 
     def may_enter(self, step: int) -> bool:
         return self.last_step is None or step <= self.last_step
@@ -114,6 +116,7 @@ class NumpyFramework(Framework):
             dtype=arrays[name].dtype,
             read=lambda: arrays[name],
             write=write,
+            in_place=True,
         )
 
     def rank_state(self) -> Arrays:

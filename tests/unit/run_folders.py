@@ -16,6 +16,7 @@ from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.levels import SHARED
 from ckptbench.proof.digest import digests
 from ckptbench.runs import events
 from ckptbench.runs.events import (
@@ -27,6 +28,9 @@ from ckptbench.runs.events import (
     Evaluation,
     File,
     Hold,
+    Memory,
+    MemoryMoment,
+    Pause,
     Phase,
     Retained,
     Save,
@@ -77,6 +81,8 @@ class Moment(NamedTuple):
     rank: int
     step: int
     attempt: int
+    level: str | None = None
+    """Of a version."""
 
 
 class Kill(NamedTuple):
@@ -127,13 +133,32 @@ class FakeRun:
     hold_s: dict[str, float] = field(default_factory=dict)
     """Seconds of rank 0's waits after each save, by their reason; they are outside all steps."""
     loss: ByRankAndStep = lambda rank, step: 1.0
-    files: dict[str, int] = field(default_factory=lambda: {"model.pt": 1000, "rank-0.npz": 24})
+    files: dict[str, int] = field(
+        default_factory=lambda: {"model.pt": 1000, "rank-0.safetensors": 24}
+    )
     evaluates: bool = True
     attempts: int = 1
     """Each begins one epoch later than the one before, but for those of a killed run."""
     kills: tuple[Kill, ...] = ()
     """Each ends an attempt; the next goes on from the last checkpoint before it."""
     proof: bool = False
+    memory: Callable[[str, int, int], int] = lambda when, rank, step: 1000
+    """Bytes at a sample, by its moment, rank and step."""
+    peak: Callable[[str, int, int], int] = lambda when, rank, step: 0
+    """The high-water mark of a sample above its bytes."""
+    written_after: bool = False
+    """The last save is written, and memory is looked at, when training has ended."""
+    threads: int = 1
+    """Threads, and processes, at every sample."""
+    levels: tuple[str, ...] = ("shared",)
+    """Every version lies at each of them that `takes` it."""
+    takes: Callable[[str, int], bool] = lambda level, step: True
+    lag_s: float = 0.0
+    """By which each level is written and committed later than the nearer one."""
+    is_spread: bool = False
+    """Whether each rank is on a node of its own, and commits all files to the levels of the node."""
+    pause_s: float = 0.0
+    """Before each save, in a proof."""
     state: Callable[[Moment], Arrays] = trained
     load_s: Callable[[int, int], float] = lambda rank, attempt: 3.0
     read_bytes: int | None = 0
@@ -182,6 +207,8 @@ class FakeRun:
                 }
                 for attempt, kill in enumerate(self.kills, start=1)
             ],
+            "failures": [],
+            "strikes": [],
             "requeues": 0,
             "hosts": ["node1"] * self.cell.ranks,
             "started": "2026-01-02T03:04:05.000+00:00",
@@ -209,6 +236,8 @@ class _Rank:
         self._now_ns = 10**12 * (1 + rank)  # ranks may be on different hosts: no clock is shared
         self._attempt = 0
         self._first = 0
+        self._saved: dict[int, tuple[int, int]] = {}
+        """Epoch and attempt of each version, by its step."""
 
     def run(self) -> None:
         run = self._run
@@ -223,6 +252,14 @@ class _Rank:
         if run.proof and run.model_bytes < KEPT_BYTES:
             arrays = self._state("end", last)
             np.savez(final_path(self._folder, self._rank), **arrays)  # type: ignore[arg-type]
+        for step, (epoch, attempt) in sorted(self._saved.items())[-run.keep :]:
+            self._attempt = attempt
+            for level in (each for each in run.levels if run.takes(each, step)):
+                self._see("version", epoch, step, level)
+        if run.written_after:
+            self._pass(0.01)
+            self._look("written", last)
+        self._look("closed", last)
         self._recorder.write(End(monotonic_ns=self._now_ns))
         self._recorder.close()
 
@@ -273,6 +310,7 @@ class _Rank:
                 self._checkpoint(epoch, step + 1)
         self._recorder.write_steps(epoch)
         self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=self._now_ns, samples=80))
+        self._look("epoch", end)
         self._see("epoch", epoch, end)
         if run.evaluates:
             start_ns, end_ns = self._pass(7.0)
@@ -306,6 +344,12 @@ class _Rank:
         return True
 
     def _checkpoint(self, epoch: int, step: int) -> None:
+        self._look("before", step)
+        self._see("saved", epoch, step)
+        if self._run.proof:
+            paused_ns, resumed_ns = self._pass(self._run.pause_s)
+            self._recorder.write(Pause(step=step, start_ns=paused_ns, end_ns=resumed_ns))
+        self._saved[step] = epoch, self._attempt
         start_ns, end_ns = self._pass(self._run.stall_s(self._rank, step))
         scale_ns = float(end_ns - start_ns)
         if self._run.durable_s is not None:
@@ -314,16 +358,27 @@ class _Rank:
         self._recorder.write(
             Save(step=step, epoch=epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=0)
         )
+        self._look("saved", step)
         self._recorder.write(Captured(step=step, at_ns=end_ns))
         files = [_file(name, size) for name, size in self._run.files.items()]
         mine = [file for file in files if self._rank in (file.rank, 0)]
-        self._recorder.write(Written(step=step, level="shared", at_ns=at_ns["written"], files=mine))
-        if self._rank == 0:
+        levels = [level for level in self._run.levels if self._run.takes(level, step)]
+        lag_ns = {level: round(place * self._run.lag_s * 1e9) for place, level in enumerate(levels)}
+        for level in levels:
+            written_ns = at_ns["written"] + lag_ns[level]
+            self._recorder.write(Written(step=step, level=level, at_ns=written_ns, files=mine))
+        for level in levels:
+            if self._rank != 0 and (level == SHARED or not self._run.is_spread):
+                continue
             self._recorder.write(
                 Durable(
                     step=step,
-                    level="shared",
-                    **{f"{name}_ns": at_ns[name] for name in at_ns if name != "written"},
+                    level=level,
+                    **{
+                        f"{name}_ns": at_ns[name] + lag_ns[level]
+                        for name in at_ns
+                        if name != "written"
+                    },
                     files=files,
                 )
             )
@@ -335,23 +390,41 @@ class _Rank:
             self._recorder.write(Hold(step=step, why=why, start_ns=start_ns, end_ns=end_ns))  # type: ignore[arg-type]
         if self._run.kills:
             self._recorder.write_steps(epoch)
-            self._see("saved", epoch, step)
 
-    def _see(self, when: str, epoch: int, step: int) -> None:
+    def _look(self, when: MemoryMoment, step: int) -> None:
+        now = self._run.memory(when, self._rank, step)
+        self._recorder.write(
+            Memory(
+                when=when,
+                step=step,
+                at_ns=self._now_ns,
+                bytes=now,
+                shared_bytes=0,
+                peak_bytes=now + self._run.peak(when, self._rank, step),
+                threads=self._run.threads,
+                processes=self._run.threads - 1,
+            )
+        )
+
+    def _see(self, when: str, epoch: int, step: int, level: str | None = None) -> None:
         if not self._run.proof:
             return
-        state = digests(self._state(when, step))
+        state = digests(self._state(when, step, level))
         tensors = {
             name: d for name, d in state.items() if name.startswith(("model/", "optimizer/"))
         }
         own = {name: state[name] for name in state.keys() - tensors.keys()}
         self._recorder.write(
-            Digest(when=when, step=step, epoch=epoch, tensors=tensors, rank_state=own)
+            Digest(when=when, step=step, epoch=epoch, level=level, tensors=tensors, rank_state=own)
         )
 
-    def _state(self, when: str, step: int) -> Arrays:
-        state = self._run.state(Moment(when, self._rank, step, self._attempt))
-        return {name: a for name, a in state.items() if (name, when) != ("position/data", "end")}
+    def _state(self, when: str, step: int, level: str | None = None) -> Arrays:
+        state = self._run.state(Moment(when, self._rank, step, self._attempt, level))
+        return {
+            name: a
+            for name, a in state.items()
+            if (name, when in ("end", "version")) != ("position/data", True)
+        }
 
     def _phase(self, name: str, window: tuple[int, int], **fields: int | None) -> None:
         start_ns, end_ns = window
@@ -365,8 +438,8 @@ class _Rank:
 
 
 def _file(name: str, size: int) -> File:
-    """As the strategy `native` would say it: what is one rank's own is `rank-<rank>.npz`."""
-    own = re.fullmatch(r"rank-(\d+)\.npz", name)
+    """As the strategy `native` would say it: what is one rank's own is `rank-<rank>.safetensors`."""
+    own = re.fullmatch(r"rank-(\d+)\.safetensors", name)
     return File(
         name=name,
         kind="own" if own else "state",

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from numpy_framework import ALONE
 
+from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import NATIVE
+from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked, Trained
+from ckptbench.strategies.clocked import Clocked
 from ckptbench.world.seats import Place
 
 IDENTITY = Identity(
@@ -24,9 +27,16 @@ IDENTITY = Identity(
 )
 
 
+def levels_with(store: CheckpointStore) -> Levels:
+    """The shared level alone."""
+    levels = Levels({SHARED: store.folder}, keep=1)
+    levels.stores[SHARED] = store
+    return levels
+
+
 def clocked(
     store: CheckpointStore,
-    subject: Trained,
+    subject: Framework,
     place: Place = ALONE,
     *,
     format: str = "npz",
@@ -39,10 +49,11 @@ def clocked(
     return Clocked.open(
         variant,
         subject=subject,
+        barrier=subject.barrier,
         place=place,
         format=format,
         identity=IDENTITY,
-        store=store,
+        levels=levels_with(store),
         recorder=Recorder(
             trace or store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")
         ),

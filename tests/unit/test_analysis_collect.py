@@ -40,9 +40,17 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         "checkpoints": 2 * 2,
         "evaluations": 2 * 2,
         "phases": 2 * 3,
+        "spans": 2
+        * (
+            6 + 3
+        ),  # save, capture and write of each rank; sync, checksum and commit of the one that commits
+        "memory": 2 * (2 * 2 + 2 + 1),
         "digests": 0,
         "kills": 0,
         "values": 0,
+        "failures": 0,
+        "progress": 0,
+        "lineage": 0,
     }
     assert tables["steps"]["warmup"].sum() == 2 * 3
     assert tables["steps"]["duration_s"].tolist() == pytest.approx([0.1] * 40)
@@ -53,7 +61,7 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
 
 
 def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: Path) -> None:
-    files = {"model.pt": 1000, "rank-0.npz": 24, "rank-1.npz": 26}
+    files = {"model.pt": 1000, "rank-0.safetensors": 24, "rank-1.safetensors": 26}
     run = FakeRun(cell=cell(ranks=2), stall_s=lambda rank, step: 1.6, files=files, removal_s=0.4)
     checkpoints = collect([run.write(tmp_path)])["checkpoints"]
 
@@ -75,12 +83,29 @@ def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: P
     assert waited[["write_s", "bytes", "main_bytes"]].isna().all(axis=None)
 
 
+def test_of_several_nodes_each_commits_its_part_and_the_shared_version_is_one(
+    tmp_path: Path,
+) -> None:
+    near, both = (
+        FakeRun(cell=cell(ranks=2), levels=levels, is_spread=True)
+        for levels in (("memory",), ("memory", "shared"))
+    )
+    parts = collect([near.write(tmp_path / "near")])["checkpoints"]
+    assert parts["writes"].tolist() == [True] * 4
+    assert parts.groupby("step")["bytes"].sum().tolist() == [2 * 1024] * 2
+    whole = collect([both.write(tmp_path / "both")])["checkpoints"]
+    assert whole["writes"].tolist() == [True, True, False, False]
+    assert set(whole["levels"]) == {"memory+shared"}
+    assert whole.groupby("step")["bytes"].sum().tolist() == [1024] * 2
+
+
 def test_every_wait_counts_as_stall_but_the_one_at_the_end(tmp_path: Path) -> None:
     holds_s = {"update": 0.1, "save": 0.2, "removal": 0.4, "end": 0.8}
     run = FakeRun(cell=cell(), stall_s=lambda rank, step: 1.6, hold_s=holds_s)
     checkpoints = collect([run.write(tmp_path)])["checkpoints"]
     assert checkpoints["stall_s"].tolist() == pytest.approx([2.3, 2.3])
-    assert checkpoints["update_hold_s"].tolist() == pytest.approx([0.1, 0.1])
+    parts = checkpoints[["save_s", "update_hold_s", "save_hold_s", "removal_hold_s"]]
+    assert parts.iloc[0].tolist() == pytest.approx([1.6, 0.1, 0.2, 0.4])
 
 
 def test_a_checkpoint_has_its_place_and_is_steady_when_removed_blocks_can_be_reused(

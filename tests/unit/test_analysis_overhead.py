@@ -12,6 +12,8 @@ from run_folders import HOST, ByRankAndStep, FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.overhead import overhead
+from ckptbench.analysis.cost.scaling import scaling
+from ckptbench.matrix.variant import Variant
 
 ESTIMATES = ["paired", "paired_lo", "paired_hi", "in_run", "in_run_lo", "in_run_hi"]
 
@@ -264,3 +266,20 @@ def test_a_gpu_is_never_paired_with_a_cpu(tmp_path: Path) -> None:
     row = only_row(tmp_path, on_gpu, FakeRun(cell=cell("never")))
     assert row["measured_on"] == "gpu"
     assert row["paired_repeats"] == 0
+
+
+def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
+    tmp_path: Path,
+) -> None:
+    elastic = {"recovery": Variant("ulfm"), "ranks": 2}
+    runs = [
+        FakeRun(cell=cell("e1", ranks=2)),
+        FakeRun(cell=cell("never", **elastic), step_s=lambda rank, step: 0.2),
+        FakeRun(cell=cell("e1", **elastic), step_s=lambda rank, step: 0.2),
+        FakeRun(cell=cell("never", ranks=2)),
+    ]
+    tables = collect([run.write(tmp_path) for run in runs])
+    paired = overhead(tables).set_index("recovery")["paired"]
+    assert paired.to_dict() == pytest.approx({"restart": 0.5, "ulfm": 0.25})
+    # A step of 0.1 s of two ranks with eight images each: the baseline with an elastic recovery does not count.
+    assert scaling(tables)["images_per_s"].to_list() == pytest.approx([160.0])

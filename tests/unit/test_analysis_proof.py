@@ -472,10 +472,12 @@ def test_digests_hold_every_moment_in_the_order_of_the_table(tmp_path: Path) -> 
         [1, 10, "saved", 0],
         [2, 10, "epoch", 0],
         [2, 10, "loaded", 0],
+        [2, 10, "version", 0],
         [2, 11, "stepped", 1],
         [2, 20, "end", 1],
         [2, 20, "epoch", 1],
         [2, 20, "saved", 1],
+        [2, 20, "version", 1],
     ]
     key = ["run", "rank", "attempt", "step", "when", "tensor"]
     pd.testing.assert_frame_equal(digests, digests.sort_values(key, ignore_index=True))

@@ -13,10 +13,12 @@ import pytest
 from run_folders import HOST, FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.stall import parts_of_stall
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.document import document
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.registry import DERIVED, TABLES
+from ckptbench.matrix.variant import Variant
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "tables.md"
@@ -42,7 +44,7 @@ def test_sizes_compare_what_was_written_with_what_the_state_must_have(tmp_path: 
 
 
 def test_sizes_that_vary_say_so(tmp_path: Path) -> None:
-    larger = FakeRun(cell=cell(repeat=1), files={"model.pt": 2000, "rank-0.npz": 24})
+    larger = FakeRun(cell=cell(repeat=1), files={"model.pt": 2000, "rank-0.safetensors": 24})
     row = tables(tmp_path, FakeRun(cell=cell()), larger)["sizes"].iloc[0]
     assert not row["constant"]
     assert (row["bytes_min"], row["bytes_max"]) == (1024, 2024)
@@ -182,6 +184,41 @@ def test_a_stall_is_its_slowest_rank_with_the_parts_of_the_writing_one(tmp_path:
     parts = stall[names]
     assert parts.iloc[0].tolist() == pytest.approx([0.8, 0.3, 0.1, 0.2, 0.6])
     assert parts.sum(axis=1).tolist() == pytest.approx([2.0, 2.0])
+    assert parts_of_stall(stall)[names].equals(parts)
+
+
+def test_the_parts_of_a_stall_add_up_to_it_where_training_waits_for_a_removal(
+    tmp_path: Path,
+) -> None:
+    run = FakeRun(cell=cell(), stall_s=lambda rank, step: 1.6, hold_s={"removal": 0.4, "end": 0.8})
+    stall = tables(tmp_path, run)["stall"]
+    assert stall[["stall_s", "wait_s", "removal_hold_s"]].iloc[0].tolist() == pytest.approx([2.0, 0.2, 0.4])  # fmt: skip
+    assert parts_of_stall(stall).sum(axis=1).tolist() == pytest.approx([2.0, 2.0])
+
+
+@pytest.mark.parametrize("slowest", [0, 1])
+def test_write_and_sync_of_a_save_behind_training_are_no_parts_of_its_stall(
+    tmp_path: Path, slowest: int
+) -> None:
+    behind = cell(ranks=2, strategy=Variant("async"), format="safetensors")
+    holds_s = {"update": 0.01, "save": 0.02, "removal": 0.04, "end": 5.0}
+    run = FakeRun(
+        cell=behind,
+        stall_s=lambda rank, step: 1.0 if rank == slowest else 0.1,
+        durable_s=7.0,
+        hold_s=holds_s,  # of rank 0
+    )
+    stall = tables(tmp_path, run)["stall"]
+
+    assert not stall["blocking"].any()
+    held_s = [0.01, 0.02, 0.04] if slowest == 0 else [0.0, 0.0, 0.0]
+    names = ["capture_s", "wait_s", "update_hold_s", "save_hold_s", "removal_hold_s"]
+    parts = parts_of_stall(stall)
+    assert parts[names].iloc[0].tolist() == pytest.approx([1.0, 0.0, *held_s])
+    assert parts.drop(columns=names).iloc[0].tolist() == [0.0] * 4
+    assert parts.sum(axis=1).tolist() == pytest.approx(stall["stall_s"].tolist())
+    whole_s = stall[["write_s", "sync_s", "checksum_s", "commit_s"]].sum(axis=1)
+    assert whole_s.tolist() == pytest.approx([7.0, 7.0])
 
 
 def test_a_resumed_run_is_in_the_training_curves_and_in_no_timing(tmp_path: Path) -> None:

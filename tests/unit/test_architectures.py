@@ -5,10 +5,36 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ckptbench.networks.layers import AveragePoolTo
-from ckptbench.networks.models import ARCHITECTURES, resnet50, small_cnn, vgg16
+from ckptbench.errors import DataError
+from ckptbench.networks.layers import (
+    AuxiliaryHead,
+    AveragePool,
+    AveragePoolTo,
+    Branches,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    MaxPool,
+    Network,
+    ReLU,
+)
+from ckptbench.networks.models import (
+    ALEXNET_PIXELS,
+    ARCHITECTURES,
+    NT3_ROWS,
+    alexnet,
+    googlenet,
+    googlenet_aux,
+    nt3,
+    resnet50,
+    small_cnn,
+    vgg16,
+)
 
 IMAGENET, SMALL = (224, 224, 3), (32, 32, 3)
+EXPRESSIONS = (60_483, 1, 1)
+"""One sample of CANDLE's NT3."""
 
 
 @pytest.mark.parametrize(
@@ -18,11 +44,129 @@ IMAGENET, SMALL = (224, 224, 3), (32, 32, 3)
         (vgg16, 10, 134_301_514),
         (resnet50, 1000, 25_557_032),
         (vgg16, 1000, 138_357_544),
+        (alexnet, 10, 57_044_810),
+        (alexnet, 1000, 61_100_840),
+        (googlenet, 10, 5_983_802),
+        (googlenet, 1000, 6_998_552),
+        (googlenet_aux, 10, 10_334_030),
+        (googlenet_aux, 1000, 13_378_280),
     ],
 )
 def test_parameter_counts_are_the_published_ones(network, classes, parameters) -> None:  # type: ignore[no-untyped-def]
     assert network(SMALL, classes).parameter_count == parameters
     assert network(IMAGENET, classes).parameter_count == parameters
+
+
+def maps(network: Network, image: tuple[int, int, int]) -> list[tuple[int, ...]]:
+    """Shapes of the outputs of a network's convolutions, modules and pools on its way, each once where they repeat."""
+    shapes: list[tuple[int, ...]] = []
+    for last, layer in enumerate(network.layers, start=1):
+        if isinstance(layer, Conv | MaxPool | AveragePoolTo | Branches):
+            shape = Network(network.layers[:last]).output_shape(image)
+            shapes += [shape] if shape not in shapes[-1:] else []
+    return shapes
+
+
+def test_maps_of_alexnet_are_the_published_ones() -> None:
+    network = alexnet(IMAGENET, 1000)
+    assert maps(network, IMAGENET) == [
+        (64, 55, 55), (64, 27, 27), (192, 27, 27), (192, 13, 13), (384, 13, 13), (256, 13, 13), (256, 6, 6),
+    ]  # fmt: skip
+    assert [layer.rate for layer in network.flat() if isinstance(layer, Dropout)] == [0.5, 0.5]
+
+
+def test_maps_of_googlenet_are_the_published_ones() -> None:
+    """Szegedy et al. 2015, table 1. All its pools with stride 2 must round up, as those of Caffe do."""
+    shapes = [
+        (64, 112, 112), (64, 56, 56), (192, 56, 56), (192, 28, 28), (256, 28, 28), (480, 28, 28), (480, 14, 14),
+        (512, 14, 14), (528, 14, 14), (832, 14, 14), (832, 7, 7), (1024, 7, 7), (1024, 1, 1),
+    ]  # fmt: skip
+    assert maps(googlenet(IMAGENET, 1000), IMAGENET) == shapes
+    assert maps(googlenet_aux(IMAGENET, 1000), IMAGENET) == shapes
+    rates = [each.rate for each in googlenet_aux(IMAGENET, 9).flat() if isinstance(each, Dropout)]
+    assert rates == [0.7, 0.7, 0.4]
+
+
+def heads(network: Network) -> dict[int, AuxiliaryHead]:
+    """The auxiliary heads, by their place in the network."""
+    of = enumerate(network.layers)
+    return {place: layer for place, layer in of if isinstance(layer, AuxiliaryHead)}
+
+
+def test_auxiliary_heads_are_those_of_bvlc_googlenet() -> None:
+    """Behind the modules 4a and 4d, and nowhere in the network's own way to its logits."""
+    network = googlenet_aux(IMAGENET, 1000)
+    assert network.auxiliary_weights == (0.3, 0.3)
+    counts = []
+    for (place, head), channels in zip(heads(network).items(), (512, 528), strict=True):
+        assert Network(network.layers[:place]).output_shape(IMAGENET) == (channels, 14, 14)
+        assert head.layers[0] == AveragePool(kernel=(5, 5), stride=(3, 3))
+        after = [Network(head.layers[:n]).output_shape((14, 14, channels)) for n in (1, 3, 5, 8)]
+        assert after == [(channels, 4, 4), (128, 4, 4), (1024,), (1000,)]
+        counts.append(Network(head.layers).parameter_count)
+    assert counts == [3_188_840, 3_190_888]
+    without = tuple(layer for layer in network.layers if not isinstance(layer, AuxiliaryHead))
+    assert without == googlenet(IMAGENET, 1000).layers
+    assert googlenet(IMAGENET, 1000).auxiliary_weights == ()
+
+
+@pytest.mark.parametrize("image", [(1, 1, 3), (7, 200, 3), SMALL, (75, 75, 3), (300, 260, 3)])
+def test_googlenet_takes_images_of_any_size(image: tuple[int, int, int]) -> None:
+    network = googlenet_aux(image, 10)
+    assert network.output_shape(image) == (10,)
+    assert network.parameter_count == 10_334_030
+    for place, head in heads(network).items():
+        channels, *extents = Network(network.layers[:place]).output_shape(image)
+        assert Network(head.layers[:1]).output_shape((*extents, channels)) == (channels, 4, 4)
+
+
+def test_alexnet_refuses_an_image_that_its_first_convolution_does_not_fit() -> None:
+    assert alexnet((ALEXNET_PIXELS, 9, 1), 2).output_shape((ALEXNET_PIXELS, 9, 1)) == (2,)
+    with pytest.raises(
+        DataError, match="alexnet needs images of 7 x 7 or more, and these have 9 x 6: use"
+    ):
+        alexnet((9, 6, 3), 2)
+
+
+def test_nt3_is_that_of_candle() -> None:
+    """Kernels, pools, layers and rates of nt3_default_model.txt. The counts follow from them."""
+    network = nt3(EXPRESSIONS, 2)
+    layers = list(network.flat())
+    counts = {name: int(np.prod(shape)) for name, shape in network.parameters().items()}
+    assert counts == {
+        "conv1.kernel": 20 * 128, "conv1.bias": 128,
+        "conv2.kernel": 10 * 128 * 128, "conv2.bias": 128,
+        "fc1.kernel": 128 * 6045 * 200, "fc1.bias": 200,
+        "fc2.kernel": 200 * 20, "fc2.bias": 20,
+        "head.kernel": 20 * 2, "head.bias": 2,
+    }  # fmt: skip
+    assert network.parameter_count == 154_922_918
+    assert network.buffer_count == 0
+    convolutions = [layer for layer in layers if isinstance(layer, Conv)]
+    assert [(layer.stride, layer.pad) for layer in convolutions] == [(1, 0), (1, 0)]
+    assert [layer.kernel for layer in layers if isinstance(layer, MaxPool)] == [1, (10, 1)]
+    assert [layer.rate for layer in layers if isinstance(layer, Dropout)] == [0.1, 0.1]
+
+
+@pytest.mark.parametrize("image", [(NT3_ROWS, 1, 1), (59, 3, 2), (60_483, 1, 1)])
+def test_nt3_takes_what_its_windows_leave_of_an_image(image: tuple[int, int, int]) -> None:
+    network = nt3(image, 2)
+    rows = ((image[0] - 28) // 10) * image[1]
+    assert next(layer.inputs for layer in network.flat() if isinstance(layer, Dense)) == 128 * rows
+    # Of one image: three outputs before the second convolution and two after it, then its pool and its flattened form.
+    first, second = (image[0] - 19) * image[1], (image[0] - 28) * image[1]
+    dense = 3 * 200 + 3 * 20 + 2
+    assert network.activation_count(image) == 128 * (3 * first + 2 * second + 2 * rows) + dense
+
+
+def test_the_largest_unfolded_input_is_that_of_the_second_convolution_of_nt3() -> None:
+    assert nt3(EXPRESSIONS, 2).unfolded_count(EXPRESSIONS) == 128 * 10 * 60_455
+    assert resnet50(SMALL, 10).unfolded_count(SMALL) == 3 * 49 * 16 * 16
+
+
+def test_nt3_refuses_an_image_of_too_few_rows() -> None:
+    with pytest.raises(DataError, match="nt3 needs images of 38 rows or more, and these have 37:"):
+        nt3((NT3_ROWS - 1, 60, 1), 2)
 
 
 def test_resnet50_has_53_batch_norms_with_53120_statistics() -> None:
@@ -33,8 +177,8 @@ def test_resnet50_has_53_batch_norms_with_53120_statistics() -> None:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_names_are_unique_and_weights_have_the_described_shapes(name: str) -> None:
-    network = ARCHITECTURES[name](SMALL, 10)
-    weights = network.initial_weights(1) if name != "vgg16" else {}
+    network = ARCHITECTURES[name]((64, 32, 3), 10)
+    weights = network.initial_weights(1) if name not in ("vgg16", "alexnet") else {}
     named = [layer.name for layer in network.flat() if hasattr(layer, "name")]
     assert len(named) == len(set(named))
     assert all(
@@ -66,6 +210,40 @@ def test_activations_are_counted_from_the_shapes() -> None:
     residual = 2 * inside + shortcut + inside
     head = 16 * 4 + 16 * 4 + 3 * 32 + 10
     assert network.activation_count(SMALL) == 3 * conv + pool + residual + head
+
+
+def branched(image: tuple[int, int, int]) -> Network:
+    conv = [
+        Conv(name=name, inputs=inputs, outputs=outputs, kernel=kernel, pad=kernel // 2, bias=True)
+        for name, inputs, outputs, kernel in [("one", 3, 4, 1), ("two", 3, 2, 3), ("aux", 6, 5, 1)]
+    ]
+    branches = Branches(((conv[0],), (MaxPool(kernel=3, stride=1, pad=1), conv[1])))
+    head = AuxiliaryHead(layers=(AveragePool(kernel=2, stride=2), conv[2], Flatten()), weight=0.5)
+    return Network((branches, head, MaxPool(kernel=2, stride=2, partial=True), ReLU(), Flatten()))
+
+
+def test_layers_of_branches_and_auxiliary_heads_are_layers_of_the_network() -> None:
+    image = (5, 4, 3)
+    network = branched(image)
+    assert [layer.name for layer in network.flat() if isinstance(layer, Conv)] == [
+        "one",
+        "two",
+        "aux",
+    ]
+    assert network.parameter_count == (3 * 4 + 4) + (3 * 9 * 2 + 2) + (6 * 5 + 5)
+    pixels = 5 * 4
+    inside, joined = (4 + 3 + 2) * pixels, 6 * pixels
+    head = (6 + 5 + 5) * 2 * 2
+    assert network.activation_count(image) == inside + joined + head + 3 * 6 * 3 * 2
+    assert network.unfolded_count(image) == 3 * 9 * pixels
+    assert network.output_shape(image) == (6 * 3 * 2,)
+
+
+@pytest.mark.parametrize("pool", [{"kernel": 2, "stride": 3}, {"kernel": 3, "stride": 2, "pad": 1}])
+def test_a_pool_with_partial_windows_has_neither_padding_nor_gaps(pool: dict[str, int]) -> None:
+    """Frameworks differ in whether a window counts that lies in the padding, or behind the input, alone."""
+    with pytest.raises(ValueError, match="partial windows"):
+        MaxPool(**pool, partial=True)
 
 
 def test_windows_of_average_pooling_cover_all_rows_evenly_unevenly_and_repeated() -> None:

@@ -12,7 +12,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from bad_configs import ALIAS, BAD, COUNT, INTERVAL, KEEP_ONE, UNREADABLE, Bad
+from bad_configs.combinations import COMBINATIONS
+from bad_configs.remedies import ALIAS, COUNT, INTERVAL, KEEP_ONE, Bad
+from bad_configs.structure import STRUCTURE
+from bad_configs.unreadable import UNREADABLE
+from bad_configs.values import VALUES
 from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
@@ -24,6 +28,7 @@ from ckptbench.study.config import StudyConfig, load_config, schema
 from ckptbench.study.expansion import expand
 from ckptbench.study.planning import plan_study
 
+BAD = [*VALUES, *STRUCTURE, *COMBINATIONS]
 GOOD = "matrix: {framework: pytorch, model: small_cnn, ranks: 1, interval: [never, 1]}\n"
 README = (Path(__file__).resolve().parents[2] / "config" / "README.md").read_text(encoding="utf-8")
 CIFAR10 = "matrix: {dataset: cifar10}\ndatasets: {cifar10: {archive: /no/such/file}}\n"
@@ -184,6 +189,19 @@ def test_an_archive_is_needed_only_for_a_dataset_that_must_still_be_made(
     plan(GOOD, CIFAR10)
 
 
+def test_the_files_of_nt3_are_looked_for_before_anything_runs(plan: Plan, tmp_path: Path) -> None:
+    wanted = "matrix: {model: nt3, dataset: nt3}\n"
+    study = f"{wanted}datasets: {{nt3: {{folder: {tmp_path}}}}}\n"
+    (tmp_path / "nt_train2.csv").touch()
+    assert "there is no such file nt_test2.csv in it" in refusal(plan, GOOD, study)
+    (tmp_path / "nt_test2.csv").touch()
+    plan(GOOD, study)
+    made = tmp_path / "datasets" / "nt3" / "dataset.json"
+    made.parent.mkdir(parents=True)
+    made.write_text("{}")
+    plan(GOOD, wanted)
+
+
 def test_paths_may_begin_at_home(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +229,7 @@ def test_the_largest_study_is_planned_in_seconds_and_its_names_fit_a_folder() ->
 
 def test_the_schema_refuses_numbers_out_of_their_bounds() -> None:
     for wrong in (
-        {"datasets": {"synthetic": {"height": 5000}}},
+        {"datasets": {"synthetic": {"height": 70000}}},
         {"training": {"momentum": 1}},
         {"training": {"learning_rate": 0}},
         {"limits": {"run_minutes": "5"}},

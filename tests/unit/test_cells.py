@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, StrategyEntry
+from ckptbench.matrix.catalogue import (
+    FRAMEWORKS,
+    RECOVERIES,
+    STRATEGIES,
+    RecoveryEntry,
+    StrategyEntry,
+    registered,
+)
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.variant import Variant
@@ -114,7 +121,7 @@ def test_a_checkpoint_is_due_after_every_interval(interval: str, due: list[int])
                 "framework": "chainer",
                 "format": "npz",
             },
-            "strategy local: every is 'often', use a value like 1",
+            "strategy local: every is 'often', use a whole number from 0 to 1000000000",
         ),
     ],
 )
@@ -142,3 +149,104 @@ def test_options_of_a_strategy_are_in_the_id_and_survive_json(
     assert one.baseline.strategy == Variant("native")
     assert Variant.of("strategy", "local", {"every": 1}, entry.options) == Variant("local")
     assert chosen.chosen(entry.options) == {"every": 3}
+
+
+def test_a_strategy_is_known_by_the_text_that_tables_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "async_tree", STRATEGIES["async"])
+    named = ["native", "async", "async_threads_2", "async_tree", "async_tree_threads_2"]
+    assert [registered(text) for text in named] == ["native", "async", "async", "async_tree", "async_tree"]  # fmt: skip
+    with pytest.raises(KeyError):
+        registered("asynchronous")
+
+
+EXPONENTIAL = Variant("exponential")
+
+
+@pytest.fixture
+def recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers `shrink`, which is elastic and has its own environment, and `agent`, which is neither."""
+    halves = {"launcher": "no_such_module:Launcher", "rank": "no_such_module:Rank"}
+    options = {"patience_s": 10.0}
+    shrink = RecoveryEntry(
+        **halves,
+        frameworks=("pytorch",),
+        strategies=("native",),
+        own_environment=True,
+        elastic=True,
+        options=options,
+    )
+    monkeypatch.setitem(RECOVERIES, "shrink", shrink)
+    monkeypatch.setitem(RECOVERIES, "agent", RecoveryEntry(**halves, options=options))
+
+
+@pytest.mark.usefixtures("recoveries")
+def test_a_recovery_has_its_own_environment_where_it_needs_packages() -> None:
+    struck = cell(faults=EXPONENTIAL, recovery=Variant("shrink"))
+    assert struck.environment == struck.baseline.environment == "pytorch_shrink"
+    assert cell(faults=EXPONENTIAL, recovery=Variant("agent")).environment == "pytorch"
+
+
+@pytest.mark.usefixtures("recoveries")
+@pytest.mark.parametrize(("name", "kept"), [("shrink", "shrink"), ("agent", "restart")])
+def test_an_elastic_recovery_is_compared_with_undisturbed_runs_that_have_it(
+    name: str, kept: str
+) -> None:
+    patient = Variant(name, (("patience_s", 30.0),))
+    struck = cell(faults=EXPONENTIAL, recovery=patient)
+    assert struck.reference == cell(recovery=Variant(kept))
+    assert struck.baseline == cell(recovery=Variant(kept)).baseline
+    assert struck.baseline.recovery == Variant(kept)
+    assert struck.reference.reference == struck.reference
+    assert cell(faults=EXPONENTIAL, recovery=Variant(kept)).baseline == struck.baseline
+
+
+@pytest.mark.usefixtures("recoveries")
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"framework": "chainer", "format": "npz", "recovery": Variant("shrink")},
+            "recovery shrink does not serve chainer: use it with pytorch",
+        ),
+        (
+            {
+                "strategy": Variant("sharded"),
+                "format": "safetensors",
+                "recovery": Variant("shrink"),
+            },
+            "recovery shrink does not go with strategy sharded: use it with native",
+        ),
+        (
+            {"accelerator": "cuda", "faults": EXPONENTIAL, "recovery": Variant("shrink")},
+            "recovery shrink has no environment for accelerator cuda: use accelerator cpu, or recovery restart",
+        ),
+        (
+            {"history": "killed_inside", "recovery": Variant("agent")},
+            "recovery agent with history killed_inside: restarts follow its kills; use recovery restart, or faults in "
+            "place of the history",
+        ),
+        (
+            {"recovery": Variant("agent")},
+            "recovery agent with faults none: there is nothing to recover from; use recovery restart, or other faults",
+        ),
+        (
+            {"recovery": Variant("shrink", (("patience_s", 30.0),))},
+            "recovery shrink_patience_s_30 with faults none: there is nothing to recover from; use recovery shrink, or "
+            "other faults",
+        ),
+    ],
+)
+def test_a_recovery_that_the_cell_cannot_have_is_refused(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        cell(**fields)
+    assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("recoveries")
+def test_an_elastic_recovery_can_be_undisturbed_and_on_a_gpu_where_it_needs_no_packages() -> None:
+    assert cell(recovery=Variant("shrink")).is_undisturbed
+    assert cell(history="again", recovery=Variant("shrink")).reference.recovery == Variant("shrink")
+    on_gpu = cell(accelerator="cuda", faults=EXPONENTIAL, recovery=Variant("agent"))
+    assert on_gpu.environment == "pytorch-cuda"

@@ -15,16 +15,17 @@ from strategies import clocked
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, StrategyEntry
+from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
 from ckptbench.proof.digest import digests
 from ckptbench.runs.events import File, Retained, SaveFailed
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
 from ckptbench.strategies.clocked import Clocked
-from ckptbench.strategies.contract import SHARED, Opening, Share, Strategy
+from ckptbench.strategies.contract import Opening, Share, Strategy
 from ckptbench.strategies.native import Native
 
 BEHIND = Variant("behind")
@@ -219,8 +220,8 @@ def test_ranks_meet_behind_training_without_a_collective(
         rank.close()
     version = store.newest()
     assert version is not None
-    assert set(version.files) == {"model.npz", "rank-0.npz", "rank-1.npz"}
-    assert version.files["rank-1.npz"].rank == 1
+    assert set(version.files) == {"model.npz", "rank-0.safetensors", "rank-1.safetensors"}
+    assert version.files["rank-1.safetensors"].rank == 1
 
 
 def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
@@ -242,11 +243,11 @@ class HeldStore(CheckpointStore):
         super().__init__(folder, keep=keep)
         self.go = threading.Event()
 
-    def retain(self) -> None:
+    def retain(self, *, spare: bool = False) -> None:
         assert self.go.wait(60)
         if self.failure is not None:
             raise self.failure
-        super().retain()
+        super().retain(spare=spare)
 
 
 @pytest.fixture
@@ -333,3 +334,23 @@ def test_an_error_of_the_removal_is_raised_by_what_comes_next(
     version = held.newest()
     assert version is not None
     assert version.position == THIRD
+
+
+def test_a_rank_that_another_one_leaves_before_its_versions_are_compared_says_so(
+    store: CheckpointStore, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework = built()
+    gone = False
+
+    def barrier() -> None:
+        if gone:
+            raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr(framework, "barrier", barrier)
+    native = clocked(store, framework, trace=trace)
+    native.save(FIRST), native.settle()
+    ((level, version),) = list(native.versions())
+    assert (level, version.position) == (SHARED, FIRST)
+    gone = True
+    with pytest.raises(LaunchError, match="another rank died before its versions were compared"):
+        list(native.versions())

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from ckptbench.data.sources import nt3
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
@@ -251,6 +252,68 @@ def test_a_history_or_cache_that_no_cell_can_have_is_an_error() -> None:
         cells(matrix={"interval": 1, "cache": ["warm", "cold"]}, training=PROOF)
 
 
+STRUCK: dict[str, Any] = {
+    "model": "small_cnn",
+    "ranks": 2,
+    "interval": 1,
+    "faults": ["none", "exponential"],
+}
+
+
+def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs() -> None:
+    recoveries = ["restart", "torchrun", "horovod_elastic", "torchft", "ulfm"]
+    matrix = {
+        **STRUCK,
+        "framework": "all",
+        "strategy": ["native", "sharded"],
+        "recovery": recoveries,
+    }
+    found = Counter(
+        (cell.recovery.name, cell.framework, cell.is_struck, cell.is_baseline, cell.strategy.name)
+        for cell in cells(matrix=matrix, repeats=1)
+    )
+    assert set(found.values()) == {1}
+    everywhere = {
+        ("restart", framework, struck, False, strategy)
+        for framework in FRAMEWORKS
+        for struck in (False, True)
+        for strategy in ("native", "sharded")
+    }
+    baselines = {("restart", framework, False, True, "native") for framework in FRAMEWORKS}
+    agent = {("torchrun", "pytorch", True, False, strategy) for strategy in ("native", "sharded")}
+    served = {
+        "horovod_elastic": ("horovod_pytorch", "horovod_tensorflow"),
+        "torchft": ("pytorch",),
+        "ulfm": ("chainer", "pytorch", "tensorflow"),
+    }
+    elastic = {
+        (recovery, framework, *how, "native")
+        for recovery, frameworks in served.items()
+        for framework in frameworks
+        for how in ((False, True), (False, False), (True, False))
+    }
+    assert set(found) == everywhere | baselines | agent | elastic
+
+
+def test_a_recovery_that_no_cell_can_have_is_an_error() -> None:
+    matrix = {**STRUCK, "framework": "tensorflow", "recovery": ["restart", "torchft"]}
+    with pytest.raises(
+        ConfigError, match=r"matrix.recovery\[1\] is .*torchft does not serve tensor"
+    ):
+        cells(matrix=matrix)
+    matrix = {**STRUCK, "framework": ["chainer", "pytorch"], "recovery": ["restart", "torchft"]}
+    with pytest.raises(ConfigError, match=r"matrix.recovery\[1\] is .*use accelerator cpu"):
+        cells(matrix=matrix, accelerator="cuda")
+    matrix = {
+        **STRUCK,
+        "framework": "pytorch",
+        "faults": "none",
+        "recovery": ["restart", "torchrun"],
+    }
+    with pytest.raises(ConfigError, match=r"matrix.recovery\[1\] is .*nothing to recover from"):
+        cells(matrix=matrix)
+
+
 def test_a_flag_that_is_none_says_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"training\.proof is 'yes': use true or false"):
         load_config({"training": {"proof": "yes"}})
@@ -269,6 +332,31 @@ def test_an_omission_that_the_network_or_the_optimizer_cannot_feel_is_an_error()
     assert cells(matrix={**matrix, "model": "small_cnn"}, training=PROOF)
     with pytest.raises(ConfigError, match=r"training\.momentum is 0"):
         cells(matrix={**matrix, "omit": "momentum"}, training={**PROOF, "momentum": 0})
+
+
+def test_a_model_is_used_with_the_datasets_whose_images_it_takes() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": "never", "model": ["resnet50", "nt3"]}
+    made = {"synthetic": {"height": 60, "width": 1, "channels": 1}}
+    found = cells(matrix={**matrix, "dataset": ["digits", "synthetic"]}, datasets=made, repeats=1)
+    assert [(cell.model, cell.dataset) for cell in found] == [
+        ("resnet50", "digits"), ("resnet50", "synthetic"), ("nt3", "synthetic"),
+    ]  # fmt: skip
+    reason = (
+        "the dataset digits does not fit: nt3 needs images of 38 rows or more, and these have 32"
+    )
+    with pytest.raises(
+        ConfigError, match=rf"matrix.model\[1\] is 'nt3': no cell .*: {reason}: use"
+    ):
+        cells(matrix=matrix)
+    with pytest.raises(ConfigError, match=f"the matrix is empty: {reason}"):
+        cells(matrix={**matrix, "model": "nt3"})
+
+
+def test_a_control_of_nt3_is_looked_at_with_the_images_of_its_dataset() -> None:
+    matrix = {**KILLED, "model": "nt3", "dataset": "synthetic", "omit": ["random", "statistics"]}
+    made = {"synthetic": {"height": 38, "width": 1, "channels": 1}}
+    with pytest.raises(ConfigError, match=r"'statistics': .*nt3 has no BatchNorm layer"):
+        cells(matrix={**matrix, "ranks": 2}, training=PROOF, datasets=made)
 
 
 def test_a_run_that_is_surely_too_short_to_be_killed_is_an_error_before_anything_runs() -> None:
@@ -307,6 +395,24 @@ def test_every_config_that_ships_is_valid_by_models_and_by_schema(path: Path) ->
     content = yaml.safe_load(path.read_text())
     assert expand(load_config(content))
     jsonschema.validate(content, schema())
+
+
+def test_the_study_of_deepfreeze_gives_each_model_its_own_data_and_batches() -> None:
+    path = ROOT / "config" / "studies" / "deepfreeze.yaml"
+    config = load_config(yaml.safe_load(path.read_text(encoding="utf-8")))
+    found = expand(config)
+    assert {(cell.model, cell.dataset, cell.batch_size) for cell in found} == {
+        ("resnet50", "digits", 16), ("nt3", "synthetic", 1),
+    }  # fmt: skip
+    made = config.datasets.synthetic
+    assert (made.height, made.width, made.channels) == nt3.IMAGE_SHAPE
+    assert made.classes == nt3.CLASSES
+    assert {"train": made.train_samples, "test": made.test_samples} == nt3.SAMPLES
+    written = {(cell.ranks, cell.strategy.name, str(cell.interval)) for cell in found}
+    strategies = [strategy.name for strategy in config.matrix.strategy]
+    for strategy in strategies:
+        assert {(ranks, strategy, each) for ranks in (1, 2) for each in ("e1", "s3")} <= written
+    assert len(found) == 2 * 2 * (1 + 2 * len(strategies))
 
 
 def test_the_schema_refuses_what_the_models_refuse() -> None:

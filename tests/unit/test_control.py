@@ -195,6 +195,44 @@ def test_a_run_that_ends_first_is_not_stopped(make_server: MakeServer) -> None:
     close([link])
 
 
+def test_ranks_gather_values_of_all_in_the_order_of_the_ranks(make_server: MakeServer) -> None:
+    server = make_server(*"abc")
+    links = open_links(server, *"abc")
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(2):  # a name can be used again
+            late = [pool.submit(link.gather, "port", n) for n, link in enumerate(links)]
+            other = [pool.submit(link.gather, "x", {"of": [n]}) for n, link in enumerate(links)]
+            assert [each.result(PATIENCE_S) for each in late] == [[0, 1, 2]] * 3
+            of_all = [{"of": [0]}, {"of": [1]}, {"of": [2]}]
+            assert [each.result(PATIENCE_S) for each in other] == [of_all] * 3
+    close(links)
+
+
+def test_a_name_cannot_be_used_twice_at_a_time(make_server: MakeServer) -> None:
+    """The values of the first use would never come back."""
+    server = make_server("a", "b")
+    first, second = open_links(server, "a", "b")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first.gather, "port", 1)
+        wait_for(lambda: server._given)
+        with pytest.raises(ValueError, match="port is being gathered"):
+            first.gather("port", 2)
+        assert second.gather("port", 3) == waiting.result(PATIENCE_S) == [1, 3]
+    close([first, second])
+
+
+def test_a_value_comes_back_only_when_all_ranks_have_given_theirs(make_server: MakeServer) -> None:
+    server = make_server("a", "b")
+    first, second = open_links(server, "a", "b")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first.gather, "port", 1)
+        wait_for(lambda: server._given)
+        assert not waiting.done()
+        second.gather("port", 2)
+        assert waiting.result(PATIENCE_S) == [1, 2]
+    close([first, second])
+
+
 def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     server = make_server("a")
     code = (
@@ -331,6 +369,72 @@ def test_a_rank_that_has_no_seat_yet_hears_that_the_launcher_is_gone(
         link.meet(rank=0, node="a", device="cpu")
 
 
+def come_up(server: ControlServer, rank: int) -> socket.socket:
+    rank_end = call(server)
+    rank_end.sendall(hello(server, rank, "a"))
+    return rank_end
+
+
+def heard(rank: socket.socket) -> dict[str, object]:
+    """The next message of the launcher; {} if it has hung up."""
+    line = rank.makefile("rb").readline()
+    return dict(json.loads(line)) if line else {}
+
+
+def test_ranks_that_come_anew_wait_until_they_may_begin(make_server: MakeServer) -> None:
+    server = make_server("a", "a")
+    first = [come_up(server, rank) for rank in (0, 1)]
+    assert all("addresses" in heard(rank) for rank in first)
+    first[1].close()
+    wait_for(lambda: server.lost == [1])
+    server.begin_anew()
+    assert (server.lost, server.leaving) == ([], [0])
+    assert heard(first[0]) == {"end": True}
+    second = [come_up(server, rank) for rank in (1, 0)]
+    wait_for(lambda: len(server._hellos) == 2)
+    assert len(server.missing) == 2, "one of the earlier ranks has not ended yet"
+    first[0].close()
+    wait_for(lambda: server.has_come_anew)
+    server.ping()  # nobody may be told anything before the answer
+    server.let_begin("boot 1 2")
+    assert [heard(rank)["launched"] for rank in second] == ["boot 1 2"] * 2
+    assert (server.missing, server.lost, server.leaving) == ([], [], [])
+    for rank in second:
+        rank.close()
+    wait_for(lambda: sorted(server.lost) == [0, 1])
+
+
+def test_a_rank_may_come_anew_before_the_launcher_has_decided(make_server: MakeServer) -> None:
+    server = make_server("a")
+    first = come_up(server, 0)
+    assert "addresses" in heard(first)
+    first.close()
+    wait_for(lambda: server.lost == [0])
+    second = come_up(server, 0)
+    wait_for(lambda: server._early)
+    server.begin_anew()
+    wait_for(lambda: server.has_come_anew)
+    server.let_begin("boot 1 2")
+    assert heard(second)["launched"] == "boot 1 2"
+    server.raise_if_misplaced()
+    second.close()
+
+
+def test_a_rank_that_came_anew_too_early_and_is_gone_does_not_count(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a")
+    for lost in ([0], [0, 0]):
+        rank = come_up(server, 0)
+        wait_for(lambda: server._early or not server.missing)
+        rank.close()
+        wait_for(lambda lost=lost: server.lost == lost)  # type: ignore[misc]
+    server.begin_anew()
+    third = come_up(server, 0)
+    wait_for(lambda: server.has_come_anew)
+    third.close()
+
+
 def test_more_files_may_be_open_than_there_are_ranks(make_server: MakeServer) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
@@ -339,3 +443,146 @@ def test_more_files_may_be_open_than_there_are_ranks(make_server: MakeServer) ->
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_others_go_on_without_a_rank_that_is_lost(make_server: MakeServer) -> None:
+    server = make_server("a", "b", "c")
+    links = open_links(server, "a", "b", "c")
+    with ThreadPoolExecutor(2) as pool:
+        gathered = [pool.submit(links[rank].gather, "value", rank) for rank in (0, 2)]
+        links[1].hang_up()
+        wait_for(lambda: server.lost == [1])
+        server.go_on_without([1])
+        assert [each.result(PATIENCE_S) for each in gathered] == [[0, 2], [0, 2]]
+    assert (server.lost, server.missing) == ([], [])
+    for rank in (0, 2):
+        links[rank].close()
+    wait_for(lambda: server.all_parted)
+
+
+def test_survivors_that_are_asked_to_stop_wait_for_no_lost_rank(make_server: MakeServer) -> None:
+    server = make_server("a", "b")
+    links = open_links(server, "a", "b")
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1])
+    assert links[0].may_enter(1)
+    server.ask_to_stop()
+    steps = 1
+    while links[0].may_enter(steps + 1):
+        steps += 1
+        time.sleep(0.001)
+    links[0].tell_stopped(steps)
+    assert server.stopped_at == steps
+    links[0].close()
+
+
+def test_a_rank_that_was_lost_may_come_again_and_is_answered_at_once(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "b")
+    links = open_links(server, "a", "b")
+    assert not links[1].comes_again
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1])
+    again = open_link(server, 1, "b")
+    assert again.comes_again
+    assert len(again.addresses) == 2
+    with ThreadPoolExecutor(1) as pool:
+        gathered = pool.submit(links[0].gather, "value", 0)
+        assert again.gather("value", 1) == [0, 1] == gathered.result(PATIENCE_S)
+    again.hang_up()
+    wait_for(lambda: server.lost == [1])
+    links[0].close()
+
+
+def test_nobody_waits_for_a_rank_that_was_started_again_before_it_joins(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "b", "c")
+    links = open_links(server, "a", "b", "c")
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1], replaced=True)
+    again = open_link(server, 1, "b")
+    assert again.comes_again
+    assert (server.coming, server.training) == ([1], [0, 2])
+    with ThreadPoolExecutor(3) as pool:
+        early = [pool.submit(links[rank].gather, "value", rank) for rank in (0, 2)]
+        assert [each.result(PATIENCE_S) for each in early] == [[0, 2], [0, 2]]
+        again.join()
+        assert (server.coming, server.training) == ([], [0, 1, 2])
+        late = [
+            pool.submit(link.gather, "value", rank)
+            for rank, link in enumerate((links[0], again, links[2]))
+        ]
+        assert [each.result(PATIENCE_S) for each in late] == [[0, 1, 2]] * 3
+    close([links[0], again, links[2]])
+
+
+def test_no_rank_joins_when_the_others_have_finished(make_server: MakeServer) -> None:
+    server = make_server("a", "b")
+    links = open_links(server, "a", "b")
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1], replaced=True)
+    links[0].finish()
+    again = open_link(server, 1, "b")
+    again._closing = True  # or its listener would end this process, as it should a rank's
+    joining = threading.Thread(target=again.join, daemon=True)
+    joining.start()
+    links[0].close()
+    wait_for(lambda: server.all_parted)
+    assert server.coming == [1]
+    assert joining.is_alive()
+
+
+def test_a_rank_that_was_lost_before_all_had_come_up_comes_up_as_if_it_were_the_first(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "b")
+    early = Link.open(server.address, server.token, rank=1, node="b")
+    shut(early._connection)
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1], replaced=True)
+    links = open_links(server, "a", "b")
+    assert not links[1].comes_again
+    assert (server.coming, server.training) == ([], [0, 1])
+    close(links)
+
+
+def test_a_rank_that_comes_again_hears_that_all_stop_and_after_which_step(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "b")
+    links = open_links(server, "a", "b")
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1], replaced=True)
+    assert links[0].may_enter(1)
+    server.ask_to_stop()
+    last = 1
+    while links[0].may_enter(last + 1):
+        last += 1
+        time.sleep(0.001)
+    again = open_link(server, 1, "b")
+    wait_for(lambda: again._asked)
+    assert again.may_enter(last)
+    assert not again.may_enter(last + 1)
+    close([links[0], again])
+
+
+def test_a_rank_that_was_started_again_is_not_silent_since_its_earlier_life(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "b")
+    links = open_links(server, "a", "b")
+    server.ping()
+    wait_for(lambda: server._heard.keys() == {0, 1})
+    links[1].hang_up()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1], replaced=True)
+    again = open_link(server, 1, "b")
+    assert server.silent(0.0) == [0]
+    close([links[0], again])

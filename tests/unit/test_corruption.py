@@ -28,7 +28,7 @@ from ckptbench.runs.position import Position
 SEEDS = range(9)
 STEPS = (10, 20, 30)
 RANKS = tuple(dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
-EACH_RANKS = ("rank-0.npz", "rank-1.npz", "manifest.json")
+EACH_RANKS = ("rank-0.safetensors", "rank-1.safetensors", "manifest.json")
 FILES = {
     "one_file": ("model.npz", *EACH_RANKS),
     "two_files": ("model.weights.npz", "model.optimizer.npz", *EACH_RANKS),

@@ -5,41 +5,95 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.coverage import COLUMNS, Shape, Simulation, coverage, reaches, with_chance
+from benchmarks.coverage import (
+    COLUMNS,
+    FAULTS,
+    STRATEGY_COLUMNS,
+    STRUCK_COLUMNS,
+    Columns,
+    coverage,
+    derived,
+    reaches,
+    with_chance,
+)
+from benchmarks.simulation import STRATEGIES, Shape, Simulation
 from ckptbench.analysis.tables.registry import DERIVED
 
 STUDIES = 20
+SIMULATED = {("native",): COLUMNS, tuple(STRATEGIES): STRATEGY_COLUMNS}
+"""By the strategies of a study, the columns that are looked at."""
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05])
 @pytest.mark.parametrize("repeats", [2, 5])
-def test_95_percent_intervals_hold_the_truth(repeats: int, spread: float) -> None:
-    shares = coverage(Shape(repeats), spread, STUDIES)
-    assert shares.keys() == COLUMNS.keys()
+@pytest.mark.parametrize(("strategies", "columns"), SIMULATED.items(), ids=["native", "strategies"])
+def test_95_percent_intervals_hold_the_truth(
+    strategies: tuple[str, ...], columns: Columns, repeats: int, spread: float
+) -> None:
+    shape = Shape(repeats, strategies=strategies)
+    studies = STUDIES // len(strategies)  # each has as many rows more
+    shares = coverage(shape, spread, studies, columns=columns)
+    assert shares.keys() == columns.keys()
     too_few = {column: own.mean() for column, own in shares.items() if own.mean() < 0.93}
     assert not too_few
 
 
 def test_every_column_that_has_an_interval_is_simulated() -> None:
+    lower = ("_lo", "_low", "_low_s", "_low_bytes")
     ends = {
-        column.name.removesuffix("_lo")
-        for entry in DERIVED.values()
+        (name, column.name)
+        for name, entry in DERIVED.items()
         for column in entry.table.columns
-        if column.name.endswith("_lo")
+        if column.name.endswith(lower)
     }
-    assert ends == COLUMNS.keys()
+    known = [*COLUMNS.values(), *STRATEGY_COLUMNS.values(), *STRUCK_COLUMNS.values()]
+    assert ends == {(own.table, own.ends[0]) for own in known}
 
 
-def test_the_simulated_study_is_known_without_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    for within in ("WITHIN_STEPS", "WITHIN_STALLS"):
-        monkeypatch.setattr(f"benchmarks.coverage.{within}", 0.0)
-    shape = Shape(repeats=2)
-    tables = Simulation(shape, 0.0, np.random.default_rng(0)).tables()
-    for column, (name, truth) in COLUMNS.items():
-        rows = with_chance(column, tables[name])
+@pytest.mark.parametrize(("strategies", "columns"), SIMULATED.items(), ids=["native", "strategies"])
+def test_the_simulated_study_is_known_without_chance(
+    strategies: tuple[str, ...], columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for within in ("WITHIN_STEPS", "WITHIN_STALLS", "WITHIN_BYTES"):
+        monkeypatch.setattr(f"benchmarks.simulation.{within}", 0.0)
+    monkeypatch.setattr("benchmarks.coverage.WITHIN_STALLS", 0.0)
+    shape = Shape(repeats=2, strategies=strategies)
+    collected = Simulation(shape, 0.0, np.random.default_rng(0)).collected()
+    tables = derived(collected, [own.table for own in columns.values()])
+    for column, own in columns.items():
+        rows = with_chance(column, tables[own.table])
         assert len(rows)
-        known = [truth(shape, row) for row in rows.to_dict("records")]
-        assert rows[column].tolist() == pytest.approx(known)
+        known = [own.truth(shape, row) for row in rows.to_dict("records")]
+        assert rows[own.name].tolist() == pytest.approx(known)
+
+
+@pytest.mark.parametrize("repeats", [2, 5])
+def test_intervals_of_struck_runs_hold_the_truth(repeats: int) -> None:
+    shape = Shape(repeats, faults=FAULTS)
+    shares = coverage(shape, 0.05, 3 * STUDIES, columns=STRUCK_COLUMNS)
+    too_few = {column: own.mean() for column, own in shares.items() if own.mean() < 0.93}
+    assert not too_few
+
+
+def test_the_struck_runs_of_a_simulated_study_are_known_without_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for within in (
+        "WITHIN_STEPS",
+        "WITHIN_STALLS",
+        "WITHIN_LOSSES",
+        "WITHIN_OUTCOMES",
+        "WITHIN_USED",
+    ):
+        monkeypatch.setattr(f"benchmarks.simulation.{within}", 0.0)
+    shape = Shape(repeats=2, faults=FAULTS)
+    collected = Simulation(shape, 0.0, np.random.default_rng(0)).collected()
+    tables = derived(collected, [own.table for own in STRUCK_COLUMNS.values()])
+    for own in STRUCK_COLUMNS.values():
+        rows = tables[own.table]
+        assert len(rows)
+        known = [own.truth(shape, row) for row in rows.to_dict("records")]
+        assert rows[own.name].tolist() == pytest.approx(known)
 
 
 def test_more_repeats_make_narrower_intervals() -> None:

@@ -38,7 +38,9 @@ def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_dataset_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match='unknown dataset "mnist": use digits, cifar10, synthetic'):
+    with pytest.raises(
+        DataError, match='unknown dataset "mnist": use digits, cifar10, synthetic, nt3'
+    ):
         prepare("mnist", tmp_path, {})
 
 

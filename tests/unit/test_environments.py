@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ckptbench.environments.create import create_environment
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.locking import locked
 from ckptbench.errors import EnvironmentSetupError
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
@@ -79,9 +80,32 @@ def test_a_lock_holds_versions_and_no_sources(lock: Path) -> None:
         assert "/" not in version.partition(";")[0], line
 
 
+def test_make_environments_makes_every_environment_on_a_cpu() -> None:
+    command = ["make", "--dry-run", "--always-make", "environments"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    made = {Path(word).parent.name for word in done.stdout.split() if word.endswith("/ready.json")}
+    own = [(name, entry) for name, entry in RECOVERIES.items() if entry.own_environment]
+    needed = {f"{each}_{name}" for name, entry in own for each in entry.frameworks or FRAMEWORKS}
+    assert made == {"data", *FRAMEWORKS, *needed}
+
+
 def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:
     for name, entry in FRAMEWORKS.items():
         build = HorovodBuild.needed_by(ROOT / "envs" / f"{name}.txt", tmp_path)
         recipe = None if build is None else "src/ckptbench/environments/horovod.py"
         assert entry.recipe == recipe, name
         assert recipe is None or (ROOT / recipe).exists()
+
+
+def test_every_environment_of_a_recovery_has_its_lock_beside_the_frameworks_versions() -> None:
+    own = {name: entry for name, entry in RECOVERIES.items() if entry.own_environment}
+    assert own
+    for name, entry in own.items():
+        for framework in entry.frameworks or FRAMEWORKS:
+            # The rule that makes environments finds a recipe by a framework's name.
+            assert FRAMEWORKS[framework].recipe is None, f"{name} with {framework}"
+            lock = ROOT / "envs" / f"{framework}_{name}.txt"
+            assert lock.with_suffix(".in").exists(), lock
+            theirs = (ROOT / "envs" / f"{framework}.txt").read_text().splitlines()
+            missing = set(theirs) - set(lock.read_text().splitlines())
+            assert {line.partition("==")[0] for line in missing} <= {"mpich"}, lock

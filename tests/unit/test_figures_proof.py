@@ -8,10 +8,10 @@ import itertools
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from figure_parts import caption_of, lines, row_labels, titles
 from figure_tables import Study, together
 from matplotlib.figure import Figure
 from proof_tables import Restarts
-from test_figures import caption_of, lines, row_labels, titles
 
 from ckptbench.analysis.proof.restore import COLD, WARM
 from ckptbench.figures import FIGURES, proofs
@@ -51,7 +51,11 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         for name, entry in FIGURES.items()
         if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
     }
-    assert ordinary == {"overhead", "stall", "sizes", "scaling", "training"}
+    assert ordinary == {
+        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "training",
+    }  # fmt: skip
+    assert not FIGURES["strategies"].shows(BASELINE)
+    assert not FIGURES["timeline"].shows(BASELINE)
     assert {name for name in FIGURES if shows(name, history="again")} == {
         "training",
         "determinism",

@@ -20,7 +20,9 @@ from ckptbench.figures.findings.words import MOST as MOST_SENTENCES
 
 Tables = dict[str, pd.DataFrame]
 COSTS = "What checkpoints cost"
+STRATEGIES = "How long strategies block training"
 RANKS = "More ranks, without checkpoints"
+VERSIONS = "Whether a checkpoint is the state of its step"
 RESTARTS = "What a restart gives back"
 MODE = "What deterministic mode costs"
 RESTORE = "How long a restart takes, from its launch to the end of its first step"
@@ -86,12 +88,84 @@ def test_sizes_and_lists_in_words() -> None:
     assert [listed(words) for words in (["a"], ["a", "b"], ["a", "b", "c"], ["a, 1", "b"])] == ["a", "a and b", "a, b and c", "a, 1; b"]  # fmt: skip
 
 
+def of_strategies(formats_each: int = 1, **stalls_s: tuple[float, float, float]) -> list[str]:
+    """What is said of PyTorch on two ranks with these stalls and the ends of their intervals."""
+    study = Study(
+        frameworks=("pytorch",), ranks=(2,), strategies=tuple(stalls_s), formats_each=formats_each,
+        restarts=UNDISTURBED,
+    )  # fmt: skip
+    tables = study.tables()
+    costs = tables["checkpoint_cost"]
+    for strategy, ends in stalls_s.items():
+        own = costs["strategy"] == strategy
+        costs.loc[own, ["stall_s", "stall_s_lo", "stall_s_hi"]] = ends
+    return findings(tables).get(STRATEGIES, [])
+
+
+def test_strategies_are_compared_with_native_where_the_intervals_tell_them_apart() -> None:
+    said = of_strategies(native=(1.0, 0.8, 1.25), sharded=(0.9, 0.8, 1.0), **{"async": (0.05, 0.04, 0.0625)})  # fmt: skip
+    # The distances of both intervals are ln 1.25 to either side: that of the ratio is sqrt(2) of it.
+    assert said == [
+        "PyTorch, 2 ranks: async blocks training 0.05 [0.04, 0.07] times as long as native."
+        " No difference is shown for sharded."
+    ]
+
+
+def test_several_strategies_that_differ_from_native_share_a_sentence() -> None:
+    said = of_strategies(
+        formats_each=2,
+        native=(1.0, 0.99, 1.01),
+        sharded=(0.5, 0.49, 0.51),
+        **{"async": (2.0, 1.96, 2.04)},
+    )
+    assert said == [
+        "PyTorch, 2 ranks: sharded blocks training 0.500 [0.489, 0.511] times as long as native (torch.save);"
+        " async 2.00 [1.96, 2.04]."
+    ]
+
+
+def test_strategies_without_intervals_or_without_native_are_not_compared() -> None:
+    nan = math.nan
+    assert not of_strategies(native=(1.0, nan, nan), sharded=(0.5, nan, nan))
+    assert not of_strategies(sharded=(0.5, 0.4, 0.6), **{"async": (0.05, 0.04, 0.06)})
+    assert not of_strategies(native=(1.0, 0.8, 1.25))
+    alike = of_strategies(native=(1.0, 0.8, 1.25), sharded=(1.1, 0.8, 1.4))
+    assert alike == ["PyTorch, 2 ranks: no difference from native is shown for sharded."]
+
+
 def test_a_setup_is_told_with_its_stall_its_bytes_and_its_overhead() -> None:
     tables = overheads(stalls(PAIR.tables(), pytorch=(0.31, 0.28, 0.35)), "pytorch", 0.12, 0.09, 0.16)  # fmt: skip
     assert (
         "PyTorch, 2 ranks: a checkpoint stops training for 0.31 s [0.28, 0.35] and weighs 189 MB;"
         " one taken every epoch (10 steps) has an overhead of 12 % [9, 16]."
     ) in findings(tables)[COSTS]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (1, "1 run was continued after an interruption and is not timed."),
+        (3, "3 runs were continued after an interruption and are not timed."),
+    ],
+)
+def test_runs_that_were_continued_are_said_not_to_be_timed(number: int, said: str) -> None:
+    tables = PAIR.tables()
+    assert not any("continued" in text for text in findings(tables)[COSTS])
+    tables["provenance"]["continued"] = number
+    assert findings(tables)[COSTS][-1] == said
+    assert findings(without(tables, "overhead"))[COSTS][-1] == said
+
+
+def test_a_setup_with_levels_is_told_with_how_many_checkpoints_reached_which() -> None:
+    reached = "memory 12, node 6, shared 3"
+    said = findings(changed(PAIR.tables(), "overhead", "pytorch", levels=reached))[COSTS]
+    texts = [
+        text
+        for text in said
+        if f"Of its 12 checkpoints so many reached each level: {reached}." in text
+    ]
+    assert len(texts) == 1
+    assert texts[0].startswith("PyTorch, 2 ranks: a checkpoint stops training")
 
 
 def test_an_overhead_whose_interval_contains_zero_shows_no_cost() -> None:
@@ -296,6 +370,37 @@ def test_cpu_and_gpu_are_told_apart_and_never_compared() -> None:
     assert "GPU Tesla V100-SXM2-16GB" in said[WHERE][1]
 
 
+PROVEN = Study(frameworks=("chainer", "pytorch"), ranks=(2,), restarts=UNDISTURBED, proven=True)
+
+
+def test_of_each_strategy_one_sentence_says_whether_its_versions_are_the_states_of_their_steps() -> (
+    None
+):
+    tables = changed(PROVEN.tables(), "consistency", "pytorch", strategy="dcp_async")
+    assert findings(tables)[VERSIONS] == [
+        "Strategy dcp async: all 6 compared versions are bit for bit the state of the step that it claims.",
+        "Strategy native: all 6 compared versions are bit for bit the state of the step that it claims.",
+    ]
+
+
+def test_torn_versions_are_told_with_their_framework_and_tensors() -> None:
+    torn = {"whole": 1, "torn": 1, "consistent": False, "first_torn_step": 6}
+    named = {"torn_groups": "weights, statistics", "torn_names": "model/fc.bias, model/fc.kernel"}
+    tables = changed(PROVEN.tables(), "consistency", "pytorch", **torn, **named)
+    assert findings(tables)[VERSIONS] == [
+        "Strategy native: 3 of 12 compared versions are torn, with tensors of another step than the one claimed:"
+        " PyTorch (weights and statistics, first at step 6: model/fc.bias)."
+    ]
+
+
+def test_versions_that_were_not_compared_are_not_spoken_of() -> None:
+    unknown = {"versions_compared": 0, "whole": 0, "consistent": None}
+    tables = changed(PROVEN.tables(), "consistency", "pytorch", **unknown)
+    tables = changed(tables, "consistency", "chainer", **unknown)
+    assert VERSIONS not in findings(tables)
+    assert VERSIONS not in findings(PAIR.tables())
+
+
 def one_repeat() -> Tables:
     tables = Study(repeats=1, restarts=UNDISTURBED).tables()
     for name in ("overhead", "checkpoint_cost", "scaling"):
@@ -319,9 +424,7 @@ def test_a_study_of_baselines_says_that_it_has_no_checkpoints() -> None:
     tables = without(PAIR.tables(), "overhead", "checkpoint_cost", "sizes", "determinism_cost")
     said = findings(tables)
     assert list(said) == [COSTS, WHERE]
-    assert said[COSTS] == [
-        "No setup with checkpoints was timed: there are baselines only, and so no cost of a checkpoint."
-    ]
+    assert said[COSTS] == ["No setup with checkpoints was timed: there is no cost of a checkpoint."]
 
 
 def test_a_study_of_which_nothing_ran_says_so() -> None:
@@ -341,6 +444,7 @@ EVERY_KIND = {
     "both modes": lambda: Study(deterministic=(True, False), formats_each=2).tables(),
     "one repeat": one_repeat,
     "two models": lambda: together(Study(models=("small_cnn",), batch_size=8, epochs=4), Study()),
+    "proven": PROVEN.tables,
     "nothing": empty_tables,
 }
 
@@ -367,3 +471,25 @@ def test_what_restructured_text_would_take_for_markup_is_escaped() -> None:
 def test_the_page_is_made_from_the_tables_that_its_rule_gives_it() -> None:
     tables = Study().tables()
     assert page({name: tables[name] for name in TABLES}) == page(tables)
+
+
+def test_what_a_failure_costs_is_told_with_its_largest_parts_and_the_goodput() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=("exponential_mean_s_60",))
+    (sentence,) = findings(study.tables())["What failures cost"]
+    assert sentence.startswith(
+        "PyTorch, 2 ranks: 6 failures cost 7.8 s each (the rest 15 %, slower steps 14 %, "
+        "work done again 13 %); at 62 failures an hour 87 % ["
+    )
+    assert sentence.endswith("] of the time was useful.")
+
+
+def test_a_single_failure_is_told_in_the_singular() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=("exponential_mean_s_60",))
+    tables = study.tables()
+    tables["goodput"][["failures", "repeats"]] = [[1.0, 1]]
+    (sentence,) = findings(tables)["What failures cost"]
+    assert ": 1 failure cost 16 s (" in sentence
+
+
+def test_a_study_without_failures_says_nothing_of_them() -> None:
+    assert "What failures cost" not in findings(Study().tables())

@@ -12,6 +12,7 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench.data.sources import prepare
 from ckptbench.launch import run
+from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
@@ -29,8 +30,8 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank runs inside this process. The environment is an empty one that is ready."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
+    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+        plan = attempts.plan
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(run, "launch", launch)

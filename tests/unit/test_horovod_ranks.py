@@ -74,6 +74,23 @@ def test_only_deterministic_mode_forbids_to_fuse_gradients() -> None:
     assert of[True]["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
+def test_ranks_that_horovodrun_has_started_are_told_nothing_and_serve_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has set the variables, and serves the store."""
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    here = place(0, "127.0.0.1", "127.0.0.1")
+    assert horovod_ranks.environment(here, deterministic=False) == {}
+    unfused = horovod_ranks.environment(here, deterministic=True)
+    assert unfused == {"HOROVOD_FUSION_THRESHOLD": "0"}
+    done: list[str] = []
+    meeting = horovod_ranks.Meeting.begin(
+        here, lambda: done.append("init"), lambda: done.append("shutdown")
+    )
+    meeting.end()
+    assert done == ["init", "shutdown"]
+
+
 def test_the_other_ranks_wait_until_rank_0_answers() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -18,6 +18,7 @@ from ckptbench.errors import CkptbenchError, LaunchError
 from ckptbench.faults.injector import Interrupter
 from ckptbench.faults.schedule import Kill, kills_of
 from ckptbench.launch import run
+from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
@@ -135,8 +136,10 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank is a forked child of this process, so that a SIGKILL ends it alone."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
-    def launch(plan: Plan, _allocation: object, recovery: Recovery, **_: object) -> Relaunch | None:
-        plan.write()
+    def launch(
+        attempts: Attempts, _allocation: object, recovery: Recovery, **_: object
+    ) -> Relaunch | None:
+        plan = attempts.plan
         child = os.fork()
         if child == 0:
             try:

@@ -17,6 +17,7 @@ from ckptbench.launch import watch
 from ckptbench.launch.starters import Process
 from ckptbench.launch.stopping import StopRequest
 from ckptbench.launch.watch import Limits, LogFollower, run_processes
+from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, Replace, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
 from ckptbench.world.seats import Seat, seats_of
@@ -139,7 +140,10 @@ def test_of_several_that_died_the_first_is_quoted(
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 1;(.|\n)*the reason"):
         run_processes(
-            [second, dies(1, "pass", "the reason")], environment, Limits(), control=control
+            [second, dies(1, "pass", "the reason")],
+            environment,
+            Limits(grace_s=PATIENCE_S),
+            control=control,
         )
 
 
@@ -266,3 +270,98 @@ def test_die_with_parent_asks_the_kernel() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == signal.SIGKILL
+
+
+def joining(tmp_path: Path, control: ControlServer, rank: int, first: str, again: str) -> Process:
+    """A rank of two that does `first`, and where it is started again `again`; `link` is its line to the launcher."""
+    code = (
+        f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
+        f"link.meet(rank={rank}, node='here', device='cpu');"
+        f"open({str(tmp_path / 'lives')!r}, 'a').write('{rank}');"
+        f"exec({again!r} if link.comes_again else {first!r}); link.close()"
+    )
+    process = python(tmp_path, rank, code)
+    return replace(process, variables={RANK: str(rank)}, is_rank=True)
+
+
+DIES = "link.hang_up(); os._exit(3)"
+
+
+def replaced(tmp_path: Path, first: str, again: str) -> tuple[str, list[Loss]]:
+    """Run two ranks of which the second is lost and started again. Returns who has come up, and the losses."""
+    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    losses = []
+
+    def after_loss(loss: Loss) -> Verdict:
+        losses.append(loss)
+        return Replace()
+
+    processes = [
+        joining(tmp_path, control, 0, first, ""),
+        joining(tmp_path, control, 1, DIES, again),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    limits = Limits(timeout_seconds=PATIENCE_S, grace_s=0)
+    assert run_processes(processes, environment, limits, control=control, after=after_loss) is None
+    return (tmp_path / "lives").read_text(), losses
+
+
+def test_a_lost_rank_is_started_again_and_ends_with_the_others(tmp_path: Path) -> None:
+    """The survivor ends when the new one has joined it."""
+    done = tmp_path / "done"
+    lives, losses = replaced(
+        tmp_path,
+        f"{after(done)}; link.finish()",
+        f"link.join(); open({str(done)!r}, 'w'); link.finish()",
+    )
+    assert sorted(lives) == ["0", "1", "1"]
+    assert [(loss.ranks, loss.left) for loss in losses] == [((1,), (0,))]
+
+
+def test_a_rank_that_is_not_ready_when_the_others_have_finished_is_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    up = tmp_path / "up"
+    replaced(tmp_path, f"{after(up)}; link.finish()", f"open({str(up)!r}, 'w'); time.sleep(600)")
+    assert "rank 1 is not needed any more: training is over" in caplog.messages
+
+
+def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears that its launcher is gone, before it is waited for."""
+    monkeypatch.setattr(watch, "GRACE_SECONDS", PATIENCE_S)
+    up = tmp_path / "up"
+    as_a_rank = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    processes = [
+        joining(tmp_path, control, 0, f"{after(up)}; {DIES}", ""),
+        joining(
+            tmp_path, control, 1, DIES, f"{as_a_rank}; open({str(up)!r}, 'w'); time.sleep(600)"
+        ),
+    ]
+    verdicts = iter([Replace(), GiveUp("over")])
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with pytest.raises(LaunchError, match="over"):
+        run_processes(
+            processes,
+            environment,
+            Limits(grace_s=0),
+            control=control,
+            after=lambda _: next(verdicts),
+        )
+    assert "the launcher is gone: this rank ends" in (tmp_path / "rank-1.log").read_text()
+
+
+def test_where_something_else_starts_the_ranks_all_are_started_again(tmp_path: Path) -> None:
+    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    starters = [
+        replace(joining(tmp_path, control, rank, code, ""), is_rank=False)
+        for rank, code in enumerate(("time.sleep(600)", DIES))
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    verdict = run_processes(
+        starters, environment, Limits(), control=control, after=lambda _: Replace()
+    )
+    assert verdict == Relaunch()

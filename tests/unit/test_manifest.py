@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,3 +117,26 @@ def test_the_host_is_described(tmp_path: Path) -> None:
 
 def test_outside_of_git_there_is_no_revision(tmp_path: Path) -> None:
     assert source_revision(tmp_path) == {"revision": None, "dirty": None}
+
+
+@pytest.mark.parametrize(
+    ("changed", "dirty"),
+    [
+        ("src/train.py", True),
+        ("src/new.py", True),
+        ("config/config.yaml", False),
+        ("mine.yaml", False),
+    ],
+)
+def test_only_changes_of_the_source_make_it_another(
+    tmp_path: Path, changed: str, dirty: bool
+) -> None:
+    for name in ("src/train.py", "config/config.yaml"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("as committed")
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init"], ["add", "."], [*author, "commit", "--message", "all"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    assert source_revision(tmp_path)["dirty"] is False
+    (tmp_path / changed).write_text("by its user")
+    assert source_revision(tmp_path)["dirty"] is dirty

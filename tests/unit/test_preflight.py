@@ -12,6 +12,7 @@ import pytest
 from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
 from ckptbench.launch import preflight
+from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 
 
@@ -41,18 +42,56 @@ def test_resnet50_with_two_ranks_fits_a_small_machine(
     assert 2e9 < needed < 5e9
 
 
+@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 6.1e9), ("chainer", 8.6e9)])
+def test_nt3_needs_the_memory_that_was_measured_and_chainer_that_of_its_windows(
+    make_plan: Callable[..., Plan], dataset: Path, framework: str, needed: float
+) -> None:
+    """Peaks of three steps with batches of 4: 3.1 GB in PyTorch, 3.8 GB in TensorFlow, 6.0 GB in Chainer."""
+    plan = make_plan("never")
+    cell = dataclasses.replace(plan.cell, framework=framework, model="nt3", batch_size=4)
+    images = dataclasses.replace(Dataset.open(dataset), image_shape=(60_483, 1, 1), classes=2)
+    plan = dataclasses.replace(plan, cell=cell)
+    assert preflight.needed_memory(plan, images, 1) == pytest.approx(needed, rel=0.02)
+
+
+@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 1.98e9), ("chainer", 2.10e9)])
+def test_branches_and_auxiliary_heads_count(
+    make_plan: Callable[..., Plan], dataset: Path, framework: str, needed: float
+) -> None:
+    """Peaks of three steps with batches of 8: 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer."""
+    plan = make_plan("never")
+    cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet_aux", batch_size=8)
+    images = dataclasses.replace(Dataset.open(dataset), image_shape=(224, 224, 3), classes=1000)
+    plan = dataclasses.replace(plan, cell=cell)
+    assert preflight.needed_memory(plan, images, 1) == pytest.approx(needed, rel=0.02)
+
+
 def test_the_versions_from_which_a_run_goes_on_count_as_free(
     make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
     needed = preflight.needed_disk(plan, Dataset.open(plan.dataset_folder))
-    usage = shutil.disk_usage(plan.run_folder.parent)._replace(free=needed - 1)
+    usage = shutil.disk_usage(plan.run_folder.parent)._replace(free=needed - 100_000)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(LaunchError, match="are free there"):
         preflight.check(plan, ranks_here=1)
-    (version := plan.checkpoint_folder / "version-00000004").mkdir(parents=True)
-    (version / "model.npz").write_bytes(b"1")
+    (folder := plan.checkpoint_folder / "version-00000004" / "state").mkdir(parents=True)
+    (folder / "model.npz").write_bytes(bytes(100_000))
     preflight.check(plan, ranks_here=1)
+
+
+def test_horovodrun_starts_no_ranks_on_other_nodes(make_plan: Callable[..., Plan]) -> None:
+    plan = make_plan("s2")
+    horovod = dataclasses.replace(
+        plan.cell, framework="horovod_pytorch", format="torch_save", ranks=3
+    )
+    listed = Variant("listed", (("name", "one"),))
+    cell = dataclasses.replace(horovod, recovery=Variant("horovod_elastic"), faults=listed)
+    with pytest.raises(
+        LaunchError, match="elastic needs all ranks on one node, and here 2 of 3 share one"
+    ):
+        preflight.check(dataclasses.replace(plan, cell=cell), ranks_here=2)
+    preflight.check(dataclasses.replace(plan, cell=cell), ranks_here=3)
 
 
 def test_available_memory_is_less_than_installed() -> None:

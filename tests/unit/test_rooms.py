@@ -18,10 +18,10 @@ IN_RANKS = (
 SHARED = {
     "frameworks": ("contract", "determinism", "loading", "random_state", "state"),
     "strategies": (
-        "asynchronous", "background", "clocked", "contract", "loading", "native", "own_state", "sharded", "state_files",
-        "writer",
+        "asynchronous", "background", "clocked", "contract", "deepfreeze", "image", "loading", "native", "one_writer", "own_state", "sharded",
+        "state_files", "writer",
     ),
-    "recovery": ("contract", "loading", "restart"),
+    "recovery": ("contract", "elastic", "loading", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip

@@ -20,12 +20,16 @@ from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.launch import preflight, run
 from ckptbench.launch import ranks as launch_module
 from ckptbench.launch.manifest import check_replicas
+from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.events import Retained
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
+from ckptbench.runs.trace import whole_events
 from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]
@@ -59,6 +63,17 @@ def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(
     assert versions(plan) == ["version-00000012"]
 
 
+def test_files_that_were_kept_for_the_next_version_go_with_the_run(
+    make_plan: MakePlan, execution: Execution
+) -> None:
+    plan = make_plan("s2")
+    cell = dataclasses.replace(plan.cell, strategy=Variant("async"), format="safetensors")
+    plan = dataclasses.replace(plan, cell=cell)
+    run_cell(plan, execution)
+    assert any(isinstance(e, Retained) for e in whole_events(trace_path(plan.run_folder, 0)))
+    assert versions(plan) == []
+
+
 def test_versions_that_cannot_be_removed_cost_no_result(
     make_plan: MakePlan,
     execution: Execution,
@@ -90,6 +105,24 @@ def test_a_run_that_dies_says_why_and_is_no_result(
     assert "out of luck" in manifest["error"]
     with pytest.raises(RunFolderError, match="the run did not end"):
         verify_seal(plan.run_folder)
+
+
+def test_a_run_that_dies_names_the_memory_that_it_keeps(
+    make_plan: MakePlan,
+    execution: Execution,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plan = make_plan("s2")
+    strategy = Variant("deepfreeze", (("memory", 1), ("shared", 0)))
+    cell = dataclasses.replace(plan.cell, strategy=strategy, format="safetensors")
+    plan = dataclasses.replace(plan, cell=cell, memory_folder=tmp_path / "memory")
+    die_after(monkeypatch, 5, RuntimeError("out of luck"))
+    with pytest.raises(RuntimeError):
+        run_cell(plan, execution)
+    (kept,) = (tmp_path / "memory").glob("*/*")
+    assert f"{kept} keeps versions of the level memory for a restart" in caplog.text
 
 
 def test_an_interrupted_run_starts_anew_by_default(
@@ -189,10 +222,10 @@ def test_an_unwritable_folder_is_named(make_plan: MakePlan, execution: Execution
 
 def test_replicas_may_differ_in_running_statistics_alone() -> None:
     first = {"model/fc.kernel": "a", "model/norm.mean": "b", "optimizer/fc.kernel": "c"}
-    check_replicas([first, {**first, "model/norm.mean": "x"}])
+    check_replicas({0: first, 1: {**first, "model/norm.mean": "x"}})
     for name in ("model/fc.kernel", "optimizer/fc.kernel"):
         with pytest.raises(LaunchError, match=f"rank 2 ended with another {name} than rank 0"):
-            check_replicas([first, first, {**first, name: "x"}])
+            check_replicas({0: first, 1: first, 2: {**first, name: "x"}})
 
 
 def test_the_launcher_is_the_one_that_is_tested_here() -> None:
@@ -278,8 +311,8 @@ def test_a_run_that_fails_while_it_stops_goes_on_when_it_is_requeued(
     plan = make_plan("e1")
     in_job(monkeypatch, "42")
 
-    def launch(plan: Plan, _allocation: object, _recovery: object, **_: object) -> None:
-        plan.write()
+    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+        plan = attempts.plan
         run_rank(plan, ALONE, Unasked(6), started_ns=2)
         signal.raise_signal(signal.SIGUSR2)
         raise LaunchError("the disk is full")
@@ -362,7 +395,7 @@ def test_the_ranks_are_watched_for_the_workflow_that_the_launcher_was_told_of(
 ) -> None:
     told = []
 
-    def launch(plan: Plan, _allocation: object, _recovery: object, **how: object) -> None:
+    def launch(_attempts: object, _allocation: object, _recovery: object, **how: object) -> None:
         told.append(how["limits"])
         raise LaunchError("enough")
 

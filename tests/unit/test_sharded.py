@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.state import Tensor
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
 from ckptbench.strategies.clocked import Clocked
@@ -74,8 +76,19 @@ def saved(folder: Path, world_size: int) -> Version:
     return version
 
 
-def forgetful(rank: int) -> Normed:
+class Elsewhere(Normed):
+    """Its memory cannot be written to, as that of a GPU or of TensorFlow."""
+
+    def state(self) -> list[Tensor]:
+        return [
+            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
+            for tensor in super().state()
+        ]
+
+
+def forgetful(rank: int, kind: type[Normed] = Normed) -> Normed:
     framework = built(rank)
+    framework.__class__ = kind
     for array in (*framework.weights.values(), *framework.momenta.values()):
         array.fill(-1)
     return framework
@@ -83,10 +96,13 @@ def forgetful(rank: int) -> Normed:
 
 @pytest.mark.parametrize("now", [1, 2, 3])
 @pytest.mark.parametrize("then", [1, 2, 3])
-def test_any_number_of_ranks_loads_it_bit_for_bit(tmp_path: Path, then: int, now: int) -> None:
+@pytest.mark.parametrize("kind", [Normed, Elsewhere])
+def test_any_number_of_ranks_loads_it_bit_for_bit(
+    tmp_path: Path, kind: type[Normed], then: int, now: int
+) -> None:
     version = saved(tmp_path / "store", then)
     for rank in range(now):
-        framework = forgetful(rank)
+        framework = forgetful(rank, kind)
         strategy(tmp_path / "store", framework, place(rank, now)).load(version)
         whole = built(rank).tensors()
         assert {n: a.tobytes() for n, a in framework.tensors().items()} == {

@@ -54,21 +54,41 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     staging = store.staging(step)
     random = np.random.default_rng(step)
     (staging / "model.bin").write_bytes(random.bytes(size))
-    (staging / "rank-0.npz").write_bytes(random.bytes(100))
+    (staging / "rank-0.safetensors").write_bytes(random.bytes(100))
     position = Position(step=step, epoch=step // 4, step_in_epoch=step % 4)
     files = [
         File(name="model.bin", kind="state", bytes=size),
-        File(name="rank-0.npz", kind="own", rank=0, bytes=100),
+        File(name="rank-0.safetensors", kind="own", rank=0, bytes=100),
     ]
     return store.commit(
         staging,
         files,
-        store.sync(staging).checksums,
+        store.sync(staging, {}).checksums,
         identity=IDENTITY,
         position=position,
         world_size=1,
         format="bin",
     )
+
+
+def write_with_folders(store: CheckpointStore, step: int) -> Version:
+    """A version whose state lies in folders, as some engines write it."""
+    staging = store.staging(step)
+    for name in NESTED:
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_bytes(np.random.default_rng(step).bytes(1000))
+    return store.commit(
+        staging,
+        [File(name=name, kind="state", bytes=1000) for name in NESTED],
+        store.sync(staging, {}).checksums,
+        identity=IDENTITY,
+        position=Position(step=step, epoch=0, step_in_epoch=step),
+        world_size=1,
+        format="folders",
+    )
+
+
+NESTED = ("index", "state/0/values", "state/places")
 
 
 def names(folder: Path) -> list[str]:
@@ -82,9 +102,91 @@ def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert read_version(version.folder) == version
     assert {name: file.bytes for name, file in version.files.items()} == {
         "model.bin": 5000,
-        "rank-0.npz": 100,
+        "rank-0.safetensors": 100,
     }
     assert version.position == Position(step=7, epoch=1, step_in_epoch=3)
+
+
+def test_the_files_of_a_version_may_lie_in_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is named with its path, is synced, as is the folder in which it lies, and goes with its version."""
+    synced: set[str] = set()
+    fsync = store_module.fsync
+
+    def seen(path: Path) -> None:
+        synced.add(path.name)
+        fsync(path)
+
+    monkeypatch.setattr(store_module, "fsync", seen)
+    store = CheckpointStore(tmp_path, keep=1)
+    write_with_folders(store, 1)
+    version = write_with_folders(store, 2)
+    assert tuple(version.files) == NESTED
+    assert {"index", "values", "places", "0", "state", "version-00000002.partial"} <= synced
+    store.retain()
+    assert names(tmp_path) == [version.folder.name]
+    assert store.newest() == version
+    assert version.read_by(0) == [version.folder / name for name in NESTED]
+
+
+def test_of_files_that_each_rank_has_for_itself_a_rank_reads_its_own() -> None:
+    files = [
+        File(name=f"{kind}-{rank}", kind=kind, rank=rank, bytes=1)
+        for kind in ("state", "replica", "own")
+        for rank in (0, 1)
+    ]
+    version = Version(
+        folder=Path("version"),
+        identity=IDENTITY,
+        position=Position(step=1, epoch=0, step_in_epoch=1),
+        world_size=2,
+        format="bin",
+        files={file.name: file for file in files},
+    )
+    read = [path.name for path in version.read_by(1)]
+    assert read == ["state-0", "state-1", "replica-1", "own-1"]
+
+
+def test_an_empty_folder_among_the_files_is_an_error_of_its_save(tmp_path: Path) -> None:
+    """It would be gone, or in the way, wherever the version is copied to."""
+    store = CheckpointStore(tmp_path, keep=1)
+    (store.staging(1) / "left").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match=r"version-00000001\.partial/left"):
+        store.sync(store.staging(1), {})
+
+
+def move_inner_behind_a_link(folder: Path) -> None:
+    """The same bytes, elsewhere."""
+    (folder / "state").rename(folder.parent / "elsewhere")
+    (folder / "state").symlink_to(folder.parent / "elsewhere")
+
+
+DAMAGES_OF_FOLDERS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda folder: shutil.rmtree(folder / "state/0"), r"state/0/values is missing"),
+    (move_inner_behind_a_link, r"state/0/values is missing"),
+    (
+        lambda folder: flip_bit(folder / "state/0/values", 5),
+        r"state/0/values was changed after its commit",
+    ),
+    (
+        lambda folder: (folder / "state/0/more").touch(),
+        r"state/0/more was not there at the commit",
+    ),
+    (lambda folder: (folder / "state/1").mkdir(), r"state/1 was not there at the commit"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES_OF_FOLDERS)
+def test_damage_in_a_folder_of_a_version_is_named(
+    tmp_path: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    good, bad = write_with_folders(store, 1), write_with_folders(store, 2)
+    damage(bad.folder)
+    with pytest.raises(CheckpointError, match=words):
+        open_version(bad.folder)
+    assert store.newest() == good
 
 
 def test_the_newest_is_the_highest_step_not_the_last_name(tmp_path: Path) -> None:
@@ -94,6 +196,28 @@ def test_the_newest_is_the_highest_step_not_the_last_name(tmp_path: Path) -> Non
     newest = store.newest()
     assert newest is not None
     assert newest.position.step == 123456789
+
+
+def test_all_versions_are_listed_oldest_first_and_a_damaged_one_is_an_error(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    assert store.versions() == []
+    written = [write(store, 9), write(store, 10)]
+    store.staging(11)
+    assert store.versions() == written
+    (written[0].folder / "model.bin").write_bytes(b"changed")
+    with pytest.raises(CheckpointError, match="version-00000009"):
+        store.versions()
+
+
+def test_a_version_that_is_damaged_on_purpose_is_not_taken(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=3)
+    for step in (5, 10):
+        write(store, step)
+    damaged = store.damage_newest()
+    assert damaged.parent.name == "version-00000010"
+    newest = store.newest()
+    assert newest is not None
+    assert newest.position.step == 5
 
 
 def test_there_is_no_newest_of_nothing(tmp_path: Path) -> None:
@@ -139,7 +263,7 @@ def test_a_run_that_goes_on_from_an_older_version_keeps_what_it_writes_then(tmp_
 def test_a_version_that_is_refused_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=2)
     for size in (10, 20):
-        (write(store, 2, size=size).folder / "rank-0.npz").unlink()
+        (write(store, 2, size=size).folder / "rank-0.safetensors").unlink()
         assert store.newest() is None
     assert names(tmp_path) == ["version-00000002.refused"]
     assert (tmp_path / "version-00000002.refused" / "model.bin").stat().st_size == 20
@@ -257,8 +381,8 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda folder: os.truncate(folder / "model.bin", 10), "has 10 bytes, was committed with"),
     (lambda folder: flip_bit(folder / "model.bin", 99), r"model\.bin was changed after its commit"),
     (
-        lambda folder: flip_bit(folder / "rank-0.npz", 3),
-        r"rank-0\.npz was changed after its commit",
+        lambda folder: flip_bit(folder / "rank-0.safetensors", 3),
+        r"rank-0\.safetensors was changed after its commit",
     ),
     (replace_by_link, r"model\.bin is no regular file"),
     (replace_by_folder, r"model\.bin is no regular file"),
@@ -455,5 +579,5 @@ def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None
     files = json.loads((version.folder / "manifest.json").read_text())["files"]
     assert {name: len(entry["xxh3_128"]) for name, entry in files.items()} == {
         "model.bin": 32,
-        "rank-0.npz": 32,
+        "rank-0.safetensors": 32,
     }

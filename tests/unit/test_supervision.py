@@ -80,7 +80,9 @@ def test_a_workflow_that_was_gone_before_the_work_began_gets_none(tmp_path: Path
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "the workflow that started this process is gone" in done.stderr
-    assert not (tmp_path / "worker").exists()
+    assert not (
+        tmp_path / "worker"
+    ).exists()  # not even for a moment: it is asked before the worker begins
 
 
 @pytest.mark.parametrize(

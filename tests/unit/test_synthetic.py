@@ -18,6 +18,14 @@ def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:
     assert set(dataset.train_labels) == {0, 1, 2}
 
 
+def test_it_can_have_the_shape_of_nt3(tmp_path: Path) -> None:
+    settings = {"height": 60_483, "width": 1, "channels": 1, "classes": 2}
+    dataset = prepare("synthetic", tmp_path, {**settings, "train_samples": 20, "test_samples": 5})
+    assert dataset.batch("train", range(3))[0].shape == (3, 60_483, 1, 1)
+    assert set(dataset.train_labels) == {0, 1}
+    assert _accuracy_of_nearest_mean(dataset) == 1
+
+
 def test_it_depends_on_the_seed_alone(tmp_path: Path) -> None:
     settings = {"train_samples": 20, "test_samples": 20}
     first = prepare("synthetic", tmp_path / "first", settings)
@@ -52,7 +60,8 @@ def _accuracy_of_nearest_mean(dataset: Dataset) -> float:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"height": 0}, "height is 0: use a whole number from 1 to 4096"),
+        ({"height": 0}, "height is 0: use a whole number from 1 to 65536"),
+        ({"channels": 5000}, "channels is 5000: use a whole number from 1 to 4096"),
         ({"classes": 1}, "classes is 1: use a whole number from 2 to"),
         ({"train_samples": "many"}, "train_samples is 'many': use a whole number"),
         ({"test_samples": True}, "test_samples is True: use a whole number"),

@@ -16,15 +16,16 @@ from strategies import clocked
 
 from ckptbench.checkpoints import shares
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
+from ckptbench.faults.target import Target
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.machine.clock import boot_id, clock
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
-from ckptbench.training import loop
+from ckptbench.training import rank
 from ckptbench.training.evaluation import cross_entropy_sum
 from ckptbench.training.rank import launched_ns, run_rank
 from ckptbench.world import variables
@@ -54,14 +55,9 @@ def test_a_run_records_every_step_epoch_and_checkpoint_in_order(make_plan: MakeP
     names = [event["event"] for event in trace]
     assert names[:8] == [*["phase"] * 4, "start", "phase", "phase", "state"]
     assert names[8:] == 3 * [
-        "save",
-        "captured",
-        "written",
-        "durable",
-        "steps",
-        "epoch",
-        "evaluation",
-    ] + ["digest", "end"]
+        *("memory", "pause", "save", "captured", "written", "durable", "memory", "pause"),
+        *("steps", "epoch", "memory", "evaluation"),
+    ] + ["digest", "memory", "end"]
     assert [event["first_step"] for event in trace if event["event"] == "steps"] == [0, 4, 8]
     assert [event["step"] for event in trace if event["event"] == "save"] == [4, 8, 12]
 
@@ -101,7 +97,7 @@ def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan:
         begun = [epoch["start_ns"], save["start_ns"], captured["at_ns"], written["at_ns"]]
         times = [*begun, *parts, save["end_ns"], epoch["end_ns"]]
         assert times == sorted(times)
-        assert {file["name"] for file in durable["files"]} == {"model.npz", "rank-0.npz"}
+        assert {file["name"] for file in durable["files"]} == {"model.npz", "rank-0.safetensors"}
 
 
 def test_checkpoints_follow_the_interval_in_steps(make_plan: MakePlan) -> None:
@@ -181,15 +177,6 @@ def test_a_framework_that_builds_another_network_is_refused(
         run(make_plan())
 
 
-def test_a_checkpoint_of_other_ranks_or_format_is_refused(make_plan: MakePlan) -> None:
-    plan = make_plan("e1")
-    run(plan)
-    resumed = dataclasses.replace(plan, resume_from=max(plan.checkpoint_folder.iterdir()))
-    two = dataclasses.replace(ALONE, world_size=2)
-    with pytest.raises(CkptbenchError, match="written by 1 ranks as npz, this run has 2 ranks"):
-        run_rank(resumed, two, Unasked(), started_ns=2)
-
-
 def test_a_full_disk_is_one_error_that_names_the_folder(make_plan: MakePlan) -> None:
     plan = make_plan("e1")
     staging = plan.checkpoint_folder / "version-00000004.partial"
@@ -266,26 +253,35 @@ class Regrouping(RankRecovery):
     """Goes on where a step failed, or where newcomers came: after the step `admits`, once."""
 
     admits: int | None = None
-    version: Version | None = None
+    ranks = (0,)
+    step: int | None = None
+    """After which it goes on. None: after the last one that was done."""
 
     def __init__(self) -> None:
+        super().__init__(ALONE, Unasked(), {})
         self.errors: list[Exception] = []
+
+    def barrier(self) -> None:
+        """No other rank runs."""
 
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
         self.errors.append(error)
-        return Regrouped(position=reached, version=self.version)
+        return self._regrouped(reached.step if self.step is None else self.step)
 
     def admit(self, reached: Position) -> Regrouped | None:
         if reached.step != self.admits:
             return None
         self.admits = None
-        return Regrouped(position=reached)
+        return self._regrouped(reached.step)
+
+    def _regrouped(self, step: int) -> Regrouped:
+        return Regrouped(step=step, ranks=self.ranks, noticed_ns=5, agreed_ns=6, ready_ns=7)
 
 
 @pytest.fixture
 def regrouping(monkeypatch: pytest.MonkeyPatch) -> Regrouping:
     recovery = Regrouping()
-    monkeypatch.setattr(loop, "load_rank_recovery", lambda name: recovery)
+    monkeypatch.setattr(rank, "load_rank_recovery", lambda *_: recovery)
     return recovery
 
 
@@ -301,6 +297,21 @@ def fail_before_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(NumpyFramework, "step", failing)
 
 
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_rank_that_only_ends_does_not_recover(
+    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, elastic: bool
+) -> None:
+    """A failure that strikes while it recovers is for the attempt that goes on."""
+    told = []
+    monkeypatch.setattr(Target, "recovering", lambda _: told.append("recovering"))
+    entry = dataclasses.replace(RECOVERIES["restart"], elastic=elastic)
+    monkeypatch.setitem(RECOVERIES, "restart", entry)
+    fail_before_step(monkeypatch, 3)
+    with pytest.raises(OSError, match="reset by peer"):
+        run_rank(make_plan("never"), ALONE, Unasked(), started_ns=2)
+    assert told == (["recovering"] if elastic else [])
+
+
 def test_a_rank_whose_recovery_regroups_goes_on_after_the_last_whole_step(
     make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +322,56 @@ def test_a_rank_whose_recovery_regroups_goes_on_after_the_last_whole_step(
     assert [str(error) for error in regrouping.errors] == ["connection reset by peer"]
     assert ends(plan) == ends(whole)
     assert [block["first_step"] for block in events(plan.run_folder, "steps")] == [0, 4, 5, 8]
+    (regroup,) = events(plan.run_folder, "regroup")
+    assert (regroup["reached"], regroup["step"], regroup["bytes"]) == (5, 5, 0)
+
+
+@pytest.mark.parametrize(("step", "firsts"), [(4, [0, 4, 4, 8]), (6, [0, 4, 6, 8])])
+def test_it_may_go_on_after_an_earlier_step_or_a_later_one(
+    make_plan: MakePlan,
+    regrouping: Regrouping,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    firsts: list[int],
+) -> None:
+    plan = make_plan("e1")
+    fail_before_step(monkeypatch, 6)
+    regrouping.step = step
+    run(plan)
+    assert [block["first_step"] for block in events(plan.run_folder, "steps")] == firsts
+    assert [epoch["epoch"] for epoch in events(plan.run_folder, "epoch")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("batch", "share"), [("kept", (0, 24)), ("shrunk", (8, 8))])
+def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
+    make_plan: MakePlan,
+    regrouping: Regrouping,
+    monkeypatch: pytest.MonkeyPatch,
+    batch: str,
+    share: tuple[int, int],
+) -> None:
+    plan = make_plan("never")
+    cell = dataclasses.replace(plan.cell, ranks=3, batch_size=8)
+    plan = dataclasses.replace(plan, cell=cell)
+    read: list[int] = []
+    regrouping.ranks, regrouping.options = (1,), {"batch": batch}
+    step = NumpyFramework.step
+
+    def reading(self: NumpyFramework, images: Any, labels: Any) -> float:
+        read.append(len(labels))
+        if len(read) == 2:
+            raise OSError("connection reset by peer")
+        return step(self, images, labels)
+
+    monkeypatch.setattr(NumpyFramework, "step", reading)
+    place = dataclasses.replace(ALONE, rank=1, world_size=3, addresses=("127.0.0.1:1",) * 3)
+    run_rank(plan, place, Unasked(), started_ns=2)
+    lines = map(json.loads, trace_path(plan.run_folder, 1).read_text().splitlines())
+    (world,) = [event for event in lines if event["event"] == "world"]
+    assert (world["step"], world["ranks"]) == (1, [1])
+    assert (*world["first"], *world["samples"]) == share
+    assert read[:2] == [8, 8]
+    assert set(read[2:]) == {share[1]}
 
 
 def test_newcomers_are_admitted_between_two_steps(

@@ -1,0 +1,124 @@
+"""What runs in a scheduler's job: a run that keeps its checkpoints on its nodes, is killed, and loses a node meanwhile.
+
+Run as `python near_run.py FOLDER PYTHON LOST`. It trains one cell four times with PyTorch, a rank on each node of the job: whole;
+killed between two checkpoints, and before the restart what the node LOST holds is removed; and with a failure that kills the second
+node from outside, under two recoveries. The outcome is `outcome.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+import traceback
+from pathlib import Path
+
+from ckptbench.checkpoints.levels import open_levels
+from ckptbench.data.sources import prepare
+from ckptbench.launch.near import Reunion
+from ckptbench.launch.run import Execution, run_cell
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.levels import MEMORY
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.training import Training
+
+RANKS = 3
+STEPS = 12
+BETWEEN = 2
+IMAGES = {"height": 16, "width": 16, "channels": 3, "classes": 4, "train_samples": 288, "test_samples": 16}  # fmt: skip
+TRAINING = Training(
+    seed=1,
+    learning_rate=0.01,
+    momentum=0.9,
+    weight_decay=0.0,
+    steps_per_epoch=None,
+    test_samples=16,
+    warmup_steps=1,
+    keep_during_run=2,
+    proof=True,
+)
+
+
+STRUCK = {"struck": "restart", "struck_torchrun": "torchrun"}
+"""What the runs with a failure are called here, where the others are by their history, and their recoveries."""
+FAILURE = {"step": 7, "node": 1}
+
+
+def plan_of(folder: Path, history: str) -> Plan:
+    """Every second step has a checkpoint in the memory of the nodes, and none goes to the shared folder."""
+    cell = Cell(
+        framework="pytorch",
+        model="small_cnn",
+        dataset="synthetic",
+        ranks=RANKS,
+        batch_size=8,
+        epochs=1,
+        format="safetensors",
+        interval=Interval.parse(f"s{BETWEEN}"),
+        deterministic=True,
+        strategy=Variant("deepfreeze", (("memory", 1), ("shared", 0))),
+        **(
+            {"faults": Variant("listed", (("name", "node"),)), "recovery": Variant(STRUCK[history])}
+            if history in STRUCK
+            else {"history": history}
+        ),
+    )
+    return Plan(
+        cell=cell,
+        training=TRAINING,
+        dataset_folder=folder / "dataset",
+        run_folder=folder / history,
+        checkpoint_folder=folder / history / "checkpoints",
+        memory_folder=folder / "memory",
+        listed=(FAILURE,) if history in STRUCK else (),
+    )
+
+
+def lose(node: str) -> None:
+    """Before the nodes are asked what they hold, this one loses all of it."""
+    bring_together = Reunion.bring_together
+
+    def lost(self: Reunion, plan: Plan, *, after: int) -> None:
+        if plan.cell.is_struck:  # its striker has removed them
+            bring_together(self, plan, after=after)
+            return
+        folder = open_levels(plan, node=node).stores[MEMORY].folder
+        assert folder.exists()
+        while folder.exists():  # a rank that is just being killed may still write there
+            shutil.rmtree(folder, ignore_errors=True)
+        bring_together(self, plan, after=after)
+
+    Reunion.bring_together = lost  # type: ignore[method-assign]
+
+
+def train(folder: Path, python: Path, lost: str) -> None:
+    prepare("synthetic", folder / "dataset", IMAGES)
+    lose(lost)
+    for history in ("whole", "killed_between", *STRUCK):
+        logs = folder / f"logs-{history}"
+        lock = folder / "lock.txt"
+        lock.write_text("none\n")
+        run_cell(
+            plan_of(folder, history),
+            Execution(python=python, lock=lock, logs=logs, timeout_seconds=900),
+        )
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    folder, python, lost = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    error = None
+    try:
+        train(folder, python, lost)
+    except Exception:  # noqa: BLE001 (the test tells it)
+        error = traceback.format_exc()
+    new = folder / "outcome.new"
+    new.write_text(json.dumps({"error": error}))
+    new.replace(folder / "outcome.json")
+
+
+if __name__ == "__main__":
+    main()

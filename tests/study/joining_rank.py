@@ -1,0 +1,37 @@
+"""A rank of Chainer whose last number dies by SIGKILL when MPI has started and its segment still has a name.
+
+`python joining_rank.py PLAN FOLDER`. Each rank writes the names of the segments that it has mapped to `FOLDER/<rank>`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from ckptbench.frameworks import chainer
+from ckptbench.machine.shared_memory import named_segments
+from ckptbench.training import rank
+from ckptbench.world.variables import read_seat
+
+
+def main() -> int:
+    plan, folder = sys.argv[1], Path(sys.argv[2])
+    seat, ranks = read_seat()
+
+    def die(prefix: str) -> None:
+        """In the place of `forget_names`, which each rank calls when all have mapped the segment."""
+        maps = Path("/proc/self/maps").read_text()
+        mapped = [str(path) for path in named_segments(prefix) if f"{path}\n" in maps]
+        (folder / str(seat.rank)).write_text("\n".join(mapped))
+        if seat.rank == ranks - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()  # until it is ended too
+
+    chainer.forget_names = die
+    return rank.main([plan])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""What `test_pytorch_engines.py` asks of the strategies of PyTorch's engines; run by `ranks.run_scenario` as one process a rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scenario import Scenario, open_strategy
+from scenarios import main
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import read_version, version_name
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays
+from ckptbench.matrix.catalogue import formats_of
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.position import Position
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.world.processes import end_with_parent
+from ckptbench.world.seats import Place
+
+SAVED = Position(step=3, epoch=0, step_in_epoch=3)
+NEXT = Position(step=4, epoch=0, step_in_epoch=4)
+LAST = Position(step=5, epoch=0, step_in_epoch=5)
+WAYS = {
+    "thread_fresh": Variant("dcp_async", (("stager", "fresh"),)),
+    "process": Variant("dcp_async", (("checkpointer", "process"),)),
+    "process_fresh": Variant("dcp_async", (("checkpointer", "process"), ("stager", "fresh"))),
+}
+"""Variants of `dcp_async` whose versions must be whole. Its defaults go through `test_frameworks.py`."""
+BLOCKED = {
+    "thread_fresh": ("__1_0.distcp", WAYS["thread_fresh"]),
+    "process": ("__1_0.distcp", WAYS["process"]),
+    "torchsnapshot": (".snapshot_metadata", Variant("torchsnapshot")),
+}
+"""A file that one of two ranks writes, and the variant that does."""
+PATIENCE_S = 300
+
+
+def engine(framework: str, place: Place, folder: Path) -> Arrays:
+    """By way: the state `then`, and as it is `loaded`; by kind of staging: the tensors that a late copy finds.
+
+    `failed/<way>`: the error that a save finds after one that could not be written, on any rank.
+    """
+    scenario = Scenario(framework, place, "small_cnn")
+    found: Arrays = {}
+    opened = []
+    before = _helpers()
+    for way, variant in WAYS.items():
+        opened.append(_open(scenario, folder / way, variant))
+        found |= _in(way, _saved_and_loaded(scenario, opened[-1], folder / way))
+    for strategy in opened[:-1]:
+        strategy.settle()
+    found |= _failures(scenario, folder)
+    found["died"] = np.asarray(_when_the_process_dies(scenario, folder / "died"))
+    for strategy in opened:
+        strategy.close()
+    found["left"] = np.asarray(sorted(_helpers() - before))
+    for staging in ("awaited", "unawaited"):
+        found |= _in(staging, _late(scenario, folder / staging, staging))
+    return found
+
+
+def _in(group: str, found: Arrays) -> Arrays:
+    return {f"{group}/{name}": array for name, array in found.items()}
+
+
+def _open(scenario: Scenario, folder: Path, variant: Variant) -> Clocked:
+    return open_strategy(
+        variant,
+        scenario.framework,
+        scenario.place,
+        format=formats_of("pytorch", variant.name)[0],
+        store=CheckpointStore(folder, keep=2),
+    )
+
+
+def _saved_and_loaded(scenario: Scenario, strategy: Clocked, folder: Path) -> Arrays:
+    """Two saves, as the second one has the memory of the first. Training goes on while each is written."""
+    size = 8 * scenario.place.world_size
+    scenario.build()
+    scenario.train(0, 3, size)
+    strategy.save(SAVED)
+    scenario.train(3, 4, size)
+    then = scenario.framework.held()
+    strategy.save(NEXT)
+    scenario.train(4, 6, size)
+    strategy.settle()
+    scenario.framework.barrier()
+    strategy.load(read_version(folder / version_name(NEXT.step)))
+    return {**_in("then", then), **_in("loaded", scenario.framework.held())}
+
+
+def _failures(scenario: Scenario, folder: Path) -> Arrays:
+    """One rank cannot write: a folder lies where its file should. Every rank must hear of it."""
+    found: Arrays = {}
+    for way, (name, variant) in BLOCKED.items():
+        strategy = _open(scenario, folder / f"failing_{way}", variant)
+        staging = CheckpointStore(folder / f"failing_{way}", keep=2).staging(SAVED.step)
+        (staging / name).mkdir(exist_ok=True)
+        scenario.framework.barrier()
+        strategy.save(SAVED)
+        found[f"failed/{way}"] = np.asarray(_error_of(lambda: strategy.save(NEXT)))  # noqa: B023
+    return found
+
+
+def _when_the_process_dies(scenario: Scenario, folder: Path) -> str:
+    """It is the one that the strategies of WAYS have started, as a rank has one for all."""
+    from torch.distributed.checkpoint import _async_process_executor
+
+    strategy = _open(scenario, folder, WAYS["process"])
+    process = _async_process_executor._CHECKPOINT_PROCESS._save_process
+    process.kill()
+    process.join()
+    scenario.framework.barrier()
+    strategy.save(SAVED)
+    return _error_of(lambda: strategy.save(NEXT))
+
+
+def _error_of(act: Callable[[], None]) -> str:
+    try:
+        act()
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+def _helpers() -> set[str]:
+    """Child processes, threads and named shared memory of this process."""
+    children = {
+        child
+        for task in Path("/proc/self/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }
+    threads = {thread.name for thread in threading.enumerate()}
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    segments = {each for each in lines if "/dev/shm/" in each and not each.endswith("(deleted)")}
+    return children | threads | segments
+
+
+def _late(scenario: Scenario, folder: Path, staging: str) -> Arrays:
+    """The state `before` and `after` a step, and that `loaded` from the save between, whose copying is slow.
+
+    The first tensors are copied at once. The others are copied when the step is done, or, where training waits for the
+    copy so that there can be no step, a moment later.
+    """
+    size = 8 * scenario.place.world_size
+    scenario.build()
+    scenario.train(0, 3, size)
+    strategy = _open(scenario, folder, Variant("dcp_async", (("staging", staging),)))
+    stepped = threading.Event()
+    before = scenario.framework.held()
+    with _slow_copies(stepped, PATIENCE_S if staging == "unawaited" else 0.2):
+        strategy.save(SAVED)
+        scenario.train(3, 4, size)
+        after = scenario.framework.held()
+        stepped.set()
+        strategy.close()
+    scenario.framework.barrier()
+    strategy.load(read_version(folder / version_name(SAVED.step)))
+    return {
+        **_in("before", before),
+        **_in("after", after),
+        **_in("loaded", scenario.framework.held()),
+    }
+
+
+AT_ONCE = 3
+"""So many tensors are copied before the others have to wait."""
+
+
+@contextmanager
+def _slow_copies(stepped: threading.Event, most_seconds: float) -> Iterator[None]:
+    from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+
+    copy, copied = StateDictStager._offload_tensor, 0
+
+    def copy_slowly(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal copied
+        copied += 1
+        if copied > AT_ONCE:
+            stepped.wait(most_seconds if copied == AT_ONCE + 1 else 0)
+        return copy(self, *args, **kwargs)
+
+    StateDictStager._offload_tensor = copy_slowly
+    try:
+        yield
+    finally:
+        StateDictStager._offload_tensor = copy
+
+
+ALONE = Place(
+    rank=0, world_size=1, local_rank=0, node="localhost", threads=1, addresses=("127.0.0.1:0",)
+)
+
+
+def be_killed(framework: str, folder: Path) -> None:
+    """One rank that no launcher watches is killed while the process of its strategy writes, which never ends.
+
+    The file `pid` takes the process's id before.
+    """
+    from torch.distributed.checkpoint import _async_process_executor
+
+    scenario = Scenario(framework, ALONE, "small_cnn")
+    strategy = _open(scenario, folder / "killed", WAYS["process"])
+    strategy.save(SAVED)
+    strategy.settle()
+    process = _async_process_executor._CHECKPOINT_PROCESS._save_process
+    (folder / "pid").write_text(str(process.pid))
+    staging = CheckpointStore(folder / "killed", keep=2).staging(NEXT.step)
+    os.mkfifo(staging / ".metadata.tmp")  # the last file; nobody reads from it
+    strategy.save(NEXT)
+    while not (staging / "__0_0.distcp").exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__mp_main__":  # as in ckptbench.training.rank
+    end_with_parent()
+if __name__ == "__main__":
+    if "be_killed" in sys.argv:
+        be_killed(sys.argv[1], Path(sys.argv[-1]))
+    main({"engine": engine})

@@ -1,0 +1,99 @@
+"""Every recovery for real: ranks are lost, and training comes to the end that it would have had without."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import small_run
+from checkout import COLD, ROOT, Checkout, ranks_of
+
+from ckptbench.machine.files import read_json
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.events import End, Phase, Regroup, World
+from ckptbench.runs.layout import trace_path
+from ckptbench.runs.trace import whole_events
+
+STUDY = "config/studies/tiny-recoveries.yaml"
+TABLES = ("failures", "lineage", "outcome")
+
+pytestmark = pytest.mark.frameworks("chainer_ulfm", "horovod_pytorch")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    checkout = Checkout.make(tmp_path_factory.mktemp("recoveries") / "checkout")
+    targets = [f"results/tables/{table}.parquet" for table in TABLES]
+    result = checkout.run(*targets, study=STUDY)
+    assert result.returncode == 0, result.stdout
+    return checkout
+
+
+def of(done: Checkout, table: str, recovery: str) -> pd.DataFrame:
+    rows = done.table(table)
+    return rows[rows["run"].str.endswith(f"-{recovery}-rep0")]
+
+
+def test_survivors_that_share_the_whole_batch_end_as_if_nothing_had_failed(done: Checkout) -> None:
+    """The network has neither batch norm nor dropout, so that the same samples give the same steps, but for rounding."""
+    (lineage,) = of(done, "lineage", "ulfm").to_dict("records")
+    assert (lineage["never_seen"], lineage["seen_twice"], lineage["fewest_ranks"]) == (0, 0, 1)
+    outcomes = done.table("outcome").set_index("recovery")
+    assert abs(outcomes.loc["ulfm", "test_loss_difference"]) < 1e-5
+    assert abs(outcomes.loc["ulfm_batch_shrunk", "test_loss_difference"]) > 1e-3
+
+
+def test_what_the_lost_ranks_would_have_read_is_counted(done: Checkout) -> None:
+    (lineage,) = of(done, "lineage", "ulfm_batch_shrunk").to_dict("records")
+    lost = of(done, "failures", "ulfm_batch_shrunk")["from_step"].tolist()
+    assert lineage["never_seen"] == sum((lineage["steps"] - step) * 8 for step in lost)
+
+
+def test_every_failure_struck_and_cost_something(done: Checkout) -> None:
+    failures = done.table("failures")
+    assert len(failures) == 4
+    for _, own in failures.groupby("run"):
+        assert own["ranks_after"].tolist() == [2, 1]
+        assert (own["regroup_s"] > 0).all()
+
+
+def test_nothing_is_left_behind(done: Checkout) -> None:
+    assert ranks_of(done.folder) == []
+    assert not list(Path("/dev/shm").glob("ckptbench-*-ulfm-*"))
+
+
+def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, digits: Path) -> None:
+    """Training lasts until the new rank is there: the host of the lost one is barred for three seconds."""
+    cell = dataclasses.replace(
+        small_run.cell_of("horovod_pytorch", epochs=50, interval="s500", deterministic=False),
+        faults=Variant("listed", (("name", "one"),)),
+        recovery=Variant("horovod_elastic"),
+    )
+    command = [
+        sys.executable, "scripts/train_cell.py",
+        "--cell", json.dumps(cell.to_json()),
+        "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
+        "--dataset", str(digits), "--runs", str(tmp_path),
+        "--environment", str(COLD / cell.framework), "--lock", f"envs/{cell.framework}.txt",
+        "--failures", json.dumps([{"step": 12, "rank": 1}]),
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_json(tmp_path / cell.id / "manifest.json")["attempts"] == 1
+    first, second = (list(whole_events(trace_path(tmp_path / cell.id, rank))) for rank in (0, 1))
+    assert [event.ranks for event in first if isinstance(event, World)] == [[0], [0, 1]]
+    after_loss, after_joining = (event for event in first if isinstance(event, Regroup))
+    assert (after_loss.step, after_loss.reached) == (10, 12)
+    assert after_joining.step == after_joining.reached
+    assert after_joining.bytes == 0
+    (joined,) = (event for event in second if isinstance(event, Regroup))
+    assert joined.step == after_joining.step
+    assert joined.bytes > 0
+    assert [event.name for event in second if isinstance(event, Phase)].count("launch") == 2
+    assert isinstance(second[-1], End)
+    assert ranks_of(tmp_path) == []

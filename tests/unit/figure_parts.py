@@ -1,0 +1,27 @@
+"""Parts of a drawn figure that tests look at."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+from figure_tables import Study
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+SMALL = Study(struck=("exponential_mean_s_60",)).tables()
+
+
+def caption_of(figure: Figure) -> str:
+    (text,) = figure.findobj(lambda artist: artist.get_gid() == "caption")
+    return " ".join(text.get_text().split())
+
+
+def titles(figure: Figure) -> list[str]:
+    return [title for axes in figure.axes if (title := axes.get_title(loc="left"))]
+
+
+def lines(axes: Axes, gid: str) -> list[mpl.lines.Line2D]:
+    return [line for line in axes.lines if line.get_gid() == gid]
+
+
+def row_labels(axes: Axes) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]

@@ -1,0 +1,348 @@
+"""The strategies `async` and `deepfreeze`: a copy, written by a process of its own while training goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from numpy_framework import ALONE, NumpyFramework, linear
+from strategies import clocked
+from test_native import FIRST, SECOND, built, newest, same
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.errors import CheckpointError
+from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.state import Tensor
+from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.position import Position
+from ckptbench.runs.trace import read_trace
+from ckptbench.strategies.background import BackgroundWriter
+from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.own_state import own_name
+from ckptbench.strategies.state_files import FORMAT, share_name
+from ckptbench.world.seats import Place
+from tests.living import is_running
+
+ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])
+THIRD = Position(step=3, epoch=0, step_in_epoch=3)
+PATIENCE_S = 300
+
+
+@pytest.fixture(autouse=True)
+def writers(monkeypatch: pytest.MonkeyPatch) -> list[BackgroundWriter]:
+    """The writing processes that a test starts."""
+    begin, found = BackgroundWriter.start, []
+
+    def start(nbytes: int) -> BackgroundWriter:
+        found.append(begin(nbytes))
+        return found[-1]
+
+    monkeypatch.setattr(BackgroundWriter, "start", start)
+    return found
+
+
+def strategy(
+    engine: str,
+    folder: Path,
+    framework: NumpyFramework,
+    place: Place = ALONE,
+    reach: Callable[[str], None] = lambda stage: None,
+) -> Clocked:
+    store = CheckpointStore(folder, keep=2)
+    opened = clocked(store, framework, place, format=FORMAT, variant=Variant(engine), reach=reach)
+    opened.ready()
+    return opened
+
+
+def update(framework: NumpyFramework, saving: Clocked, value: float) -> None:
+    """Change all parameters and slots, as a step does."""
+    if saving.hook is not None:
+        saving.hook()
+    for array in (*framework.weights.values(), *framework.momenta.values()):
+        array[...] = value
+
+
+def reader(folder: Path, framework: NumpyFramework) -> Clocked:
+    return clocked(
+        CheckpointStore(folder, keep=2), framework, format=FORMAT, variant=Variant("deepfreeze")
+    )
+
+
+def pid_of(writer: BackgroundWriter) -> int:
+    return writer._process.pid
+
+
+def is_over(pid: int) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_running(pid)
+
+
+@ENGINES
+def test_the_version_is_the_state_of_its_step_though_training_went_on(
+    tmp_path: Path, writers: list[BackgroundWriter], engine: str
+) -> None:
+    framework, then = built(), built()
+    saving = strategy(engine, tmp_path / "store", framework)
+    saving.save(FIRST)
+    update(framework, saving, 1)
+    saving.close()
+    assert not is_running(pid_of(writers[0]))
+    version, other = newest(tmp_path / "store"), built(seed=3)
+    assert version.files.keys() == {share_name(0), own_name(0)}
+    reader(tmp_path / "store", other).load(version)
+    assert same(other.tensors(), then.tensors())
+
+
+def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) -> None:
+    """The capture goes on only when the update waits for it."""
+    waiting, framework, then = threading.Event(), built(), built()
+    saving = strategy("deepfreeze", tmp_path / "store", framework)
+    image = saving._strategy._image  # type: ignore[attr-defined]
+    capture = image.capture
+
+    def captured_late() -> None:
+        assert waiting.wait(PATIENCE_S)
+        capture()
+
+    image.capture = captured_late
+    saving.save(FIRST)
+    threading.Timer(0.05, waiting.set).start()
+    update(framework, saving, 1)
+    assert waiting.is_set()
+    saving.close()
+    (checkpoint,) = read_trace(tmp_path / "store-0.jsonl").checkpoints.values()
+    assert [hold.why for hold in checkpoint.holds] == ["update", "end"]
+    assert checkpoint.captured is not None
+    other = built(seed=3)
+    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
+    assert same(other.tensors(), then.tensors())
+
+
+def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
+    framework = built()
+    saving = strategy("deepfreeze", tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+
+    def lost(part: object) -> None:
+        raise MemoryError("the device is gone")
+
+    image = saving._strategy._image  # type: ignore[attr-defined]
+    image._subject.await_copies = lambda: lost(None)
+    saving.save(SECOND)
+    with pytest.raises(CheckpointError, match=r"step 2 cannot be written .*the device is gone"):
+        saving.settle()
+    assert newest(tmp_path / "store").position == FIRST
+
+
+def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
+    """The writing process is asked for the second file long before the second capture begins."""
+    framework, then = built(), built()
+    saving = strategy("deepfreeze", tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+    update(framework, saving, 1)
+    update(then, saving, 1)
+    image = saving._strategy._image  # type: ignore[attr-defined]
+    capture = image.capture
+
+    def captured_late() -> None:
+        time.sleep(0.3)  # a file that does not wait is written by now
+        capture()
+
+    image.capture = captured_late
+    saving.save(SECOND)
+    saving.close()
+    other = built(seed=3)
+    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
+    assert same(other.tensors(), then.tensors())
+
+
+class OnDevice(NumpyFramework):
+    """Its copies to the host arrive only when they are awaited, as those from a GPU may."""
+
+    kept: NDArray[np.uint8]
+
+    def state(self) -> list[Tensor]:
+        self.begun: list[Callable[[], None]] = []
+
+        def on_device(tensor: Tensor) -> Tensor:
+            def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
+                assert np.shares_memory(target, self.kept)
+                self.begun.append(lambda: np.copyto(target, tensor.bytes()[part]))
+
+            return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
+
+        return [on_device(tensor) for tensor in super().state()]
+
+    def keep_memory(self, memory: NDArray[np.uint8]) -> None:
+        self.kept = memory
+
+    def await_copies(self) -> None:
+        while self.begun:
+            self.begun.pop()()
+
+
+@ENGINES
+def test_copies_from_a_device_are_awaited_before_training_goes_on(
+    tmp_path: Path, engine: str
+) -> None:
+    framework = OnDevice.join(ALONE, seed=1, deterministic=True)
+    network = linear((4, 4, 1), 3)
+    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    framework.build(network, dict(network.initial_weights(1)), sgd, 16)
+    saving = strategy(engine, tmp_path / "store", framework)
+    then = framework.tensors()
+    saving.save(FIRST)
+    update(framework, saving, 1)
+    assert framework.begun == []
+    saving.close()
+    other = built(seed=3)
+    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
+    assert same(other.tensors(), then)
+
+
+@ENGINES
+def test_memory_and_process_are_kept_for_all_saves(
+    tmp_path: Path, writers: list[BackgroundWriter], engine: str
+) -> None:
+    framework = built()
+    saving = strategy(engine, tmp_path / "store", framework)
+    for step in range(1, 7):
+        update(framework, saving, step)
+        saving.save(Position(step=step, epoch=0, step_in_epoch=step))
+    saving.close()
+    assert len(writers) == 1
+    version, other = newest(tmp_path / "store"), built(seed=3)
+    assert version.position.step == 6
+    reader(tmp_path / "store", other).load(version)
+    assert same(other.tensors(), framework.tensors())
+    state = sum(tensor.nbytes for tensor in framework.state())
+    assert state < writers[0].nbytes <= state + 16384  # headers, and the rank's own state
+
+
+@ENGINES
+def test_the_file_of_a_removed_version_is_written_over(tmp_path: Path, engine: str) -> None:
+    framework, store = built(), CheckpointStore(tmp_path / "store", keep=2)
+    saving = strategy(engine, store.folder, framework)
+    inodes = []
+    for step in range(1, 7):
+        update(framework, saving, step)
+        saving.save(Position(step=step, epoch=0, step_in_epoch=step))
+        saving.settle()
+        inodes.append((newest(store.folder).folder / share_name(0)).stat().st_ino)
+    saving.close()
+    assert inodes[3:] == inodes[:3], "three files take turns"
+    assert len(set(inodes)) == 3
+
+
+def test_shares_of_two_ranks_are_the_state(tmp_path: Path, writers: list[BackgroundWriter]) -> None:
+    first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
+    folder = tmp_path / "store"
+    ranks = [strategy("deepfreeze", folder, built(), place) for place in (first, second)]
+    for rank in ranks:
+        rank.save(FIRST)
+    for rank in ranks:
+        rank.close()
+    assert len(writers) == 2
+    version, other = newest(folder), built(seed=3)
+    assert version.files.keys() == {share_name(0), own_name(0), share_name(1), own_name(1)}
+    reader(folder, other).load(version)
+    assert same(other.tensors(), built().tensors())
+
+
+def test_a_rank_that_writes_no_state_needs_no_process(
+    tmp_path: Path, writers: list[BackgroundWriter]
+) -> None:
+    first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
+    ranks = [strategy("async", tmp_path / "store", built(), place) for place in (first, second)]
+    for rank in ranks:
+        rank.save(FIRST)
+    for rank in ranks:
+        rank.close()
+    assert len(writers) == 1
+    files = newest(tmp_path / "store").files
+    assert files.keys() == {share_name(0), own_name(0), own_name(1)}
+
+
+@ENGINES
+@pytest.mark.parametrize("then", ["save", "close"])
+def test_a_writing_process_that_died_is_an_error_of_what_comes_next(
+    tmp_path: Path, writers: list[BackgroundWriter], then: str, engine: str
+) -> None:
+    saving = strategy(engine, tmp_path / "store", built())
+    saving.save(FIRST)
+    saving.settle()
+    os.kill(pid_of(writers[0]), signal.SIGKILL)
+    saving.save(SECOND)
+    with pytest.raises(
+        CheckpointError,
+        match=r"of step 2 cannot be written .* was killed by signal 9 \(SIGKILL\), as the kernel",
+    ) as error:
+        saving.save(THIRD) if then == "save" else saving.close()
+    assert "free" not in str(error.value)
+    assert "checkpoints." not in str(error.value)
+    assert newest(tmp_path / "store").position == FIRST
+
+
+@ENGINES
+def test_an_error_of_the_disk_names_the_file(tmp_path: Path, engine: str) -> None:
+    saving = strategy(engine, tmp_path / "store", built())
+    staging = CheckpointStore(tmp_path / "store", keep=2).staging(FIRST.step)
+    (staging / share_name(0)).mkdir()
+    saving.save(FIRST)
+    with pytest.raises(
+        CheckpointError, match=rf"{share_name(0)} cannot be written in the background: FileExists"
+    ):
+        saving.close()
+
+
+def save_and_die(engine: str, folder: Path, at: str, told: Path) -> None:
+    def die(stage: str) -> None:
+        if stage == at and told.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    saving = strategy(engine, folder, built(), reach=die)
+    saving.save(FIRST)
+    saving.settle()
+    writer = saving._strategy._image._writer  # type: ignore[attr-defined]
+    told.write_text(str(pid_of(writer)))
+    saving.save(SECOND)
+    saving.settle()
+
+
+@pytest.mark.parametrize(
+    ("engine", "stage"),
+    [
+        (name, each)
+        for name in ("async", "deepfreeze")
+        for each in (*STRATEGIES[name].stages, SYNCED)
+    ],
+)
+def test_a_kill_at_any_stage_leaves_the_version_before_it_and_no_process(
+    tmp_path: Path, engine: str, stage: str
+) -> None:
+    folder, told = tmp_path / "store", tmp_path / "pid"
+    rank = multiprocessing.get_context("fork").Process(
+        target=save_and_die, args=(engine, folder, stage, told)
+    )
+    rank.start()
+    rank.join(PATIENCE_S)
+    assert rank.exitcode == -signal.SIGKILL
+    assert is_over(int(told.read_text()))
+    version, other = newest(folder), built(seed=3)
+    assert version.position == FIRST
+    reader(folder, other).load(version)
+    assert same(other.tensors(), built().tensors())

@@ -1,0 +1,151 @@
+"""The error of a failed save names the level that failed, its folder, the cause, and the remedy that fits it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+from pathlib import Path
+
+import pytest
+from test_levels import deepfreeze, opened, save, three
+from test_native import built
+
+from ckptbench.errors import CheckpointError
+from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
+from ckptbench.runs.events import SaveFailed
+from ckptbench.runs.trace import whole_events
+from ckptbench.strategies import failure
+from ckptbench.strategies.failure import failed_save
+from ckptbench.strategies.state_files import share_name
+from ckptbench.world.processes import ended
+
+FOLDERS = {MEMORY: Path("/here/memory"), NODE: Path("/here/node"), SHARED: Path("/here/shared")}
+OTHER = {
+    MEMORY: "set checkpoints.memory_folder to another folder, or set memory: 0",
+    NODE: "set checkpoints.node_folder to another folder, or set node: 0",
+    SHARED: "or set checkpoints.folder to another disk",
+}
+
+
+def full(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def status(*, free_bytes: int = 7_000_000, free_inodes: int = 5) -> os.statvfs_result:
+    """Of a file system with blocks of one byte and 100 inodes."""
+    return os.statvfs_result((1, 1, 10**9, free_bytes, free_bytes, 100, free_inodes, free_inodes, 0, 255))  # fmt: skip
+
+
+@pytest.mark.parametrize("level", [MEMORY, NODE, SHARED])
+def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str) -> None:
+    levels, framework = three(tmp_path), built()
+    variant = deepfreeze(memory=1, node=1, shared=1)
+    trace = tmp_path / "trace.jsonl"
+    clocked = opened(variant, levels, framework, trace)
+    image = clocked._strategy._image  # type: ignore[attr-defined]
+    write = image.write
+
+    def fails(staging: Path, spare: Path) -> object:
+        if staging.parent == tmp_path / level:
+            raise CheckpointError(
+                f"{staging / share_name(0)} cannot be written in the background: OSError: {full(errno.ENOSPC)}"
+            )
+        return write(staging, spare)
+
+    image.write = fails
+    save(clocked, framework, 1)
+    with pytest.raises(CheckpointError) as caught:
+        clocked.settle()
+    said = str(caught.value)
+    assert f"step 1 cannot be written to {tmp_path / level}, the level {level}, (" in said
+    assert "No space left" in said
+    assert said.endswith(f"MB are free there: free some, {OTHER[level]}")
+    for other in {MEMORY, NODE, SHARED} - {level}:
+        assert str(tmp_path / other) not in said
+        assert SETTINGS[other] not in said
+    assert len(said.replace(str(tmp_path), "")) < 400
+    (failed,) = (event for event in whole_events(trace) if isinstance(event, SaveFailed))
+    assert failed.error.startswith("CheckpointError: ")
+
+
+@pytest.mark.parametrize("level", [MEMORY, NODE, SHARED])
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (full(errno.ENOSPC), "7 MB are free there: free some, "),
+        (CheckpointError(f"x cannot be written: {full(errno.ENOSPC)}"), "7 MB are free there: free some, "),
+        (RuntimeError("writing failed: no space left on device"), "7 MB are free there: free some, "),
+        (full(errno.EDQUOT), "your quota is used up there: free some, "),
+        (full(errno.EACCES), "make it writable, "),
+        (full(errno.EROFS), "make it writable, "),
+        (full(errno.EISDIR), "remove what lies there, "),
+    ],
+)  # fmt: skip
+def test_the_remedy_is_that_of_the_cause(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, remedy: str, level: str
+) -> None:
+    monkeypatch.setattr(failure, "_status", lambda folder: status())
+    said = str(failed_save(3, error, level, FOLDERS))
+    assert said.endswith(f"; {remedy}{OTHER[level]}")
+
+
+def test_a_broken_disk_is_not_said_to_be_full() -> None:
+    said = str(failed_save(3, full(errno.EIO), SHARED, FOLDERS))
+    assert said.endswith(f"{os.strerror(errno.EIO)}); set checkpoints.folder to another disk")
+
+
+def test_inodes_that_are_used_up_are_told_from_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure, "_status", lambda folder: status(free_inodes=0))
+    said = str(failed_save(3, full(errno.ENOSPC), NODE, FOLDERS))
+    assert said.endswith(f"; no inodes are left there: remove files, {OTHER[NODE]}")
+    assert "MB are free" not in said
+
+
+@pytest.mark.parametrize(
+    ("limit", "remedy"),
+    [
+        (4096, "the limit on file sizes (ulimit -f) is 4096 bytes: raise it"),
+        (resource.RLIM_INFINITY, "that file system takes no file of this size: set checkpoints.folder to another disk"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_too_large_is_no_matter_of_free_space(
+    monkeypatch: pytest.MonkeyPatch, limit: int, remedy: str
+) -> None:
+    monkeypatch.setattr(failure.resource, "getrlimit", lambda _: (limit, limit))
+    said = str(failed_save(3, full(errno.EFBIG), SHARED, FOLDERS))
+    assert said.endswith(f"; {remedy}")
+
+
+def test_the_free_space_is_told_where_a_library_hides_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failure, "_status", lambda folder: status())
+    said = str(failed_save(3, RuntimeError("file write failed"), SHARED, FOLDERS))
+    assert said.endswith("; 7 MB are free there: set checkpoints.folder to another disk")
+
+
+def test_an_error_without_a_level_blames_none() -> None:
+    said = str(failed_save(3, full(errno.ENOSPC), None, FOLDERS))
+    assert re.search(
+        "to /here/memory or /here/node or /here/shared \\(OSError.*left on device\\)$", said
+    )
+
+
+def test_the_message_of_a_library_is_brought_into_one_line() -> None:
+    said = str(failed_save(3, ValueError("one\n  two"), SHARED, {SHARED: Path("/here")}))
+    assert "(ValueError: one two)" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (3, "has ended with status 3"),
+        (-9, "was killed by signal 9 (SIGKILL), as the kernel does when memory runs out"),
+        (-15, "was killed by signal 15 (SIGTERM)"),
+        (-63, "was killed by signal 63"),
+    ],
+)
+def test_the_end_of_a_process_is_told_in_words(code: int, words: str) -> None:
+    assert ended(code) == words

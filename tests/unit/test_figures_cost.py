@@ -1,0 +1,124 @@
+"""Overhead, stall and sizes: what their panels show, and what stands in the caption."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from figure_parts import SMALL, caption_of, lines, row_labels
+from figure_tables import Study
+
+from ckptbench.figures import FIGURES
+from ckptbench.figures.kit.style import look
+
+
+def test_both_estimates_of_overhead_have_the_colour_and_marker_of_their_framework() -> None:
+    figure = FIGURES["overhead"].draw(SMALL)
+    for axes, framework in zip(figure.axes, Study().frameworks, strict=True):
+        (paired,), (in_run,) = lines(axes, "paired"), lines(axes, "in_run")
+        assert {paired.get_color(), in_run.get_color()} == {look(framework).color}
+        assert {paired.get_marker(), in_run.get_marker()} == {look(framework).marker}
+        assert (paired.get_markerfacecolor(), in_run.get_markerfacecolor()) == (
+            look(framework).color,
+            "white",
+        )
+
+
+def test_overhead_is_in_percent_and_a_row_whose_estimates_disagree_is_shaded() -> None:
+    table = SMALL["overhead"].query("framework == 'pytorch'").reset_index(drop=True)
+    table["agree"] = pd.array([False, None], dtype="boolean")
+    (axes,) = FIGURES["overhead"].draw({**SMALL, "overhead": table}).axes
+    (paired,) = lines(axes, "paired")
+    assert list(paired.get_xdata()) == pytest.approx(list(100 * table["paired"]))
+    assert row_labels(axes) == ["1 rank", "2 ranks"]
+    shaded = [patch for patch in axes.patches if patch.get_gid() == "disagree"]
+    assert [patch.get_y() for patch in shaded] == [-0.5]
+
+
+def test_the_overhead_in_the_steady_state_is_a_tick_where_it_is_known() -> None:
+    figure = FIGURES["overhead"].draw(SMALL)
+    drawn = [
+        x for axes in figure.axes for (line,) in [lines(axes, "steady")] for x in line.get_xdata()
+    ]
+    assert sorted(drawn) == pytest.approx(sorted(100 * SMALL["overhead"]["in_run_steady"]))
+    assert "ticks are the estimate" in caption_of(figure).replace("\n", " ")
+    unknown = SMALL["overhead"].assign(in_run_steady=float("nan"))
+    assert "ticks are" not in caption_of(FIGURES["overhead"].draw({**SMALL, "overhead": unknown}))
+
+
+def test_overheads_without_intervals_are_points_alone() -> None:
+    table = SMALL["overhead"].copy()
+    table[["paired", "paired_lo", "paired_hi", "in_run_lo", "in_run_hi"]] = float("nan")
+    FIGURES["overhead"].draw({**SMALL, "overhead": table})
+
+
+def test_what_does_not_vary_is_said_once_in_the_caption() -> None:
+    figure = FIGURES["overhead"].draw(Study(ranks=(2,), intervals=("e1", "s50")).tables())
+    assert "2 ranks" in caption_of(figure)
+    assert row_labels(figure.axes[0]) == ["npz · every epoch", "npz · every 50 steps"]
+
+
+@pytest.mark.parametrize(
+    ("first_checkpoints", "counted"),
+    [(2, "steady"), (9, "not warmup")],
+    ids=["steady", "all first"],
+)
+def test_every_checkpoint_is_a_point_and_the_steady_state_counts_if_there_is_one(
+    first_checkpoints: int, counted: str
+) -> None:
+    study = Study(
+        frameworks=("pytorch",),
+        ranks=(2,),
+        repeats=2,
+        epochs=4,
+        first_checkpoints=first_checkpoints,
+    )
+    stall = study.tables()["stall"]
+    figure = FIGURES["stall"].draw(study.tables())
+    points, shares = figure.axes
+    steady, first, warmup = (line.get_xdata() for line in lines(points, "checkpoints"))
+    assert sorted(steady) == sorted(stall.query("steady")["stall_s"])
+    assert sorted(first) == sorted(stall.query("not steady and not warmup")["stall_s"])
+    assert sorted(warmup) == sorted(stall.query("warmup")["stall_s"])
+    assert "crosses are the first checkpoints of a run" in caption_of(figure).replace("\n", " ")
+    (median,) = (c for c in points.collections if c.get_gid() == "median")
+    assert median.get_segments()[0][0][0] == stall.query(counted)["stall_s"].median()
+    assert sum(patch.get_width() for patch in shares.patches) == pytest.approx(100)
+
+
+def test_parts_that_are_behind_training_are_not_drawn_as_parts_of_the_stall() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async"))
+    figure = FIGURES["stall"].draw(study.tables())
+    _, shares = figure.axes
+    row = row_labels(figure.axes[0]).index("async")
+    width = {
+        patch.get_gid(): patch.get_width()
+        for patch in shares.patches
+        if round(patch.get_y() + patch.get_height() / 2) == row
+    }
+    assert width["write_s"] == width["sync_s"] == width["commit_s"] == 0
+    assert width["capture_s"] > 0
+    assert sum(width.values()) == pytest.approx(100)
+    assert "behind training and no part of the stall" in caption_of(figure)
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    parts = {"capture", "write", "sync", "checksum", "commit", "update waits", "removal"}
+    assert {name for name in named if name.strip()} == {"median", *parts}
+    native = FIGURES["stall"].draw(Study(strategies=("native",)).tables())
+    assert "behind training" not in caption_of(native)
+    assert "capture" not in [text.get_text() for text in native.legends[0].get_texts()]
+
+
+def test_a_size_is_drawn_above_the_parts_that_it_must_have() -> None:
+    study = Study(frameworks=("chainer",), ranks=(1, 2), formats_each=2)
+    (axes,) = FIGURES["sizes"].draw(study.tables()).axes
+    assert [text.get_text() for text in axes.texts] == ["1.00×", "0.81×"]  # noqa: RUF001
+    model = [patch for patch in axes.patches if patch.get_gid() == "state_model_bytes"]
+    assert [patch.get_width() for patch in model] == pytest.approx([94.33, 94.33])
+    assert row_labels(axes) == ["npz", "npz, deflate"]
+
+
+def test_sizes_that_depend_on_the_ranks_have_a_row_each() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1, 2))
+    table = study.tables()["sizes"]
+    table["bytes"] *= table["ranks"]
+    (axes,) = FIGURES["sizes"].draw({**study.tables(), "sizes": table}).axes
+    assert row_labels(axes) == ["1 rank", "2 ranks"]

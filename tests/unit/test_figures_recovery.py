@@ -1,0 +1,179 @@
+"""The figure on recoveries shows every part of what a failure cost, and the goodput beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from figure_parts import caption_of, lines, row_labels, titles
+from figure_tables import Study
+from test_figures_proof import BASELINE, WITH_CHECKPOINTS
+
+from ckptbench.analysis.tables.columns import LOST_PARTS
+from ckptbench.figures import FIGURES
+from ckptbench.figures.recovery import PARTS
+from ckptbench.matrix.variant import Variant
+
+FAULTS = ("exponential_mean_s_60", "listed_name_twice")
+STUDY = Study(frameworks=("pytorch", "tensorflow"), ranks=(2,), struck=FAULTS)
+
+
+def test_every_part_of_the_table_is_in_one_part_of_the_figure() -> None:
+    shown = [column for _, _, _, columns in PARTS.values() for column in columns]
+    assert sorted(shown) == sorted(LOST_PARTS)
+
+
+def test_the_bars_add_up_to_one_failure_and_the_number_says_it() -> None:
+    parts, useful = FIGURES["recovery"].draw(STUDY.tables()).axes[:2]
+    each = {bar.get_gid() for bar in parts.patches}
+    assert each == set(PARTS)
+    goodput = STUDY.tables()["goodput"].iloc[0]
+    ends = {patch.get_x() + patch.get_width() for patch in parts.patches}
+    assert max(ends) == pytest.approx(goodput["parts_s"] / goodput["failures"])
+    numbers = {text.get_text() for text in parts.texts}
+    assert numbers == {f"{goodput['parts_s'] / 2:.3g} s"}
+    (points,) = useful.lines
+    assert list(points.get_xdata()) == pytest.approx([100 * goodput["goodput"]] * 2)
+
+
+def test_each_trace_of_failures_is_a_row_and_the_caption_says_what_is_explained() -> None:
+    figure = FIGURES["recovery"].draw(STUDY.tables())
+    assert titles(figure) == ["PyTorch", "TensorFlow"]
+    assert row_labels(figure.axes[0]) == [
+        "torch.save · exponential (mean s 60)",
+        "torch.save · listed (name twice)",
+    ]
+    assert "the parts are 98 % of what the runs lost" in caption_of(figure)
+
+
+def test_without_a_failure_the_figure_says_so() -> None:
+    figure = FIGURES["recovery"].draw(Study().tables())
+    assert not figure.axes
+
+
+def test_only_a_study_with_faults_asks_for_it() -> None:
+    assert not FIGURES["recovery"].shows(BASELINE)
+    assert not FIGURES["recovery"].shows(WITH_CHECKPOINTS)
+    struck = dataclasses.replace(WITH_CHECKPOINTS, faults=Variant("exponential"))
+    assert FIGURES["recovery"].shows(struck)
+    assert not FIGURES["overhead"].shows(struck)
+
+
+def test_the_aftermath_shows_both_runs_and_marks_the_failures() -> None:
+    figure = FIGURES["aftermath"].draw(STUDY.tables())
+    assert [" ".join(title.split()) for title in titles(figure)] == [
+        "PyTorch · torch.save exponential (mean s 60)",
+        "PyTorch · torch.save · listed (name twice)",
+        "TensorFlow · HDF5 · exponential (mean s 60)",
+        "TensorFlow · HDF5 · listed (name twice)",
+    ]
+    for axes in figure.axes:
+        whole, struck = (lines(axes, gid)[0] for gid in ("undisturbed", "struck"))
+        assert whole.get_xdata()[-1] == 20
+        assert struck.get_xdata()[-1] == 45
+        assert np.isnan(struck.get_xdata()[10])  # the gap
+        (marks,) = (each for each in axes.collections if each.get_gid() == "failures")
+        assert [segment[0][0] for segment in marks.get_segments()] == [10.5]
+
+
+def test_without_a_failure_there_is_no_aftermath() -> None:
+    assert not FIGURES["aftermath"].draw(Study().tables()).axes
+
+
+RECOVERIES = ("restart", "torchft", "ulfm")
+RATES = ("exponential_mean_s_240", "exponential_mean_s_60", "exponential_mean_s_30")
+
+
+def test_each_recovery_is_a_row_beside_the_others_under_the_same_trace() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=RATES, recoveries=RECOVERIES)
+    figure = FIGURES["recovery"].draw(study.tables())
+    labels = [" ".join(label.split()) for label in row_labels(figure.axes[0])]
+    assert [label.split()[-1] for label in labels] == [*RECOVERIES] * 3
+    assert ["mean s 30" in label for label in labels] == [True] * 3 + [False] * 6
+
+
+def test_what_fewer_ranks_were_faster_is_left_of_zero_and_in_the_number() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS[1:], recoveries=RECOVERIES)
+    tables = study.tables()
+    tables["goodput"].loc[2, "slower_s"] = -3.0
+    figure = FIGURES["recovery"].draw(tables)
+    parts = figure.axes[0]
+    (gain,) = (bar for bar in parts.patches if bar.get_width() < 0)
+    assert (gain.get_gid(), gain.get_x(), gain.get_width()) == ("slower", 0.0, -1.5)
+    row = tables["goodput"].iloc[2]
+    total = sum(row[name] for name in LOST_PARTS) / row["failures"]
+    assert parts.texts[2].get_text() == f"{total:.3g} s"
+    assert "less what is left of 0" in caption_of(figure)
+
+
+def test_the_legend_has_the_parts_that_failures_have() -> None:
+    tables = STUDY.tables()
+    tables["goodput"]["regroup_s"] = 0.0
+    figure = FIGURES["recovery"].draw(tables)
+    (legend,) = figure.legends
+    names = [text.get_text().strip() for text in legend.get_texts()]
+    assert "regrouping" not in names
+    assert "load" in names
+
+
+@pytest.mark.parametrize("name", ["recovery", "goodput"])
+def test_the_caption_speaks_of_intervals_only_where_there_are_some(name: str) -> None:
+    several, one = (Study(struck=FAULTS, repeats=repeats).tables() for repeats in (3, 1))
+    assert "95 % interval" in caption_of(FIGURES[name].draw(several))
+    assert "interval" not in caption_of(FIGURES[name].draw(one))
+
+
+def test_the_goodput_has_a_curve_for_each_recovery_against_the_rate_of_failures() -> None:
+    study = Study(
+        frameworks=("chainer", "pytorch"), ranks=(2,), struck=RATES, recoveries=RECOVERIES
+    )
+    tables = study.tables()
+    figure = FIGURES["goodput"].draw(tables)
+    assert titles(figure) == ["Chainer", "Chainer", "PyTorch", "PyTorch"]
+    known = tables["goodput"]
+    of_pytorch = known[known["framework"] == "pytorch"]
+    for quantity, axes in zip(("goodput", "goodput_of_ranks"), figure.axes[2:], strict=True):
+        curves = {str(line.get_label()): line for line in lines(axes, quantity)}
+        assert list(curves) == [*RECOVERIES]
+        for recovery, curve in curves.items():
+            own = of_pytorch[of_pytorch["recovery"] == recovery].sort_values("failures_per_hour")
+            assert list(curve.get_xdata()) == pytest.approx(list(own["failures_per_hour"]))
+            assert list(curve.get_ydata()) == pytest.approx(list(100 * own[quantity]))
+        assert len({str(curve.get_marker()) for curve in curves.values()}) == 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*RECOVERIES]
+
+
+def test_where_no_rank_was_missed_there_is_one_goodput() -> None:
+    figure = FIGURES["goodput"].draw(STUDY.tables())
+    assert titles(figure) == ["PyTorch", "TensorFlow"]
+    assert "ranks that trained" not in caption_of(figure)
+
+
+def test_many_curves_are_in_panels_by_their_interval() -> None:
+    study = Study(
+        frameworks=("pytorch",), ranks=(2,), struck=RATES, recoveries=RECOVERIES,
+        strategies=("native", "async"), intervals=("e1", "s50"),
+    )  # fmt: skip
+    figure = FIGURES["goodput"].draw(study.tables())
+    assert set(titles(figure)) == {"PyTorch · every 50 steps", "PyTorch · every epoch"}
+    assert all(len(lines(axes, "goodput")) in (0, 6) for axes in figure.axes)
+
+
+def test_without_a_failure_there_is_no_goodput() -> None:
+    assert not FIGURES["goodput"].draw(Study().tables()).axes
+
+
+def test_recoveries_share_a_panel_of_the_aftermath_and_each_has_its_row_of_marks() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS[:1], recoveries=RECOVERIES)
+    figure = FIGURES["aftermath"].draw(study.tables())
+    (axes,) = figure.axes
+    assert len(lines(axes, "struck")) == 3
+    assert len(lines(axes, "undisturbed")) == 1  # they share it
+    lows = [
+        marks.get_segments()[0][0][1] for marks in axes.collections if marks.get_gid() == "failures"
+    ]
+    assert lows == sorted(set(lows))
+    names = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
+    assert set(names) == {"undisturbed", *RECOVERIES, "failure"}
+    assert "a row for each recovery" in caption_of(figure)

@@ -1,0 +1,194 @@
+"""Strategies side by side: their measures, their names with options, and the room for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+from figure_parts import caption_of, lines, row_labels
+from figure_tables import Study
+
+from ckptbench.figures import FIGURES
+from ckptbench.figures.kit import labels
+from ckptbench.figures.kit.style import paper
+from ckptbench.matrix.catalogue import STRATEGIES
+
+
+def test_an_interval_that_is_far_wider_than_the_estimates_does_not_stretch_the_axis() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
+    assert "go further" not in caption_of(FIGURES["strategies"].draw(tables))
+    tables["strategies"].loc[0, "slowdown_high_s"] = 16_000.0
+    figure = FIGURES["strategies"].draw(tables)
+    (slowdown,) = [axes for axes in figure.axes if axes.get_xlabel() == "Slowdown (s)"]
+    largest_s = tables["strategies"]["slowdown_s"].max()
+    assert 3 * largest_s < slowdown.get_xlim()[1] < 3.5 * largest_s
+    assert "bars that end at the edge of a panel go further" in caption_of(figure)
+
+
+def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async"))
+    table = study.tables()["strategies"]
+    figure = FIGURES["strategies"].draw(study.tables())
+    names = ["Stall (s)", "Slowdown (s)", "Durable (s)", "Overhead (%)", "Memory (MB)"]
+    assert [axes.get_xlabel() for axes in figure.axes] == names
+    columns = {"stall_s": 1, "slowdown_s": 1, "durable_s": 1, "overhead": 100, "memory_bytes": 1e-6}
+    for axes, (column, scale) in zip(figure.axes, columns.items(), strict=True):
+        (points,) = lines(axes, column)
+        assert sorted(points.get_xdata()) == pytest.approx(sorted(scale * table[column]))
+        name, _, unit = column.partition("_")
+        low, high = (f"{name}_{end}{unit and '_'}{unit}" for end in ("low", "high"))
+        (bars,) = axes.collections
+        ends = sorted(bar[:, 0].tolist() for bar in bars.get_segments())
+        wanted = sorted((scale * table[[low, high]]).to_numpy().tolist())
+        assert [end for bar in ends for end in bar] == pytest.approx([e for bar in wanted for e in bar])  # fmt: skip
+        assert axes.get_xlim()[0] < ends[0][0] < ends[-1][1] < axes.get_xlim()[1]
+
+
+def test_a_torn_strategy_is_shaded_and_named_in_its_row() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async")).tables()
+    torn = tables["strategies"]["strategy"] == "async"
+    tables["strategies"].loc[torn, "consistent"] = False
+    figure = FIGURES["strategies"].draw(tables)
+    labels_of_rows = row_labels(figure.axes[0])
+    (place,) = [place for place, label in enumerate(labels_of_rows) if label.endswith(" (torn)")]
+    assert labels_of_rows[place].startswith("async")
+    for axes in figure.axes:
+        shaded = [patch.get_y() for patch in axes.patches if patch.get_gid() == "torn"]
+        assert shaded == [place - 0.5]
+    assert "shaded rows are torn" in caption_of(figure)
+    assert "no version was compared" not in caption_of(figure)
+
+
+def test_a_measure_of_strategies_that_nobody_knows_has_no_column() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1,)).tables()
+    memory = [name for name in tables["strategies"] if name.startswith("memory")]
+    tables["strategies"][memory] = float("nan")
+    tables["strategies"]["consistent"] = pd.array([None], dtype="boolean")
+    figure = FIGURES["strategies"].draw(tables)
+    assert "Memory (MB)" not in [axes.get_xlabel() for axes in figure.axes]
+    assert "memory" not in caption_of(figure)
+    assert "no version was compared with the state of its step" in caption_of(figure)
+
+
+OPTIONS = {"levels": "shared", "partner": False, "threads": 1}
+LONG = "async_levels_memory+local_and_more+shared_partner_True_threads_2"
+
+
+@pytest.fixture
+def with_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The strategy `async` takes options."""
+    entry = dataclasses.replace(STRATEGIES["async"], options=OPTIONS)
+    monkeypatch.setitem(STRATEGIES, "async", entry)
+
+
+@pytest.mark.usefixtures("with_options")
+def test_a_strategy_is_shown_with_its_options() -> None:
+    shown = {
+        "native": "native",
+        "async": "async",
+        "async_threads_2": "async (threads 2)",
+        "async_partner_True": "async (partner)",
+        LONG: "async (levels memory+local_and_more+shared, partner, threads 2)",
+        "async_no_such_2": "async no such 2",
+        "unknown_engine": "unknown engine",
+    }
+    assert {text: labels.describe("strategy", text) for text in shown} == shown
+    assert sorted(shown, key=lambda text: labels.order("strategy", text)) == [
+        "native", "async", LONG, "async_no_such_2", "async_partner_True", "async_threads_2", "unknown_engine",
+    ]  # fmt: skip
+
+
+def test_a_strategy_that_writes_in_one_format_is_shown_without_it() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "sharded"))
+    figure = FIGURES["overhead"].draw(study.tables())
+    assert row_labels(figure.axes[0]) == ["native · torch.save", "sharded"]
+
+
+@pytest.mark.usefixtures("with_options")
+@pytest.mark.parametrize(
+    "name", ["overhead", "strategies", "stall", "timeline", "sizes", "restore"]
+)
+def test_long_names_of_strategies_do_not_touch_and_leave_room_for_the_panels(name: str) -> None:
+    study = Study(frameworks=("pytorch",), strategies=("native", "async", LONG))
+    figure = FIGURES[name].draw(study.tables())
+    with paper():
+        figure.draw_without_rendering()
+    shown = [label for label in figure.axes[0].get_yticklabels() if label.get_text()]
+    boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.y0)
+    assert len({label.get_text() for label in shown}) > 2
+    assert all(low.y1 < high.y0 for low, high in pairwise(boxes))
+    assert all(box.x0 >= 0 for box in boxes)
+    assert all(axes.get_window_extent().width > 0.5 * figure.dpi for axes in figure.axes)
+
+
+@pytest.mark.usefixtures("with_options")
+def test_the_legend_of_scaling_is_inside_the_figure_however_many_strategies_there_are() -> None:
+    several = tuple(f"async_threads_{number}" for number in range(2, 6))
+    study = Study(strategies=("native", "sharded", "async", *several, LONG))
+    figure = FIGURES["scaling"].draw(study.tables())
+    with paper():
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        legend = axes.get_legend().get_window_extent()
+        assert legend.x1 <= figure.bbox.x1
+        assert axes.get_window_extent().width > figure.dpi
+        others = [other.get_window_extent() for other in figure.axes if other is not axes]
+        assert not any(legend.overlaps(other) for other in others)
+    assert len(figure.axes) == 1 + len(study.strategies) * len(study.frameworks)
+
+
+def test_numbers_at_ticks_do_not_touch_on_the_narrow_axes_of_strategies() -> None:
+    strategies = ("native", "deepfreeze", "dcp_async")
+    study = Study(models=("resnet50", "vgg16"), strategies=strategies, intervals=("e1", "s50"))
+    figure = FIGURES["strategies"].draw(study.tables())
+    with paper():
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        shown = [label for label in axes.get_xticklabels() if label.get_text()]
+        boxes = [label.get_window_extent() for label in shown]
+        assert len(boxes) > 1
+        assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_the_caption_of_strategies_says_how_many_checkpoints_the_durable_time_is_of() -> None:
+    near = "deepfreeze_memory_1_node_2_shared_4"
+    tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", near)).tables()
+    assert "durable is of" not in caption_of(FIGURES["strategies"].draw(tables))
+    own = tables["strategies"]["strategy"] == near
+    tables["strategies"].loc[own, "durable_checkpoints"] = 3
+    text = caption_of(FIGURES["strategies"].draw(tables))
+    said = "durable is of the checkpoints that reached the level shared: "
+    assert f"{said}3 of 12 of deepfreeze (memory 1, node 2, shared 4)" in text
+    tables["strategies"].loc[own, "durable_checkpoints"] = 0
+    tables["strategies"].loc[own, ["durable_s", "durable_low_s", "durable_high_s"]] = float("nan")
+    text = caption_of(FIGURES["strategies"].draw(tables))
+    assert f"{said}none of 12 of deepfreeze" in text
+    assert "where a row has no point, nothing could be estimated" in text
+
+
+def test_runs_that_were_continued_are_in_the_caption_of_strategies() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
+    said = "2 runs were continued after an interruption and are not timed"
+    assert said not in caption_of(FIGURES["strategies"].draw(tables))
+    tables["provenance"]["continued"] = 2
+    own = tables["strategies"]["ranks"] == 2
+    columns = [name for name in tables["strategies"] if name.endswith("_s") or "overhead" in name]
+    tables["strategies"].loc[own, columns] = float("nan")
+    figure = FIGURES["strategies"].draw(tables)
+    assert said in caption_of(figure)
+    assert row_labels(figure.axes[0]) == ["1 rank", "2 ranks"]
+    tables["strategies"] = tables["strategies"][own].assign(memory_bytes=float("nan"))
+    figure = FIGURES["strategies"].draw(tables)
+    assert not figure.axes
+    assert said.capitalize() in caption_of(figure)
+
+
+@pytest.mark.parametrize("name", ["strategies", "stall", "overhead", "restore"])
+def test_a_single_strategy_that_is_not_native_is_named_in_its_row(name: str) -> None:
+    for strategy, label in (("sharded", "sharded"), ("native", "torch.save")):
+        study = Study(frameworks=("pytorch",), ranks=(1,), strategies=(strategy,))
+        tables = study.tables()
+        tables["restore"] = tables["restore"][tables["restore"]["cache"] == "warm"]
+        assert set(row_labels(FIGURES[name].draw(tables).axes[0])) == {label}

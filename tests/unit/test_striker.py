@@ -1,0 +1,207 @@
+"""Failures strike for real: each kind, at each moment, once in a run, and the journal tells of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckptbench.errors import CkptbenchError, LaunchError
+from ckptbench.faults.failure import Failure
+from ckptbench.faults.target import Target
+from ckptbench.launch.starters import Process
+from ckptbench.launch.watch import Limits, run_processes
+from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
+from ckptbench.runs.events import Begun, Rested, Strike, Struck
+from ckptbench.runs.layout import strikes_path
+from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.trace import whole_events
+from ckptbench.world.control import ControlServer
+from ckptbench.world.processes import living_with
+from ckptbench.world.seats import Seat
+from ckptbench.world.variables import CONTROL, RANK, TOKEN
+
+VICTIM = Path(__file__).with_name("victim.py")
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+FOR_EVER = 10**6
+BOUND_S = 300.0
+
+
+def start(folder: Path, *failures: Failure, attempt: int = 1, steps: int = FOR_EVER) -> int:
+    """The victim's exit status: negative for a signal."""
+    orders = [[each.to_json() for each in failures], str(folder), attempt, steps]
+    token = secrets.token_hex(8)
+    command = [sys.executable, str(VICTIM), json.dumps(orders)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), TOKEN: token, RANK: "0"}
+    status = subprocess.run(command, env=environment, timeout=BOUND_S, check=False).returncode
+    assert not living_with(TOKEN, token)
+    return status
+
+
+def journal(folder: Path) -> list[Any]:
+    return list(whole_events(strikes_path(folder, 0)))
+
+
+def steps_done(folder: Path) -> int:
+    return 1 + max(map(int, (folder / "steps").read_text().split()))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure(step=7, rank=0),
+        Failure(step=5, moment="save", rank=0),
+        Failure(second=0.05, rank=0),
+        Failure(second=0.0, delay_s=0.05, node=0),
+    ],
+    ids=["at a step", "in a save", "at a second", "a node"],
+)
+def test_a_kill_ends_its_victim_and_the_journal_says_when(tmp_path: Path, failure: Failure) -> None:
+    (tmp_path / "near").mkdir()
+    assert start(tmp_path, failure) == -signal.SIGKILL
+    begun, strike = (event for event in journal(tmp_path) if isinstance(event, Begun | Strike))
+    assert (strike.failure, strike.kind, strike.attempt) == (0, "kill", 1)
+    assert strike.unix_ns - begun.unix_ns >= ((failure.second or 0) + failure.delay_s) * 1e9
+    if failure.step is not None:
+        assert steps_done(tmp_path) >= failure.step
+    if failure.node is not None:  # its striker is still at work after the victim's end
+        command = ["tail", f"--pid={strike.pids[0]}", "-f", "/dev/null"]
+        subprocess.run(command, timeout=BOUND_S, check=True)
+
+
+def test_a_victim_that_hangs_goes_on_afterwards(tmp_path: Path) -> None:
+    assert start(tmp_path, Failure(step=3, rank=0, kind="hang", lasts_s=0.3), steps=50) == 0
+    strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))
+    assert struck.monotonic_ns - strike.monotonic_ns >= 0.3e9
+    assert steps_done(tmp_path) == 50
+
+
+def test_a_slow_victim_is_released_when_its_time_is_over(tmp_path: Path) -> None:
+    assert start(tmp_path, Failure(step=3, rank=0, kind="slow", lasts_s=0.3), steps=50) == 0
+    strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))
+    assert struck.monotonic_ns - strike.monotonic_ns >= 0.3e9
+
+
+def test_on_a_full_disk_a_save_fails_and_the_trace_goes_on(tmp_path: Path) -> None:
+    assert start(tmp_path, Failure(step=2, rank=0, kind="full_disk", lasts_s=600.0)) == 3
+    assert int((tmp_path / "failed").read_text()) == errno.EFBIG
+    assert steps_done(tmp_path) >= 2
+    assert [strike.kind for strike in recorded_strikes(tmp_path)] == ["full_disk"]
+
+
+def test_a_failure_strikes_once_and_seconds_go_on_while_nobody_runs(tmp_path: Path) -> None:
+    failures = [Failure(step=4, rank=0), Failure(second=3.0, rank=0)]
+    assert start(tmp_path, *failures) == -signal.SIGKILL
+    assert start(tmp_path, *failures, attempt=2) == -signal.SIGKILL
+    assert start(tmp_path, *failures, attempt=3, steps=20) == 0
+    strikes = recorded_strikes(tmp_path)
+    assert [(strike.failure, strike.attempt) for strike in strikes] == [(0, 1), (1, 2)]
+    begun = [event for event in journal(tmp_path) if isinstance(event, Begun)]
+    assert len(begun) == 1
+    assert strikes[1].unix_ns - begun[0].unix_ns >= 3e9
+
+
+def test_a_recovery_that_fails_is_struck_when_it_begins(tmp_path: Path) -> None:
+    failures = [Failure(step=4, rank=0), Failure(moment="recovery", rank=0)]
+    assert start(tmp_path, *failures) == -signal.SIGKILL
+    assert start(tmp_path, *failures, attempt=2) == -signal.SIGKILL
+    assert start(tmp_path, *failures, attempt=3, steps=20) == 0
+    assert [each.attempt for each in recorded_strikes(tmp_path)] == [1, 2]
+
+
+def test_what_did_not_strike_is_told_at_the_end(tmp_path: Path) -> None:
+    failures = [Failure(step=999, rank=0), Failure(second=3600.0, rank=0)]
+    assert start(tmp_path, *failures, steps=20) == 0
+    (rested,) = (event for event in journal(tmp_path) if isinstance(event, Rested))
+    assert (rested.ahead, rested.missed) == ([1], [0])
+
+
+def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
+    gone = subprocess.Popen(
+        [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with pytest.raises(CkptbenchError, match="the striker of this rank has ended with status 7"):
+        Target(gone).step(0)
+
+
+def test_a_run_without_failures_starts_no_striker(tmp_path: Path) -> None:
+    assert start(tmp_path, steps=3) == 0
+    assert journal(tmp_path) == []
+
+
+HANGS = """
+import os, signal, sys, time
+from ckptbench.world.link import Link
+link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=0, node="here")
+link.meet(rank=0, node="here", device="cpu")
+if sys.argv[1] == "hangs":
+    os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(2.5)
+link.close()
+"""
+
+
+@pytest.mark.parametrize("does", ["hangs", "computes"])
+def test_a_rank_that_hangs_is_lost_and_one_that_computes_is_not(tmp_path: Path, does: str) -> None:
+    """Its second thread answers while the first one does something else."""
+    losses: list[Loss] = []
+
+    def after(loss: Loss) -> GiveUp:
+        losses.append(loss)
+        return GiveUp(loss.how)
+
+    control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    log = tmp_path / "rank-0.log"
+    rank = Process([sys.executable, "-c", HANGS, does], {RANK: "0"}, [log])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        CONTROL: control.address,
+        TOKEN: control.token,
+    }
+    # A computing rank that a busy machine keeps from answering for so long would be no surprise after 1 s.
+    patience_s = 1.5 if does == "hangs" else 120.0
+    limits = Limits(patience_s=patience_s)
+    if does == "computes":
+        run_processes([rank], environment, limits, control=control, after=after)
+        assert losses == []
+        return
+    with pytest.raises(LaunchError, match=r"rank-0 did not answer for 1\.5 s"):
+        run_processes([rank], environment, limits, control=control, after=after)
+    assert [loss.ranks for loss in losses] == [(0,)]
+
+
+STARTS_ONE_THAT_HANGS = """
+import os, signal, subprocess, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[1], "hangs"], env={**os.environ, "CKPTBENCH_RANK": "0"})
+signal.sigwait({signal.SIGTERM})
+print("rank ended by", -rank.wait(), flush=True)
+"""
+
+
+def test_a_rank_that_hangs_is_ended_before_what_has_started_it(tmp_path: Path) -> None:
+    """`horovodrun` would first end the striker, which could not write that the hang is over."""
+    control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    starter = Process(
+        [sys.executable, "-c", STARTS_ONE_THAT_HANGS, HANGS], {}, [tmp_path / "starter.log"]
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        CONTROL: control.address,
+        TOKEN: control.token,
+    }
+    relaunch = run_processes(
+        [starter], environment, Limits(patience_s=1.5), control=control, after=lambda _: Relaunch()
+    )
+    assert relaunch == Relaunch()
+    assert "rank ended by 9" in (tmp_path / "starter.log").read_text()

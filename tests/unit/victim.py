@@ -1,0 +1,47 @@
+"""A rank without a framework: it does steps of 10 ms, saves every fifth, and tells its striker."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from ckptbench.faults.failure import Failure
+from ckptbench.faults.target import Target
+from ckptbench.world.seats import Place
+
+
+def save(folder: Path) -> None:
+    """Write more than a full disk takes. The rank ends with status 3 if it cannot."""
+    try:
+        (folder / "version").write_bytes(bytes(3 * 2**20))
+    except OSError as error:
+        (folder / "failed").write_text(str(error.errno))
+        sys.exit(3)
+
+
+def main() -> None:
+    failures, folder, attempt, steps = json.loads(sys.argv[1])
+    place = Place(
+        rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
+    )
+    target = Target.open(
+        [Failure.from_json(each) for each in failures],
+        place,
+        run_folder=Path(folder),
+        attempt=attempt,
+        near=[Path(folder) / "near"],
+    )
+    for done in range(steps):
+        target.step(done)
+        time.sleep(0.01)
+        with (Path(folder) / "steps").open("a") as file:
+            file.write(f"{done}\n")
+        if (done + 1) % 5 == 0:
+            target.save(done + 1)
+            save(Path(folder))
+    target.close()
+
+
+main()
