@@ -1,6 +1,7 @@
 # A fresh clone needs only `make study` or `make test`. Required: Python 3.11, a C compiler and make.
 PYTHON ?= python3.11
 BIN := .venv/bin
+ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
@@ -12,9 +13,9 @@ study: environment
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 
-# The tests with schedulers mostly wait, so they run beside the tests with frameworks. Each prints its output when it ends.
-test: lint unit environments
-	$(MAKE) --jobs=2 --keep-going --output-sync=target study-tests cluster-tests
+# The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.
+test: lint environments
+	$(MAKE) --jobs=2 --keep-going --output-sync=target cluster-tests unit study-tests
 
 # The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -41,9 +42,9 @@ unit: environment
 	$(BIN)/pytest --numprocesses auto tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
-# The environments of all frameworks. They take about 6 GB, and Horovod is compiled.
+# The environments on CPU of all frameworks and recoveries, each by its lock. They take about 11 GB, and Horovod is compiled.
 environments: environment
-	$(BIN)/snakemake --profile local environments --configfile config/studies/tiny.yaml
+	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
 # Tests with the real frameworks.
 study-tests: environments
@@ -63,7 +64,7 @@ generated: environment
 	$(BIN)/python scripts/write_schema.py workflow/schemas/config.schema.json
 	$(BIN)/python -m ckptbench.matrix.document > docs/names.md
 	$(BIN)/python -m ckptbench.analysis.document > docs/tables.md
-	$(BIN)/python -m ckptbench.runs.events > docs/trace.md
+	$(BIN)/python -m ckptbench.runs.document > docs/trace.md
 
 locks: environment
 	scripts/lock.sh
