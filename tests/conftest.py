@@ -15,6 +15,13 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 turns, not 2^26
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test that failed and then passed has a race in it, or what it tests has: say how it failed."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"{report.nodeid} was run again", sep="_")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
