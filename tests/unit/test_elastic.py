@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from numpy_framework import ALONE
 
+from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, GoOn, Loss, Relaunch
-from ckptbench.recovery.elastic import Elastic
+from ckptbench.recovery.elastic import AveragingRank, Elastic
 from ckptbench.runs.events import Start, Strike
 from ckptbench.runs.layout import strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
+from ckptbench.world.link import Link
 
 FAILURES = ({"step": 4, "rank": 1}, {"step": 6, "rank": 2}, {"step": 8, "node": 0})
 
@@ -80,6 +87,30 @@ def test_a_loss_that_no_failure_of_this_rank_explains_ends_the_run(plan: Plan) -
     recovery = Elastic()
     assert recovery.after(loss(2), plan) == GoOn()
     assert recovery.after(loss(2), plan) == GiveUp("died"), "one failure explains one loss"
+
+
+class Averaging(AveragingRank):
+    """Of three ranks that all have the same gradients."""
+
+    def average(self, gradients: Sequence[NDArray[np.float32]]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "part_read", "counts"),
+    [("scaled", 1.0, 6.0), ("scaled", 2 / 3, 4.0), ("kept", 2 / 3, 6.0)],
+)
+def test_a_gradient_of_fewer_samples_counts_less_where_the_learning_rate_is_scaled(
+    learning_rate: str, part_read: float, counts: float
+) -> None:
+    rank = Averaging(ALONE, cast(Link, None), {"learning_rate": learning_rate})
+    framework = SimpleNamespace(average=None)
+    rank.adopt(cast(Framework, framework))
+    rank.part_read = part_read
+    gradients = np.full((3, 2), 6, np.float32)[:, ::2], np.full(2, 6, np.float32)
+    assert framework.average is not None
+    framework.average(gradients)
+    assert [np.unique(each).tolist() for each in gradients] == [[pytest.approx(counts)]] * 2
 
 
 def test_a_slow_rank_explains_no_loss(plan: Plan) -> None:

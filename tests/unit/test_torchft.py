@@ -14,6 +14,7 @@ from test_elastic import loss, met, struck
 
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Relaunch, Replace
 from ckptbench.recovery.torchft import LIGHTHOUSE, NEW, QUORUM_S, Quorum, TorchFt, TorchFtRank
@@ -96,6 +97,9 @@ class FakeLink:
         self.joined += 1
 
 
+OPTIONS = RECOVERIES["torchft"].options
+
+
 def place(*nodes: str) -> Place:
     names = nodes or ("here",) * 3
     return Place(
@@ -108,7 +112,7 @@ def at(step: int) -> Position:
 
 
 def made(*quorums: Sequence[int], comes_again: bool = False) -> Rank:
-    rank = Rank(place(), cast(Link, FakeLink(comes_again=comes_again)), {})
+    rank = Rank(place(), cast(Link, FakeLink(comes_again=comes_again)), OPTIONS)
     rank.quorums = list(quorums)
     rank.adopt(cast(Framework, SimpleNamespace()))
     return rank

@@ -370,6 +370,7 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
     (world,) = [event for event in lines if event["event"] == "world"]
     assert (world["step"], world["ranks"]) == (1, [1])
     assert (*world["first"], *world["samples"]) == share
+    assert regrouping.part_read == world["samples"][0] / 24
     assert read[:2] == [8, 8]
     assert set(read[2:]) == {share[1]}
 

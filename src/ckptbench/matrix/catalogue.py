@@ -319,6 +319,9 @@ class RecoveryEntry:
 _PATIENCE: Mapping[str, Option] = {"patience_s": 10.0}
 _ELASTIC: Mapping[str, Option] = {**_PATIENCE, "batch": "kept"}
 _ELASTIC_CHOICES = {"batch": ("kept", "shrunk")}
+# Where the recovery averages the gradients, it can weigh them too.
+_AVERAGING: Mapping[str, Option] = {**_ELASTIC, "learning_rate": "kept"}
+_AVERAGING_CHOICES = {**_ELASTIC_CHOICES, "learning_rate": ("kept", "scaled")}
 # With any other strategy the survivors would have to abandon a save that goes on in the background.
 _ELASTIC_STRATEGIES = (NATIVE.name,)
 RESTART = Variant("restart")
@@ -353,8 +356,8 @@ RECOVERIES = {
         strategies=_ELASTIC_STRATEGIES,
         own_environment=True,
         elastic=True,
-        options=_ELASTIC,
-        choices=_ELASTIC_CHOICES,
+        options=_AVERAGING,
+        choices=_AVERAGING_CHOICES,
     ),
     "ulfm": RecoveryEntry(
         launcher="ckptbench.recovery.ulfm:Ulfm",
@@ -364,14 +367,15 @@ RECOVERIES = {
         strategies=_ELASTIC_STRATEGIES,
         own_environment=True,
         elastic=True,
-        options={**_ELASTIC, "replace": False},
-        choices=_ELASTIC_CHOICES,
+        options={**_AVERAGING, "replace": False},
+        choices=_AVERAGING_CHOICES,
     ),
 }
 """Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share
-the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `commit_steps`: every rank keeps its state
-after so many steps, and survivors go back to the state kept last. `timeout_s`: how long Horovod waits for a rank, above all for
-one that starts."""
+the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `learning_rate`: a smaller global batch is learned
+from with the same learning rate (`kept`), or with one that is smaller in proportion (`scaled`). `commit_steps`: every rank keeps its
+state after so many steps, and survivors go back to the state kept last. `timeout_s`: how long Horovod waits for a rank, above all
+for one that starts."""
 
 
 def undisturbed_recovery(recovery: str) -> str:

@@ -129,6 +129,9 @@ class RankRecovery:
     training loop does not have to know about a recovery.
     """
 
+    part_read: float = 1.0
+    """The part of every global batch that the ranks read that train now. The training loop keeps it up to date."""
+
     def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
         """`options` are those of the cell's `recovery`, with defaults."""
         self.place = place

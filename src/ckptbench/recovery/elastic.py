@@ -95,7 +95,18 @@ class AveragingRank(ElasticRank):
 
     def adopt(self, framework: Framework) -> None:
         super().adopt(framework)
-        framework.average = self.average
+        framework.average = self._average
+
+    def _average(self, gradients: Sequence[NDArray[np.float32]]) -> None:
+        """With the option `learning_rate: scaled` a gradient counts as much as the samples that it is of.
+
+        A smaller learning rate does that to it too (Goyal et al. 2017, the linear scaling rule). But the momentum of earlier
+        steps keeps its weight, and so does the weight decay.
+        """
+        self.average(gradients)
+        if self.options["learning_rate"] == "scaled" and self.part_read != 1.0:
+            for gradient in gradients:
+                np.multiply(gradient, np.float32(self.part_read), out=gradient)
 
     @abstractmethod
     def average(self, gradients: Sequence[NDArray[np.float32]]) -> None:

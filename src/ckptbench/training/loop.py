@@ -291,6 +291,8 @@ class Trainer:
         self._place = place_among(self._first_place, ranks)
         shares = self._shares(ranks)
         self._reader.share = shares[self._place.rank]
+        global_batch = self._first_place.world_size * self._plan.cell.batch_size
+        self._recovery.part_read = sum(share.samples for share in shares) / global_batch
         self._recorder.write(
             World(
                 step=regrouped.step,

@@ -119,13 +119,13 @@ class TensorFlow(Framework):
                 for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
                     minimized = minimized + weight * of_head
             gradients = tape.gradient(minimized, [variable.value for variable in variables])
+            if self.average is not None:
+                gradients = self._averaged(gradients)
             if weight_decay:
                 gradients = [
                     gradient + weight_decay * variable
                     for gradient, variable in zip(gradients, variables, strict=True)
                 ]
-            if self.average is not None:
-                gradients = self._averaged(gradients)
             gradients = self._after_hook(gradients)
             self.optimizer.apply(self._mean_over_ranks(gradients), variables)
             return loss
