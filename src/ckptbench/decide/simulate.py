@@ -1,0 +1,109 @@
+"""Goodput by drawing failures: what `model` has in a formula, and what no formula has.
+
+The same training as there: periods of an interval, a stall and slower steps; versions that count when they are durable. But
+failures come at any times, so they may be Weibull's or come in bursts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.decide.arrivals import Times
+from ckptbench.decide.model import Far, Recovering, Saving
+
+
+def useful_part(
+    times: Times,
+    until_s: float,
+    interval_s: float,
+    saving: Saving,
+    recovering: Recovering,
+    *,
+    rng: np.random.Generator,
+    far: Far | None = None,
+) -> NDArray[np.float64]:
+    """Goodput of every replica (replicas,) whose failures are `times`, until `until_s`. All costs are single numbers.
+
+    Training begins at 0 with a version. `rng` draws which failures survivors go on from, and which lose the versions of the
+    first level. A failure while ranks recover has them recover anew. Work after the last version counts: nothing lost it.
+    """
+    replicas = len(times)
+    state = _State(replicas, _lengths(interval_s, saving, far), saving, far)
+    kinds = rng.random(times.shape)
+    lost = np.asarray(recovering.survived)
+    needed = lost + (1 - lost) * np.asarray(0.0 if far is None else far.needed)
+    for at, kind in zip(times.T, kinds.T, strict=True):
+        comes = at < until_s
+        is_down = at < state.from_s
+        survived = comes & ~is_down & (kind < lost)
+        state.from_s += np.where(survived, recovering.pause_s, 0.0)
+        strikes = comes & ~survived
+        from_far = strikes & (lost <= kind) & (kind < needed)
+        state.fall_back(strikes, from_far, at)
+        # A recovery that is cut short begins anew, from the same version unless that is lost now.
+        state.is_from_far = np.where(strikes, from_far | (is_down & state.is_from_far), state.is_from_far)  # fmt: skip
+        down_s = recovering.down_s if far is None else np.where(state.is_from_far, far.down_s, recovering.down_s)  # fmt: skip
+        state.from_s = np.where(strikes, at + down_s, state.from_s)
+    return state.useful_s(until_s, interval_s) / until_s
+
+
+class _State:
+    """Where every replica is: from `from_s` on it trains, after the version number `version` of the first level."""
+
+    def __init__(
+        self, replicas: int, lengths: tuple[float, float], saving: Saving, far: Far | None
+    ) -> None:
+        self._length_s, self._longer_s = lengths
+        self._lag_s = float(np.asarray(saving.lag_s))
+        self._far = far
+        self.from_s = np.zeros(replicas)
+        self.version = np.zeros(replicas)
+        self.far_version = np.zeros(replicas)
+        self.is_from_far = np.zeros(replicas, bool)
+
+    def fall_back(
+        self, strikes: NDArray[np.bool_], from_far: NDArray[np.bool_], at: NDArray[np.float64]
+    ) -> None:
+        """Go back to the newest durable version, or to that of the second level."""
+        trained_s = np.where(strikes, at - self.from_s, 0.0)  # below 0: it was recovering
+        near = self._versions(trained_s - self._lag_s)
+        if self._far is not None:
+            lag_s = float(np.asarray(self._far.saving.lag_s))
+            written = self._versions(trained_s - lag_s) // self._far.every * self._far.every
+            self.far_version = np.where(strikes, np.maximum(self.far_version, written), self.far_version)  # fmt: skip
+        self.version = np.where(from_far, self.far_version, np.where(strikes, near, self.version))
+
+    def _versions(self, trained_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The newest version whose save ended within so many seconds of training after `version`."""
+        return self._periods(np.maximum(trained_s, 0.0))[0]
+
+    def _periods(self, trained_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+        """The last version, and the seconds since: periods that end with a save to both levels are longer."""
+        if self._far is None:
+            passed = np.floor(trained_s / self._length_s)
+            return self.version + passed, trained_s - passed * self._length_s
+        every = self._far.every
+        cycle_s = (every - 1) * self._length_s + self._longer_s
+        # Counted from the last version of the second level.
+        before = self.version % every
+        since_s = before * self._length_s + trained_s
+        cycles = np.floor(since_s / cycle_s)
+        within_s = since_s - cycles * cycle_s
+        passed = np.minimum(np.floor(within_s / self._length_s), every - 1)
+        return (
+            self.version - before + cycles * every + passed,
+            within_s - passed * self._length_s,
+        )
+
+    def useful_s(self, until_s: float, interval_s: float) -> NDArray[np.float64]:
+        version, since_s = self._periods(np.maximum(until_s - self.from_s, 0.0))
+        return version * interval_s + np.minimum(since_s, interval_s)
+
+
+def _lengths(interval_s: float, saving: Saving, far: Far | None) -> tuple[float, float]:
+    """Of a period, and of one that ends with a save to both levels."""
+    length_s = float(np.asarray(saving.period_s(interval_s)))
+    if far is None:
+        return length_s, length_s
+    return length_s, float(np.asarray(saving.and_to(far.saving).period_s(interval_s)))

@@ -1,0 +1,125 @@
+"""Goodput as a function of the interval, against closed forms and special cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import lambertw
+
+from ckptbench.decide.model import (
+    WITHIN,
+    Far,
+    Recovering,
+    Saving,
+    best,
+    daly_s,
+    goodput,
+    saxena_s,
+    young_s,
+)
+
+HOUR = 3600.0
+BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
+RESTART = Recovering(down_s=300.0)
+RATES = np.array([1 / (100 * HOUR), 1 / HOUR, 1 / 600])
+
+
+def test_without_failures_only_the_checkpoints_cost_time() -> None:
+    assert goodput(180.0, BLOCKING, RESTART, 0.0) == pytest.approx(0.9)
+
+
+def test_a_blocking_checkpoint_costs_what_daly_says() -> None:
+    """Daly 2006, equation 20: M e^(R/M) (e^((I + C)/M) - 1) for an interval I, with M seconds between failures."""
+    between = 1 / RATES
+    for interval in (60.0, 1000.0, 20_000.0):
+        takes = between * np.exp(300 / between) * np.expm1((interval + 20) / between)
+        assert goodput(interval, BLOCKING, RESTART, RATES) == pytest.approx(interval / takes)
+
+
+def test_the_best_interval_is_that_of_the_closed_form() -> None:
+    """The maximum of I / (e^(λ(I + C)) - 1) is at (1 + W(-e^(-1 - λC))) / λ, with Lambert's function."""
+    exact = (1 + lambertw(-np.exp(-1 - RATES * 20)).real) / RATES
+    found = best(BLOCKING, RESTART, RATES, least_s=0.1)
+    assert found.interval_s == pytest.approx(exact, rel=1e-5)
+    assert found.goodput == pytest.approx(goodput(exact, BLOCKING, RESTART, RATES))
+
+
+@pytest.mark.parametrize("far", [None, Far(saving=Saving(stall_s=60.0, durable_s=90.0), every=5, needed=0.3, down_s=400.0)])  # fmt: skip
+def test_everything_in_the_flat_range_is_within_one_percent_and_nothing_outside(
+    far: Far | None,
+) -> None:
+    found = best(BLOCKING, RESTART, RATES, least_s=0.1, far=far)
+    enough = (1 - WITHIN) * found.goodput
+    for inside in (found.shortest_s * 1.0001, found.interval_s, found.longest_s * 0.9999):
+        assert (goodput(inside, BLOCKING, RESTART, RATES, far) >= enough).all()
+    for outside in (found.shortest_s * 0.999, found.longest_s * 1.001):
+        assert (goodput(outside, BLOCKING, RESTART, RATES, far) < enough).all()
+
+
+def test_the_old_formulas_are_near_the_best_interval_where_failures_are_rare() -> None:
+    rare = RATES[0]
+    found = best(BLOCKING, RESTART, rare, least_s=0.1).interval_s
+    assert young_s(BLOCKING, rare) == pytest.approx(np.sqrt(2 * 20 * 100 * HOUR))
+    assert daly_s(BLOCKING, rare) == pytest.approx(found, rel=1e-4)
+    assert young_s(BLOCKING, rare) == pytest.approx(found, rel=0.01)
+    assert saxena_s(BLOCKING, RESTART, rare) == pytest.approx(found, rel=0.01)
+
+
+def test_daly_gives_the_time_between_failures_where_a_checkpoint_takes_twice_as_long() -> None:
+    assert daly_s(Saving(stall_s=1200.0, durable_s=1200.0), 1 / 600) == 600
+
+
+def test_saxena_has_the_best_availability() -> None:
+    """Availability is (1 - C / T) M / (M + R + T / 2), with the time T from one save to the next."""
+    rate, down, cost = RATES[1], 300.0, 20.0
+    period = saxena_s(BLOCKING, RESTART, rate) + cost
+
+    def availability(period: float) -> float:
+        return (1 - cost / period) / (1 / rate + down + period / 2)
+
+    assert availability(period) > availability(period * 1.001)
+    assert availability(period) > availability(period * 0.999)
+
+
+def test_a_version_that_is_durable_later_costs_as_much_as_a_longer_recovery() -> None:
+    late = Saving(stall_s=20.0, durable_s=80.0)
+    slow = Recovering(down_s=360.0)
+    assert goodput(900.0, late, RESTART, RATES) == pytest.approx(goodput(900.0, BLOCKING, slow, RATES))  # fmt: skip
+
+
+def test_a_save_waits_for_the_one_before() -> None:
+    behind = Saving(stall_s=1.0, durable_s=100.0, slowdown_s=4.0)
+    assert goodput(50.0, behind, RESTART, 0.0) == pytest.approx(0.5)
+    assert goodput(195.0, behind, RESTART, 0.0) == pytest.approx(195 / 200)
+    assert best(behind, RESTART, 1e-9, least_s=1.0).interval_s > 95
+
+
+def test_failures_that_survivors_go_on_from_take_only_their_pause() -> None:
+    elastic = Recovering(down_s=300.0, survived=1.0, pause_s=36.0)
+    assert goodput(180.0, BLOCKING, elastic, 1 / HOUR) == pytest.approx(0.9 / 1.01)
+
+
+def test_a_second_level_that_no_failure_needs_costs_only_its_saves() -> None:
+    far = Far(saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e6)
+    assert goodput(900.0, BLOCKING, RESTART, RATES, far) == pytest.approx(goodput(900.0, BLOCKING, RESTART, RATES))  # fmt: skip
+
+
+def test_a_second_level_that_every_failure_needs_is_one_level_with_a_longer_interval() -> None:
+    none = Saving(stall_s=0.0, durable_s=0.0)
+    far = Far(saving=Saving(stall_s=20.0, durable_s=20.0), every=4, needed=1.0, down_s=300.0)
+    two, one = goodput(225.0, none, RESTART, RATES, far), goodput(900.0, BLOCKING, RESTART, RATES)
+    assert two == pytest.approx(one)
+
+
+def test_arrays_of_inputs_are_broadcast() -> None:
+    stalls = np.linspace(1, 30, 7)[:, None]
+    found = best(Saving(stall_s=stalls, durable_s=stalls), RESTART, RATES, least_s=1.0)
+    assert found.interval_s.shape == (7, 3)
+    alone = best(Saving(stall_s=30.0, durable_s=30.0), RESTART, RATES[1], least_s=1.0)
+    assert found.interval_s[-1, 1] == pytest.approx(float(alone.interval_s))
+
+
+def test_no_interval_is_shorter_than_a_step() -> None:
+    free = Saving(stall_s=0.0, durable_s=0.0)
+    found = best(free, RESTART, 1 / HOUR, least_s=2.0)
+    assert (found.interval_s, found.shortest_s) == (pytest.approx(2), pytest.approx(2))

@@ -1,0 +1,136 @@
+"""Drawn failures: their rates, and that training under them has the goodput of the formula where there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ckptbench.decide.arrivals import Bursts, Times, exponential, weibull, with_bursts
+from ckptbench.decide.model import Far, Recovering, Saving, goodput
+from ckptbench.decide.simulate import useful_part
+
+HOUR, DAY = 3600.0, 86_400.0
+BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
+BEHIND = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=10.0)
+RESTART = Recovering(down_s=200.0)
+ELASTIC = Recovering(down_s=200.0, survived=0.7, pause_s=30.0)
+FAR = Far(saving=Saving(stall_s=15.0, durable_s=120.0), every=4, needed=0.3, down_s=260.0)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def seconds(*times: float) -> Times:
+    return np.array([times])
+
+
+@pytest.mark.parametrize(
+    ("saving", "recovering", "far", "mean_s", "simplified"),
+    [
+        *((BLOCKING, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
+        *((BEHIND, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
+        # The formula takes pauses to stretch the time evenly.
+        *((BEHIND, ELASTIC, None, mean_s, 2e-3) for mean_s in (600.0, HOUR, 10 * HOUR)),
+        # It takes periods of two levels to be equally long, and their lag to be short.
+        *((BLOCKING, RESTART, FAR, mean_s, 2e-3) for mean_s in (HOUR, 10 * HOUR)),
+    ],
+)
+def test_it_agrees_with_the_formula_within_its_own_error(
+    saving: Saving,
+    recovering: Recovering,
+    far: Far | None,
+    mean_s: float,
+    simplified: float,
+) -> None:
+    """Over so many failures that where training begins and ends hardly counts."""
+    until_s, rng = 20_000 * mean_s, np.random.default_rng(7)
+    times = exponential(rng, replicas=16, gpus=8, mean_s=8 * mean_s, until_s=until_s)
+    drawn = useful_part(times, until_s, 240.0, saving, recovering, far=far, rng=rng)
+    error = drawn.std(ddof=1) / np.sqrt(len(drawn))
+    exact = goodput(240.0, saving, recovering, 1 / mean_s, far)
+    assert drawn.mean() == pytest.approx(exact, abs=4 * error + simplified)
+
+
+def test_without_failures_only_the_checkpoints_cost_time(rng: np.random.Generator) -> None:
+    assert useful_part(seconds(np.inf), 2000.0, 180.0, BLOCKING, RESTART, rng=rng) == pytest.approx(0.9)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("saving", "failure_s", "versions"),
+    [
+        (BLOCKING, 399.0, 1),
+        (BLOCKING, 401.0, 2),
+        (Saving(stall_s=20.0, durable_s=60.0), 401.0, 1),
+        (Saving(stall_s=20.0, durable_s=60.0), 441.0, 2),
+    ],
+)
+def test_a_failure_loses_what_is_newer_than_the_newest_durable_version(
+    rng: np.random.Generator, saving: Saving, failure_s: float, versions: int
+) -> None:
+    until_s = failure_s + 200 + 90
+    useful = useful_part(seconds(failure_s), until_s, 180.0, saving, RESTART, rng=rng) * until_s
+    assert useful == pytest.approx(versions * 180 + 90)
+
+
+def test_a_failure_while_ranks_recover_has_them_recover_anew(rng: np.random.Generator) -> None:
+    useful = useful_part(seconds(401.0, 500.0), 800.0, 180.0, BLOCKING, RESTART, rng=rng) * 800
+    assert useful == pytest.approx(2 * 180 + 100)
+
+
+def test_survivors_lose_only_their_pause(rng: np.random.Generator) -> None:
+    elastic = Recovering(down_s=200.0, survived=1.0, pause_s=30.0)
+    useful = useful_part(seconds(100.0), 180.0, 180.0, BLOCKING, elastic, rng=rng) * 180
+    assert useful == pytest.approx(150)
+
+
+@pytest.mark.parametrize(("needed", "version"), [(0.0, 7), (1.0, 4)])
+def test_a_failure_may_need_the_version_of_the_second_level(
+    rng: np.random.Generator, needed: float, version: int
+) -> None:
+    """Of periods of 200 s: the second level has version 4, and the first one version 7."""
+    far = Far(saving=Saving(stall_s=0.0, durable_s=20.0), every=4, needed=needed, down_s=260.0)
+    down_s = 260 if needed else 200
+    until_s = 1500 + down_s + 50.0
+    useful = useful_part(seconds(1500.0), until_s, 180.0, BLOCKING, RESTART, far=far, rng=rng) * until_s  # fmt: skip
+    assert useful == pytest.approx(version * 180 + 50)
+
+
+def test_old_gpus_fail_at_the_mean_rate_whatever_their_shape(rng: np.random.Generator) -> None:
+    gpus, mean_s, until_s = 20_000, 50_000 * HOUR, 30 * DAY
+    expected = gpus * until_s / mean_s
+    for shape in (0.7, 1.0, 1.5):
+        times = weibull(rng, replicas=200, gpus=gpus, mean_s=mean_s, shape=shape, until_s=until_s)
+        numbers = np.isfinite(times).sum(axis=1)
+        error = numbers.std(ddof=1) / np.sqrt(len(numbers))
+        # A new GPU in place of one that has failed has a rate of its own.
+        assert numbers.mean() == pytest.approx(expected, abs=4 * error + 0.05 * expected)
+        assert (np.diff(np.where(np.isfinite(times), times, until_s), axis=1) >= 0).all()
+
+
+def test_a_shape_of_one_is_exponential(rng: np.random.Generator) -> None:
+    drawn = {"gpus": 1000, "mean_s": 1000 * HOUR, "until_s": 100 * HOUR, "replicas": 300}
+    one, other = weibull(rng, shape=1.0, **drawn), exponential(rng, **drawn)
+    for times in (one, other):
+        counts = np.isfinite(times).sum(axis=1)
+        assert counts.mean() == pytest.approx(100, abs=3)
+        assert counts.var() == pytest.approx(100, abs=30)
+
+
+def test_bursts_keep_the_number_of_failures_and_bring_them_together(
+    rng: np.random.Generator,
+) -> None:
+    alone = exponential(rng, replicas=300, gpus=100, mean_s=100 * HOUR, until_s=200 * HOUR)
+    bursts = with_bursts(rng, alone, Bursts(followed=0.3, within_s=60.0), 200 * HOUR)
+    assert np.isfinite(bursts).sum() == pytest.approx(np.isfinite(alone).sum(), rel=0.02)
+    gaps = np.diff(np.where(np.isfinite(bursts), bursts, np.nan), axis=1)
+    assert (gaps[np.isfinite(gaps)] < 300).mean() > 0.3
+
+
+def test_bursts_cost_less_than_as_many_failures_that_come_alone(rng: np.random.Generator) -> None:
+    """What follows at once finds ranks that recover, or little to lose."""
+    alone = exponential(rng, replicas=100, gpus=100, mean_s=100 * HOUR, until_s=500 * HOUR)
+    bursts = with_bursts(rng, alone, Bursts(followed=0.5, within_s=60.0), 500 * HOUR)
+    means = [useful_part(times, 500 * HOUR, 600.0, BLOCKING, RESTART, rng=rng).mean() for times in (alone, bursts)]  # fmt: skip
+    assert means[1] > means[0] + 0.01
