@@ -25,6 +25,7 @@ from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
+from ckptbench.strategies.clocked import Clocked
 from ckptbench.training import rank
 from ckptbench.training.evaluation import cross_entropy_sum
 from ckptbench.training.rank import launched_ns, run_rank
@@ -340,6 +341,25 @@ def test_it_may_go_on_after_an_earlier_step_or_a_later_one(
     run(plan)
     assert [block["first_step"] for block in events(plan.run_folder, "steps")] == firsts
     assert [epoch["epoch"] for epoch in events(plan.run_folder, "epoch")] == [0, 1, 2]
+
+
+def test_an_epoch_is_recorded_though_its_last_save_has_failed(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, save, calls = make_plan("e1"), Clocked.save, iter(range(1000))
+
+    def failing(self: Clocked, position: Position, **options: Any) -> None:
+        if next(calls) == 0:
+            raise OSError("connection reset by peer")
+        save(self, position, **options)
+
+    monkeypatch.setattr(Clocked, "save", failing)
+    run(plan)
+    (regroup,) = events(plan.run_folder, "regroup")
+    assert regroup["step"] == 4
+    assert [(epoch["epoch"], epoch["samples"]) for epoch in events(plan.run_folder, "epoch")] == [
+        (epoch, 4 * plan.cell.batch_size) for epoch in range(3)
+    ]
 
 
 @pytest.mark.parametrize(("batch", "share"), [("kept", (0, 24)), ("shrunk", (8, 8))])

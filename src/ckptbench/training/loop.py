@@ -115,6 +115,8 @@ class Trainer:
         self._strategy = self._open_strategy()
         framework.before_update = self._strategy.hook
         self._reached = BEGINNING
+        self._unrecorded: tuple[int, int, int] | None = None
+        """The epoch that this rank is in, when it began, and the first step that it did of it."""
 
     def _open_strategy(self) -> Clocked:
         return Clocked.open(
@@ -318,9 +320,10 @@ class Trainer:
     def _train_from(self, position: Position) -> None:
         for epoch in range(position.epoch, self._plan.cell.epochs):
             first = position.step_in_epoch if epoch == position.epoch else 0
-            # They are equal if the checkpoint was taken after the last step of this epoch.
+            # They are equal if the checkpoint was taken after the last step of this epoch, or if its save failed.
             if first < self._steps_per_epoch:
                 self._train_epoch(epoch, first)
+            self._record_epoch(epoch)
             self._see("epoch", self._position(epoch, self._steps_per_epoch))
             self._evaluate(epoch)
             if (
@@ -342,7 +345,7 @@ class Trainer:
         self._reader.prepare(epoch * self._steps_per_epoch + first)
         forget_peak()
         self._recovery.barrier()
-        epoch_start_ns = clock()
+        self._unrecorded = epoch, clock(), first
         for step_in_epoch in range(first, self._steps_per_epoch):
             before = self._position(epoch, step_in_epoch)
             if not self._may_enter(before.step + 1):
@@ -362,8 +365,6 @@ class Trainer:
                 steps_done=after.step, steps_per_epoch=self._steps_per_epoch
             ):
                 self._checkpoint(after)
-        self._record_epoch(epoch, epoch_start_ns, clock(), self._steps_per_epoch - first)
-        self._footprints.look("epoch", self._reached.step)
 
     def _step(self, index: int) -> None:
         start_ns = clock()
@@ -376,14 +377,22 @@ class Trainer:
     def _is_first_after_restart(self, step: int) -> bool:
         return step == self._began and self._plan.resume_from is not None
 
-    def _record_epoch(self, epoch: int, start_ns: int, end_ns: int, steps: int) -> None:
+    def _record_epoch(self, epoch: int) -> None:
+        """Record the end of the epoch, if this rank was in it and has not done so."""
+        if self._unrecorded is None or self._unrecorded[0] != epoch:
+            return
+        end_ns = clock()
+        _, start_ns, first = self._unrecorded
+        self._unrecorded = None
         self._recorder.write_steps(epoch)
+        steps = self._steps_per_epoch - first
         samples = steps * self._reader.share.samples
         self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
         seconds = (end_ns - start_ns) / 1e9
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
+        self._footprints.look("epoch", self._reached.step)
 
     def _stop(self, position: Position) -> NoReturn:
         """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
