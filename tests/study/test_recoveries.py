@@ -15,6 +15,7 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
+from ckptbench.recovery.ulfm import PREFIX, SHARED_MEMORY
 from ckptbench.runs.events import End, Phase, Regroup, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
@@ -34,18 +35,18 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
-def of(done: Checkout, table: str, recovery: str) -> pd.DataFrame:
+def of(done: Checkout, table: str, recovery: str, failures: str = "twice") -> pd.DataFrame:
     rows = done.table(table)
-    return rows[rows["run"].str.endswith(f"-{recovery}-rep0")]
+    return rows[rows["run"].str.endswith(f"-listed_name_{failures}-{recovery}-rep0")]
 
 
 def test_survivors_that_share_the_whole_batch_end_as_if_nothing_had_failed(done: Checkout) -> None:
     """The network has neither batch norm nor dropout, so that the same samples give the same steps, but for rounding."""
     (lineage,) = of(done, "lineage", "ulfm").to_dict("records")
     assert (lineage["never_seen"], lineage["seen_twice"], lineage["fewest_ranks"]) == (0, 0, 1)
-    outcomes = done.table("outcome").set_index("recovery")
-    assert abs(outcomes.loc["ulfm", "test_loss_difference"]) < 1e-5
-    assert abs(outcomes.loc["ulfm_batch_shrunk", "test_loss_difference"]) > 1e-3
+    outcomes = done.table("outcome").set_index(["history", "recovery"])["test_loss_difference"]
+    assert abs(outcomes["listed_name_twice", "ulfm"]) < 1e-5
+    assert abs(outcomes["listed_name_twice", "ulfm_batch_shrunk"]) > 1e-3
 
 
 def test_what_the_lost_ranks_would_have_read_is_counted(done: Checkout) -> None:
@@ -55,16 +56,29 @@ def test_what_the_lost_ranks_would_have_read_is_counted(done: Checkout) -> None:
 
 
 def test_every_failure_struck_and_cost_something(done: Checkout) -> None:
-    failures = done.table("failures")
-    assert len(failures) == 4
-    for _, own in failures.groupby("run"):
+    for recovery in ("ulfm", "ulfm_batch_shrunk"):
+        own = of(done, "failures", recovery)
         assert own["ranks_after"].tolist() == [2, 1]
         assert (own["regroup_s"] > 0).all()
 
 
+@pytest.mark.parametrize(
+    ("failures", "kinds"),
+    [("seeded_1", ["damage", "kill", "hang"]), ("seeded_2", ["kill", "kill", "slow"])],
+)
+def test_training_survives_failures_of_every_kind(
+    done: Checkout, failures: str, kinds: list[str]
+) -> None:
+    """In a step, in a save, and while ranks recover. One of them ends all ranks."""
+    assert of(done, "failures", "ulfm", failures)["kind"].tolist() == kinds
+    (lineage,) = of(done, "lineage", "ulfm", failures).to_dict("records")
+    assert lineage["never_seen"] == 0
+
+
 def test_nothing_is_left_behind(done: Checkout) -> None:
     assert ranks_of(done.folder) == []
-    assert not list(Path("/dev/shm").glob("ckptbench-*-ulfm-*"))
+    launchers = [path.name.split("-")[3] for path in SHARED_MEMORY.glob(f"{PREFIX}*")]
+    assert all(Path("/proc", launcher).exists() for launcher in launchers)  # of another run
 
 
 def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, digits: Path) -> None:
