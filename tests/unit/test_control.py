@@ -214,7 +214,7 @@ def test_a_name_cannot_be_used_twice_at_a_time(make_server: MakeServer) -> None:
     first, second = open_links(server, "a", "b")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(first.gather, "port", 1)
-        wait_for(lambda: server._given)
+        wait_for(lambda: server._agreements.given)
         with pytest.raises(ValueError, match="port is being gathered"):
             first.gather("port", 2)
         assert second.gather("port", 3) == waiting.result(PATIENCE_S) == [1, 3]
@@ -226,7 +226,7 @@ def test_a_value_comes_back_only_when_all_ranks_have_given_theirs(make_server: M
     first, second = open_links(server, "a", "b")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(first.gather, "port", 1)
-        wait_for(lambda: server._given)
+        wait_for(lambda: server._agreements.given)
         assert not waiting.done()
         second.gather("port", 2)
         assert waiting.result(PATIENCE_S) == [1, 2]
@@ -314,7 +314,7 @@ def test_a_rank_that_does_not_read_holds_up_no_other(make_server: MakeServer) ->
         server.ask_to_stop()
         wait_for(lambda: link._asked)
         link.tell_stopped(3)
-        assert server._stopped == {1: 3}
+        assert server._agreements.stopped == {1: 3}
         link.close()
 
 
@@ -391,7 +391,7 @@ def test_ranks_that_come_anew_wait_until_they_may_begin(make_server: MakeServer)
     assert (server.lost, server.leaving) == ([], [0])
     assert heard(first[0]) == {"end": True}
     second = [come_up(server, rank) for rank in (1, 0)]
-    wait_for(lambda: len(server._hellos) == 2)
+    wait_for(lambda: len(server._seating.hellos) == 2)
     assert len(server.missing) == 2, "one of the earlier ranks has not ended yet"
     first[0].close()
     wait_for(lambda: server.has_come_anew)
