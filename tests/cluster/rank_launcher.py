@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
+from ckptbench.launch import limits, watch
 from ckptbench.launch import ranks as launch
-from ckptbench.launch import watch
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.world.control import ControlServer
 
@@ -26,7 +26,7 @@ class ImpatientWatch(watch._Watch):
 
     def _supervise(self, control: ControlServer) -> None:
         if len(control.missing) == 1:
-            watch.COME_UP_SECONDS = 0.0
+            limits.COME_UP_SECONDS = 0.0
         super()._supervise(control)
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     (path.parent / "launcher.pid").write_text(str(os.getpid()))
     error = None
     try:
-        launch.run_ranks(program, request["ranks"], allocation, watch.Limits(), threads=1)
+        launch.run_ranks(program, request["ranks"], allocation, limits.Limits(), threads=1)
     except CkptbenchError as caught:
         error = str(caught)
     note(path.with_name("outcome.json"), error)

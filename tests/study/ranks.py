@@ -10,8 +10,8 @@ import numpy as np
 from warm.environments import warm_environments
 
 from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import Program, run_ranks
-from ckptbench.launch.watch import Limits
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 SCENARIOS = Path(__file__).with_name("scenarios.py")

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from ckptbench.errors import LaunchError
-from ckptbench.launch import watch
+from ckptbench.launch import limits as limits_module
+from ckptbench.launch import watched
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.stopping import StopRequest
-from ckptbench.launch.watch import Limits, LogFollower, run_processes
+from ckptbench.launch.watch import run_processes
+from ckptbench.launch.watched import LogFollower
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, Replace, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
@@ -79,7 +82,7 @@ def test_a_killed_rank_is_told_by_its_signal(tmp_path: Path) -> None:
 def test_a_rank_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(watched, "GRACE_SECONDS", 0.3)
     stubborn = python(
         tmp_path, 0,
         f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -106,7 +109,7 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
+    monkeypatch.setattr(limits_module, "PART_SECONDS", 0.3)
     server = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     code = (
         f"from ckptbench.world.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
@@ -123,7 +126,7 @@ def test_of_several_that_died_the_first_is_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both come to their ends, however slowly.
-    monkeypatch.setattr(watch, "GRACE_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
     control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
 
     def dies(rank: int, moment: str, words: str) -> Process:
@@ -158,7 +161,7 @@ def through(monkeypatch: pytest.MonkeyPatch) -> ControlServer:
 def test_a_run_that_is_through_is_not_too_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: ControlServer
 ) -> None:
-    monkeypatch.setattr(watch, "PART_SECONDS", 0.3)
+    monkeypatch.setattr(limits_module, "PART_SECONDS", 0.3)
     limits = Limits(timeout_seconds=1, started=time.monotonic() - 100)
     run_processes(
         [python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, control=through
@@ -171,7 +174,7 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
     through: ControlServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(watch, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(limits_module, "HASTY_PART_SECONDS", 0.3)
     limits = Limits(stop=StopRequest(signal="SIGUSR2"))
     run_processes(
         [python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, control=through
@@ -181,7 +184,7 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.launch.watch import Limits, run_processes; from ckptbench.launch.starters import Process;"
+        "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process;"
         f"run_processes([Process(['sleep', '600'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits())"
     )
     started = subprocess.Popen(
@@ -331,7 +334,7 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears that its launcher is gone, before it is waited for."""
-    monkeypatch.setattr(watch, "GRACE_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
     up = tmp_path / "up"
     as_a_rank = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")

@@ -18,9 +18,9 @@ from test_control import SOURCE
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch import attempts
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.near import Reunion
 from ckptbench.launch.ranks import Program
-from ckptbench.launch.watch import Limits
 from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant

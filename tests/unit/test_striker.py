@@ -17,8 +17,9 @@ import pytest
 from ckptbench.errors import CkptbenchError, LaunchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.target import Target
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
-from ckptbench.launch.watch import Limits, run_processes
+from ckptbench.launch.watch import run_processes
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.layout import strikes_path

@@ -13,8 +13,9 @@ from test_struck_runs import LOSS, journal, plan, strike
 
 from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process, rank_processes
-from ckptbench.launch.watch import Limits, run_processes
+from ckptbench.launch.watch import run_processes
 from ckptbench.recovery.contract import ComeAnew, GiveUp, Loss, Verdict
 from ckptbench.recovery.torchrun import NUMBER, PORT, Torchrun, meeting
 from ckptbench.runs.plan import Plan

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ckptbench.checkpoints.levels import has_near
 from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import Program, run_ranks
-from ckptbench.launch.watch import Limits
 from ckptbench.runs.plan import Plan
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,10 @@ from typing import Protocol
 
 from ckptbench.errors import RunStopped
 from ckptbench.launch.allocation import Allocation, granted_cores
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import rank_processes
-from ckptbench.launch.watch import Between, Limits, give_up, launched_now, run_processes
+from ckptbench.launch.watch import Between, give_up, run_processes
+from ckptbench.launch.watched import launched_now
 from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict

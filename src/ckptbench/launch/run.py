@@ -21,12 +21,12 @@ from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
 from ckptbench.launch import attempts, checkpoint_folder, preflight
 from ckptbench.launch.allocation import Allocation, read_allocation
+from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import Reunion
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.seen import Seen
 from ckptbench.launch.stopping import stop_requests
-from ckptbench.launch.watch import Limits
 from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery

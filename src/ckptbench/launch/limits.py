@@ -1,0 +1,97 @@
+"""When a run that does not end by itself is ended: its own limits, and the time that its ranks have to come up, stop and part."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ckptbench.errors import LaunchError
+from ckptbench.launch.stopping import StopRequest
+from ckptbench.launch.watched import Group
+from ckptbench.world.processes import is_orphan
+from ckptbench.world.seats import Seat
+
+COME_UP_SECONDS = 300.0
+STOP_SECONDS = 600.0
+PART_SECONDS = 60.0
+"""Time that processes may take to end after every rank has said goodbye."""
+HASTY_PART_SECONDS = 10.0
+"""The same after a stop signal: the scheduler will soon kill the job, and the seal must be written."""
+NAMED_SEATS = 12
+"""Of the ranks that did not come up, how many are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to end a run that does not end by itself. All attempts at a run share one object."""
+
+    timeout_seconds: float | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
+    started: float = field(default_factory=time.monotonic)
+    """Monotonic time at which the run began, in seconds."""
+    patience_s: float | None = None
+    """A rank that has not answered for so long is lost. None: ranks are not asked."""
+    grace_s: float = 3.0
+    """How long the launcher waits for the exit status of a rank that hung up, which says more."""
+    parent: int = field(default_factory=os.getppid)
+    """Id of the process that started the launcher. When that process is gone, the run is ended."""
+
+
+class Deadlines:
+    """What has begun in one attempt, and whether it takes too long. The errors quote the last lines of the logs."""
+
+    def __init__(self, limits: Limits, group: Group) -> None:
+        self._limits = limits
+        self._group = group
+        self._started = time.monotonic()
+        self._asked_to_stop: float | None = None
+        self._parted_since: float | None = None
+
+    def begin_anew(self) -> None:
+        """All ranks come up anew from now on."""
+        self._started = time.monotonic()
+        self._parted_since = None
+
+    def raise_if_too_late(self) -> None:
+        """Raises LaunchError if the run takes longer than it may, unless its ranks have parted, or if its workflow is gone."""
+        if self._parted_since is not None:
+            return
+        seconds = self._limits.timeout_seconds
+        if seconds is not None and time.monotonic() - self._limits.started > seconds:
+            raise LaunchError(
+                f"the run took longer than its {seconds:g} s (limits.run_minutes); last lines:\n{self._group.tails()}"
+            )
+        if is_orphan(self._limits.parent):
+            raise LaunchError("the workflow that started this run is gone: the run was stopped")
+
+    def begins_to_stop(self) -> bool:
+        """Whether the ranks are to be asked to stop now. It is so once, when a stop signal has come."""
+        if not self._limits.stop.signal or self._asked_to_stop is not None:
+            return False
+        self._asked_to_stop = time.monotonic()
+        return True
+
+    def raise_if_not_stopped(self) -> None:
+        """Raises LaunchError if the ranks were asked to stop too long ago."""
+        if self._asked_to_stop and time.monotonic() - self._asked_to_stop > STOP_SECONDS:
+            raise LaunchError(
+                f"the ranks did not stop within {STOP_SECONDS:.0f} s; last lines:\n{self._group.tails()}"
+            )
+
+    def raise_if_not_up(self, missing: Sequence[Seat]) -> None:
+        """Raises LaunchError if ranks are still `missing` when all should have come up."""
+        if missing and time.monotonic() - self._started > COME_UP_SECONDS:
+            who = ", ".join(f"{seat.rank} ({seat.node})" for seat in missing[:NAMED_SEATS])
+            raise LaunchError(
+                f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"
+                f"{self._group.tails()}"
+            )
+
+    def lingers(self) -> float | None:
+        """Call it when all ranks have said goodbye. The seconds that they had to end since the first call; None before
+        they are over."""
+        self._parted_since = self._parted_since or time.monotonic()
+        patience = HASTY_PART_SECONDS if self._limits.stop.signal else PART_SECONDS
+        return None if time.monotonic() - self._parted_since < patience else patience

@@ -1,0 +1,221 @@
+"""The processes of one attempt at a run: starts them, copies their logs, says how they have ended, and ends them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from ckptbench.errors import LaunchError
+from ckptbench.launch.starters import Process
+from ckptbench.machine.clock import boot_id, clock
+from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
+from ckptbench.world.variables import RANK, TOKEN, rank_of
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 3.0
+KILL_SECONDS = 10.0
+RELAY_SECONDS = 1.0
+TAIL_LINES = 12
+
+
+@dataclass(slots=True)
+class LogFollower:
+    """Reads the lines that were added to a log since the last look."""
+
+    path: Path
+    tail: list[str] = field(default_factory=list)
+    """The last lines seen."""
+    _position: int = 0
+
+    @classmethod
+    def from_now(cls, path: Path) -> Self:
+        """Starts at the end of the file, so that lines of an earlier attempt are left out."""
+        return cls(path, _position=path.stat().st_size if path.exists() else 0)
+
+    def new_lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        lines = whole.decode("utf-8", "replace").splitlines()
+        self.tail = [*self.tail, *lines][-TAIL_LINES:]
+        return lines
+
+
+@dataclass(slots=True)
+class Watched:
+    """A process that was started, and its logs."""
+
+    process: Process
+    running: subprocess.Popen[bytes]
+    followers: list[LogFollower]
+    rank: int | None
+    """None: the process starts ranks and is none itself."""
+
+    @classmethod
+    def start(
+        cls, process: Process, environment: dict[str, str], *, has_threads: bool = False
+    ) -> Self:
+        """Start the process. Pass `has_threads` where this process has more than one thread. Raises LaunchError."""
+        followers = [LogFollower.from_now(path) for path in process.logs]
+        rank = int(process.variables[RANK] or 0) if process.is_rank else None
+        running = _start(process, environment, has_threads=has_threads)
+        return cls(process, running, followers, rank)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has ended, well or badly."""
+        return self.running.poll() is not None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended badly."""
+        return bool(self.running.poll())
+
+    @property
+    def who(self) -> str:
+        """The ranks that it is or starts, by their logs."""
+        return " or ".join(follower.path.stem for follower in self.followers)
+
+    @property
+    def how(self) -> str:
+        """How the process has ended. Call it when it has."""
+        code = self.running.returncode
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with exit status {code}"
+
+    def relay(self) -> None:
+        for follower in self.followers:
+            for line in follower.new_lines():
+                log.info("[%s] %s", follower.path.stem, line)
+
+    def tails(self) -> str:
+        lines = [f"    [{f.path.stem}] {line}" for f in self.followers for line in f.tail]
+        return (
+            "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
+        )
+
+    def end(self, *, at_once: bool = False) -> None:
+        """End the process and everything that it started: SIGTERM first, unless `at_once`, then SIGKILL."""
+        by = ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILL_SECONDS))
+        for number, patience in by[at_once:]:
+            with suppress(ProcessLookupError):
+                os.killpg(self.running.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self.running.wait(patience)
+        if self.running.poll() is None:  # it hangs in the kernel, as on a dead file server
+            log.warning("process %d does not end: it is left behind", self.running.pid)
+
+
+class Group:
+    """The processes that are watched together. Those without which the others go on are taken out of it."""
+
+    def __init__(self, members: list[Watched]) -> None:
+        self._members = members
+        self._relayed = 0.0
+
+    def __iter__(self) -> Iterator[Watched]:
+        return iter(list(self._members))
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all have ended."""
+        return all(each.is_over for each in self._members)
+
+    @property
+    def dead(self) -> list[Watched]:
+        """Those that have ended badly."""
+        return [each for each in self._members if each.is_dead]
+
+    def add(self, watched: Watched) -> None:
+        self._members.append(watched)
+
+    def take_out(self, gone: Sequence[Watched]) -> None:
+        self._members = [each for each in self._members if each not in gone]
+
+    def relay(self) -> None:
+        """Copy new log lines."""
+        for each in self._members:
+            each.relay()
+        self._relayed = time.monotonic()
+
+    def relay_rarely(self) -> None:
+        """Copy new log lines, but rarely: the logs lie on a file system that is being measured."""
+        if time.monotonic() - self._relayed > RELAY_SECONDS:
+            self.relay()
+
+    def tails(self) -> str:
+        return "\n".join(each.tails() for each in self._members)
+
+
+def launched_now() -> str:
+    """The value of the variable LAUNCHED for processes that are started now."""
+    return f"{boot_id()} {clock()} {time.time_ns()}"
+
+
+def kill_ranks_here(ranks: Sequence[int], token: str) -> bool:
+    """Kill ranks of the run that `token` marks, and say whether all of them run on this host: on others nobody is there to do it.
+
+    Unless all of them do, none is killed.
+    """
+    living = living_with(TOKEN, token)
+    of_rank = {pid: rank_of(started) for pid, started in living.items()}
+    if not {*of_rank.values()} >= {*ranks}:
+        return False
+    for pid, rank in of_rank.items():
+        if rank in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return True
+
+
+def _start(
+    process: Process, environment: dict[str, str], *, has_threads: bool
+) -> subprocess.Popen[bytes]:
+    """Start the process in a session of its own, so that everything that it starts can be ended with it.
+
+    Where this process `has_threads`, nothing may run between fork and exec. A rank prepares itself then (`become_rank`), and
+    one that does not come so far ends because it cannot reach its launcher.
+    """
+    variables = {**environment, **process.variables}
+    launcher = os.getpid()
+
+    def prepare() -> None:
+        die_with_parent(launcher)
+        if (
+            process.ignores_stops
+        ):  # from the beginning, as a scheduler may signal every process of a job
+            ignore_stop_signals()
+
+    try:
+        with process.logs[0].open("ab") as output:
+            return subprocess.Popen(
+                process.command,
+                env={name: value for name, value in variables.items() if value is not None},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=None if has_threads else prepare,  # noqa: PLW1509 (it has one thread then)
+            )
+    except OSError as error:
+        raise LaunchError(
+            f"{process.command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
+            "environment's folder and run the study again, which makes it anew"
+        ) from error
