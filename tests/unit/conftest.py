@@ -1,11 +1,12 @@
-"""A tiny prepared dataset, and a study's settings over the NumPy framework."""
+"""A tiny prepared dataset, a study's settings over the NumPy framework, and servers for ranks to connect to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from control_links import MakeServer
 from numpy_framework import ALONE, Unasked, linear
 
 from ckptbench.data.sources import prepare
@@ -21,6 +22,8 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
+from ckptbench.world.control import ControlServer
+from ckptbench.world.seats import seats_of
 
 ENTRY = FrameworkEntry(
     location="numpy_framework:NumpyFramework",
@@ -103,3 +106,19 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     lock = tmp_path / "numpy.txt"
     lock.write_text("numpy==1\n")
     return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")
+
+
+@pytest.fixture
+def make_server() -> Iterator[MakeServer]:
+    """Servers of ranks on nodes with these names, which are closed at the end."""
+    servers = []
+
+    def make(*nodes: str) -> ControlServer:
+        server = ControlServer(seats_of(list(nodes)), host="127.0.0.1")
+        server.serve()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.close()

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from several_nodes import PATIENCE_S, Nodes
-from test_control import SOURCE
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch import attempts
@@ -30,6 +29,7 @@ from ckptbench.world import variables
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import seats_of
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakePlan = Callable[..., Plan]
 NEAR = Variant("deepfreeze", (("memory", 1), ("shared", 2)))
 
