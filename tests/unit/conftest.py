@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from control_links import MakeServer
@@ -30,6 +32,7 @@ ENTRY = FrameworkEntry(
     formats=("npz",),
     omissions=("position", "momentum", "random"),
 )
+HANGS_SECONDS = 30
 SMALL = {
     "height": 4,
     "width": 4,
@@ -122,3 +125,17 @@ def make_server() -> Iterator[MakeServer]:
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def never_hangs() -> Iterator[None]:
+    """A read that waits for ever ends its test."""
+
+    def give_up(*_: object) -> NoReturn:
+        raise AssertionError(f"still waiting after {HANGS_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HANGS_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,71 @@
+"""Versions in a checkpoint store, whose contents are functions of their steps, and what befalls them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from strategies import IDENTITY
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.runs.events import File
+from ckptbench.runs.position import Position
+
+NESTED = ("index", "state/0/values", "state/places")
+
+
+def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
+    """A version whose two files are functions of its step."""
+    staging = store.staging(step)
+    random = np.random.default_rng(step)
+    (staging / "model.bin").write_bytes(random.bytes(size))
+    (staging / "rank-0.safetensors").write_bytes(random.bytes(100))
+    position = Position(step=step, epoch=step // 4, step_in_epoch=step % 4)
+    files = [
+        File(name="model.bin", kind="state", bytes=size),
+        File(name="rank-0.safetensors", kind="own", rank=0, bytes=100),
+    ]
+    return store.commit(
+        staging,
+        files,
+        store.sync(staging, {}).checksums,
+        identity=IDENTITY,
+        position=position,
+        world_size=1,
+        format="bin",
+    )
+
+
+def write_with_folders(store: CheckpointStore, step: int) -> Version:
+    """A version whose state lies in folders, as some engines write it."""
+    staging = store.staging(step)
+    for name in NESTED:
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_bytes(np.random.default_rng(step).bytes(1000))
+    return store.commit(
+        staging,
+        [File(name=name, kind="state", bytes=1000) for name in NESTED],
+        store.sync(staging, {}).checksums,
+        identity=IDENTITY,
+        position=Position(step=step, epoch=0, step_in_epoch=step),
+        world_size=1,
+        format="folders",
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def flip_bit(path: Path, byte: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 1
+    path.write_bytes(content)
+
+
+def fails(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))  # as `read` does: it names no file

@@ -1,0 +1,126 @@
+"""Versions that a store refuses: they are set aside and removed, and break no later save."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stored_versions import fails, flip_bit, names, write
+
+from ckptbench.checkpoints import store as store_module
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.errors import CheckpointError
+
+pytestmark = pytest.mark.usefixtures("never_hangs")
+
+
+def test_a_version_that_is_damaged_on_purpose_is_not_taken(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=3)
+    for step in (5, 10):
+        write(store, step)
+    damaged = store.damage_newest()
+    assert damaged.parent.name == "version-00000010"
+    newest = store.newest()
+    assert newest is not None
+    assert newest.position.step == 5
+
+
+def test_a_run_that_goes_on_from_an_older_version_keeps_what_it_writes_then(tmp_path: Path) -> None:
+    """Version 20 is damaged; the run goes on from 10 and stops at 13: of one version kept, it is 13."""
+    store = CheckpointStore(tmp_path, keep=1)
+    good, bad = write(store, 10), write(store, 20)
+    flip_bit(bad.folder / "model.bin", 0)
+    assert store.newest() == good
+    assert names(tmp_path) == ["version-00000010", "version-00000020.refused"]
+    version = write(store, 13)
+    store.retain()
+    assert names(tmp_path) == ["version-00000013"]
+    assert store.newest() == version
+
+
+def test_a_version_that_is_refused_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    for size in (10, 20):
+        (write(store, 2, size=size).folder / "rank-0.safetensors").unlink()
+        assert store.newest() is None
+    assert names(tmp_path) == ["version-00000002.refused"]
+    assert (tmp_path / "version-00000002.refused" / "model.bin").stat().st_size == 20
+
+
+def test_a_version_that_cannot_be_set_aside_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    (write(store, 2).folder / "model.bin").unlink()
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(CheckpointError, match=r"version-00000002 is damaged and cannot be set"):
+        store.newest()
+
+
+@pytest.mark.parametrize("place", ["file", "link", "dangling link"])
+def test_what_lies_in_the_place_of_a_version_is_set_aside_and_removed(
+    tmp_path: Path, place: str
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    good = write(store, 1)
+    intruder = tmp_path / "version-00000002"
+    if place == "file":
+        intruder.write_text("no folder")
+    else:
+        intruder.symlink_to(good.folder if place == "link" else tmp_path / "nowhere")
+    assert store.newest() == good
+    store.retain()
+    assert names(tmp_path) == ["version-00000001"]
+    assert store.newest() == good
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def unprivileged(tmp_path: Path) -> Iterator[Path]:
+    """A folder of a user who is not root, and the test runs as that user: root may read any folder."""
+    if os.geteuid() != 0:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory() as name:  # nobody else may enter tmp_path
+        os.chown(name, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_version_that_may_not_be_read_is_set_aside_and_breaks_no_later_save(
+    unprivileged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(unprivileged, keep=1)
+    good, bad = write(store, 1), write(store, 2)
+    (bad.folder / "inner").mkdir()
+    for folder in (bad.folder / "inner", bad.folder):
+        folder.chmod(0)
+    assert store.newest() == good
+    assert "Permission denied" in caplog.text
+    write(store, 3)
+    store.retain()
+    assert names(unprivileged) == ["version-00000003"]
+
+
+def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    (write(store, 1).folder / "model.bin").unlink()
+    assert store.newest() is None
+    write(store, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_remove", fails)
+        store.retain()
+    assert "version-00000001.refused cannot be removed" in caplog.text
+    assert "Input/output error): remove it" in caplog.text
+    store.retain()
+    assert names(tmp_path) == ["version-00000002"]
