@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from training_tables import Setup
 
 from ckptbench.matrix.catalogue import FRAMEWORKS, KILLED, OMISSIONS
 
@@ -29,8 +29,6 @@ PHASES_S = {
     "first_step_s": 0.9,
 }
 CHECKPOINT_BYTES = 188_000_000
-
-Setup = dict[str, Any]
 
 
 def _omissions(framework: str) -> tuple[str, ...]:

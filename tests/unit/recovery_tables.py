@@ -1,0 +1,79 @@
+"""Invented rows of the tables on failures and recoveries, for `figure_tables`."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from training_tables import Setup
+
+from ckptbench.analysis.tables.columns import LOST_PARTS
+
+
+def goodput(setup: Setup, repeats: int, place: int) -> Setup:
+    """Failures as often as the mean of their trace says, else two a run, each with every part.
+
+    The first part takes 0.1 s, each other one as much longer as it comes later; of each later recovery half as much.
+    """
+    failures = (
+        120 / float(mean[1]) if (mean := re.search(r"mean_s_(\d+)$", setup["history"])) else 2.0
+    )
+    parts = {
+        name: failures * 0.1 * number / 2**place for number, name in enumerate(LOST_PARTS, start=1)
+    }
+    lost_s = sum(parts.values())
+    used = 1 - 0.1 * place
+    useful = {"": 100.0, "_lo": 90.0, "_hi": 110.0 if repeats > 1 else np.nan}
+    if repeats == 1:
+        useful["_lo"] = np.nan
+    return {
+        **setup,
+        "repeats": repeats,
+        "paired_repeats": repeats,
+        "failures": failures,
+        "failures_per_hour": failures * 3600 / (100 + lost_s),
+        "wall_s": 100 + lost_s,
+        "useful_s": 100.0,
+        "ranks_used": used * setup["ranks"],
+        **{f"goodput{end}": value / (100 + lost_s) for end, value in useful.items()},
+        **{
+            f"goodput_of_ranks{end}": used * value / (100 + lost_s) for end, value in useful.items()
+        },
+        "loss_s": lost_s / 0.98,
+        "parts_s": lost_s,
+        "explained": 0.98,
+        **parts,
+    }
+
+
+def outcome(setup: Setup, repeats: int) -> Setup:
+    """Kept: all bits are those of the undisturbed runs."""
+    quantities = ("training_loss", "test_loss", "test_accuracy")
+    ends = {f"{name}_difference{end}": 0.0 for name in quantities for end in ("", "_lo", "_hi")}
+    return {
+        **setup,
+        "repeats": repeats,
+        "paired_repeats": repeats,
+        "compared_repeats": repeats,
+        "bit_equal_repeats": repeats,
+        "kept": True,
+        **ends,
+        "planned_samples": 1000.0,
+        "seen_once": 1000.0,
+        "seen_twice": 0.0,
+        "never_seen": 0.0,
+        "undone_samples": 100.0,
+    }
+
+
+def aftermath(setup: Setup, run: str) -> list[Setup]:
+    """Of a struck run, which does its steps 5 to 9 again 20 s later, and of its undisturbed run."""
+    done = [(step, float(step)) for step in range(1, 11)]
+    again = [(step, step + 25.0) for step in range(6, 21)]
+    whole = [(step, float(step)) for step in range(1, 21)]
+    rows = [
+        *({"what": "undisturbed", "second": second, "step": step, "loss": 2 - step / 20} for step, second in whole),
+        *({"what": "struck", "second": second, "step": step, "loss": 2 - step / 20} for step, second in [*done, *again]),
+        {"what": "failure", "second": 10.5},
+    ]  # fmt: skip
+    return [{**setup, "run": run, "repeat": 0, "steps_per_epoch": 20, **row} for row in rows]
