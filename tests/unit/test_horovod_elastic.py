@@ -19,7 +19,7 @@ from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 
 from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Sgd
-from ckptbench.frameworks.horovod.ranks import OverHorovod
+from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
 from ckptbench.machine.clock import clock
 from ckptbench.machine.shared_memory import PYTHON, named_segments
 from ckptbench.matrix.catalogue import RECOVERIES
@@ -433,6 +433,24 @@ def test_a_loss_at_the_end_is_no_failure(
     framework.close = fail(OSError("own"))  # type: ignore[method-assign]
     with pytest.raises(OSError, match="own"):
         rank.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_loss"),
+    [
+        ("{{node HorovodAllreduce}} Horovod has been shut down.", True),
+        # The first rank that notices, in a compiled step.
+        (
+            'Graph execution error:\n\nDetected at node gradient.9 defined at\n  File "horovod/tensorflow/mpi_ops.py"\n'
+            "[horovod-0.28.1/third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [127.0.0.1]:17313: Connection "
+            "reset by peer\n\t [[{{node gradient.9}}]] [Op:__inference_step_1001]",
+            True,
+        ),
+        ("Graph execution error: OOM when allocating tensor [[{{node conv2d}}]]", False),
+    ],
+)
+def test_the_text_of_an_error_tells_whether_a_rank_was_lost(text: str, is_loss: bool) -> None:
+    assert is_of_horovod(text) == is_loss
 
 
 KILLED_WITH_SEMAPHORES = """

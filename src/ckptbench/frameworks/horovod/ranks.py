@@ -96,6 +96,11 @@ class Meeting:
             self._server.server_close()
 
 
+def is_of_horovod(text: str) -> bool:
+    """Whether this text of an error comes from Horovod, or from Gloo below it, which writes where in its sources it was."""
+    return "Horovod" in text or "/gloo/" in text
+
+
 class OverHorovod(Framework):
     """The part of a rank that depends on Horovod alone. Subclasses name it as a base before that of the framework."""
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod
+from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod, is_of_horovod
 
 
 class HorovodTensorFlow(OverHorovod, TensorFlow):
@@ -47,9 +47,9 @@ class HorovodTensorFlow(OverHorovod, TensorFlow):
 
     @classmethod
     def tells_of_a_loss(cls, error: BaseException) -> bool:
-        """As the decorator `horovod.tensorflow.elastic.run` does, which knows such errors by their text."""
+        """TensorFlow makes one error of its own of every error in a step. The text alone tells what it was."""
         if isinstance(error, tf.errors.OpError):
-            return "Horovod" in str(error)
+            return is_of_horovod(str(error))
         return isinstance(error, HorovodInternalError)
 
 
