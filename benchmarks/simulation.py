@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS
-from ckptbench.analysis.tables.registry import COLLECTED
+from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, LOST_PARTS
 
 FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
 RANKS = (1, 2)
@@ -169,9 +168,10 @@ class Simulation:
         after_s = np.zeros_like(step_s)  # the stall after each step
         after_s[:, shape.steps_per_epoch - 1 :: shape.steps_per_epoch] = stall_s
         end_s = np.cumsum(step_s + after_s, axis=1) - after_s
+        lost_s = self._lost_s()
         return {
-            "runs": self.runs.assign(wall_s=(step_s + after_s).sum(axis=1) + self._lost_s()),
-            "failures": COLLECTED["failures"].table.rows(()),
+            "runs": self.runs.assign(wall_s=(step_s + after_s).sum(axis=1) + lost_s),
+            "failures": self._failures(lost_s),
             "lineage": self._lineage(),
             "training": self._outcomes(),
             "steps": self._steps(step_s, end_s),
@@ -184,6 +184,12 @@ class Simulation:
         """What failures cost each run, shape (runs,)."""
         struck = (self.runs["history"] != "whole").to_numpy()
         return struck * LOST_S * _around_one(self._failing, np.full(len(self.runs), WITHIN_LOSSES))
+
+    def _failures(self, lost_s: Floats) -> pd.DataFrame:
+        """The table `failures`: one of each struck run, of whose time a single part is known."""
+        struck = (self.runs["history"] != "whole").to_numpy()
+        parts = {**dict.fromkeys(LOST_PARTS, 0.0), "rest_s": lost_s[struck]}
+        return self.runs.loc[struck, ["run"]].assign(**parts, total_s=lost_s[struck])
 
     def _lineage(self) -> pd.DataFrame:
         struck = self.runs[self.runs["history"] != "whole"]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.goodput import goodput
+from ckptbench.analysis.cost.statistics import student
 from ckptbench.analysis.derive import derive
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.variant import Variant
@@ -187,10 +192,71 @@ def test_the_parts_are_the_loss_against_the_undisturbed_run(tmp_path: Path) -> N
     assert row["useful_s"] == pytest.approx(10)
     assert row["loss_s"] == pytest.approx(row["parts_s"])
     assert row["explained"] == pytest.approx(1)
+    assert row["unexplained_s"] == pytest.approx(0)
+    assert np.isnan(row["unexplained_s_lo"])  # one repeat
     assert row["goodput"] == pytest.approx(10 / row["wall_s"])
     assert row["failures_per_hour"] == pytest.approx(3600 / row["wall_s"])
     for timing in ("overhead", "strategies", "scaling", "checkpoint_cost"):
         assert "listed_name_one" not in set(tables[timing].get("history", ()))
+
+
+def beside(
+    tmp_path: Path, *times_s: tuple[float, float, float], recovery: str = "restart"
+) -> dict[str, Any]:
+    """The row of a setup from the times of each repeat: of its struck run, of its undisturbed one, and of the one failure that
+    struck. Those of the baselines are 10 s."""
+    story = killed_once(tmp_path)
+    whole, baseline = (FakeRun(cell=own) for own in (story.run.cell.reference, story.run.cell.baseline))  # fmt: skip
+    once = collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])
+    once["runs"]["recovery"] = recovery
+    repeats = []
+    for repeat, (struck_s, whole_s, failure_s) in enumerate(times_s):
+        own_s = {story.run.cell.id: struck_s, whole.cell.id: whole_s, baseline.cell.id: 10.0}
+        tables = {
+            "runs": once["runs"].assign(repeat=repeat, wall_s=once["runs"]["run"].map(own_s)),
+            "failures": once["failures"].assign(total_s=failure_s),
+            "lineage": once["lineage"],
+        }
+        names = ["run", "reference", "baseline"]
+        repeats.append(
+            {
+                table: frame.assign(**{name: frame[name] + f"-{repeat}" for name in names if name in frame})
+                for table, frame in tables.items()
+            }
+        )  # fmt: skip
+    together = {name: pd.concat([own[name] for own in repeats]) for name in repeats[0]}
+    (row,) = goodput(together).to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def test_what_the_parts_do_not_explain_is_told_with_how_far_undisturbed_times_differ(
+    tmp_path: Path,
+) -> None:
+    row = beside(tmp_path, (18.0, 10.0, 7.5), (26.0, 20.5, 6.0))
+    assert (row["loss_s"], row["parts_s"]) == pytest.approx((6.75, 6.75))
+    assert row["unexplained_s"] == pytest.approx(0)  # 0.5 s more, 0.5 s less
+    # Without their failures the runs took 10.5 and 20 s.
+    logarithms = np.log([10.5 / 10.0, 20.0 / 20.5])
+    half = student(0.95, 1) * logarithms.std(ddof=1) / np.sqrt(2)
+    ends = [15.25 * (np.exp(sign * half) - 1) for sign in (-1, 1)]
+    assert [row["unexplained_s_lo"], row["unexplained_s_hi"]] == pytest.approx(ends)
+
+
+def test_that_one_repeat_lost_more_than_the_next_makes_the_loss_no_less_known(
+    tmp_path: Path,
+) -> None:
+    row = beside(tmp_path, (12.0, 10.0, 2.0), (101.0, 10.1, 91.0))
+    assert row["loss_s"] == pytest.approx((2.0 + 90.9) / 2)
+    assert row["unexplained_s_hi"] - row["unexplained_s_lo"] < 2
+
+
+@pytest.mark.parametrize(("recovery", "bounded"), [("restart", True), ("ulfm_replace_True", False)])
+def test_the_goodput_may_be_above_one_where_fewer_ranks_can_be_faster(
+    tmp_path: Path, recovery: str, bounded: bool
+) -> None:
+    row = beside(tmp_path, (10.5, 10.0, 1.0), (11.0, 10.0, 1.0), recovery=recovery)
+    assert row["goodput"] == pytest.approx(20 / 21.5)
+    assert row["goodput_hi"] == 1 if bounded else row["goodput_hi"] > 1.1
 
 
 def test_a_failure_while_recovering_cuts_the_one_before(tmp_path: Path) -> None:

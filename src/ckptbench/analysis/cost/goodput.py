@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.overhead import system_of
-from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
+from ckptbench.analysis.cost.statistics import Estimate, Floats, Repeated, estimates
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.catalogue import RESTART, WHOLE, undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
 
+AT_MOST = "; at most 1, or the value, unless the recovery is elastic: fewer ranks may be faster"
 GOODPUT = Table(
     "goodput",
     "One row a setup that failures struck. Means are over its repeats.",
@@ -31,14 +33,17 @@ GOODPUT = Table(
         Column("useful_s", "number", "s", "the same of the baselines, which neither failures nor checkpoints disturbed, x the part of their samples that the final model of the struck run has seen"),
         Column("goodput", "number", "1", "useful_s / wall_s"),
         Column("goodput_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
-        Column("goodput_hi", "number", "1", "upper end of its interval, at most 1"),
+        Column("goodput_hi", "number", "1", f"upper end of its interval{AT_MOST}"),
         Column("ranks_used", "number", "1", "ranks that did a step of the final state, mean over these steps and the paired repeats"),
         Column("goodput_of_ranks", "number", "1", "goodput x ranks used / ranks paid for: all ranks are paid for, from the first step to the end of training"),
         Column("goodput_of_ranks_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
-        Column("goodput_of_ranks_hi", "number", "1", "upper end of its interval, at most 1"),
+        Column("goodput_of_ranks_hi", "number", "1", f"upper end of its interval{AT_MOST}"),
         Column("loss_s", "number", "s", "wall_s beyond that of the undisturbed run of the same seed; missing where none ran"),
         Column("parts_s", "number", "s", "the parts of all failures of a run added up, of the same repeats as `loss_s`"),
         Column("explained", "number", "1", "parts_s / loss_s"),
+        Column("unexplained_s", "number", "s", "loss_s - parts_s: by how much the run, without its failures, was slower than the undisturbed one"),
+        Column("unexplained_s_lo", "number", "s", "lower end of its 95 % interval, from how far such times differ over repeats; missing where no setup ran twice"),
+        Column("unexplained_s_hi", "number", "s", "upper end of its interval"),
         *(Column(name, "number", "s", f"of all failures of a run: {meaning}") for name, meaning in LOST_PARTS.items()),
     ),
 )  # fmt: skip
@@ -62,16 +67,22 @@ def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         estimates([Repeated.ratio(*own) for own in zip(above, walls_s, strict=True)], systems)
         for above in (useful_s, used_s)
     )
+    lost_s = lost.reindex(runs["run"], fill_value=0.0)
+    losses = [_Losses.of(group, wall_s, lost_s["total_s"]) for _, group in setups]
+    without = estimates([own.ratio for own in losses], [own.references for own in losses])
     return GOODPUT.rows(
         {
             **setup,
-            **_of(group, pairs, wall_s, lost.reindex(group["run"], fill_value=0.0)),
-            **_columns("goodput", ratio),
+            **_of(group, pairs, lost_s.loc[group["run"]]),
+            **own.columns(slower),
+            **_columns("goodput", ratio, setup["recovery"]),
             "ranks_used": setup["ranks"] * float(pd.Series([pair.used for pair in pairs], dtype=float).mean()),
-            **_columns("goodput_of_ranks", of_rank),
+            **_columns("goodput_of_ranks", of_rank, setup["recovery"]),
             **_failures(failures[failures["run"].isin(group["run"])], group),
         }
-        for (setup, group), pairs, ratio, of_rank in zip(setups, paired, ratios, of_ranks, strict=True)
+        for (setup, group), pairs, own, slower, ratio, of_rank in zip(
+            setups, paired, losses, without, ratios, of_ranks, strict=True
+        )
     )  # fmt: skip
 
 
@@ -99,11 +110,56 @@ def _paired(group: pd.DataFrame, baseline_s: pd.Series[Any], lineage: pd.DataFra
     ]
 
 
-def _columns(name: str, ratio: Estimate) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """The repeats of a setup beside their undisturbed runs, those that ran. Times have shape (repeats,)."""
+
+    references: tuple[str, ...]
+    """Names of the undisturbed runs."""
+    struck_s: Floats
+    undisturbed_s: Floats
+    parts_s: Floats
+
+    @classmethod
+    def of(cls, group: pd.DataFrame, wall_s: pd.Series[Any], total_s: pd.Series[Any]) -> _Losses:
+        compared = group[group["reference"].isin(wall_s.index)]
+        run, reference = compared["run"], compared["reference"]
+        times = (wall_s.loc[run], wall_s.loc[reference], total_s.loc[run])
+        return cls(tuple(reference), *(own.to_numpy(float) for own in times))
+
+    @property
+    def ratio(self) -> Repeated:
+        """Time of the struck run without the parts of its failures ÷ that of the undisturbed one.
+
+        Both times are undisturbed ones, so this is about 1, and how far repeats differ in it says how far such times do. The
+        loss itself does not: it differs most by what struck.
+        """
+        return Repeated.ratio(list(self.struck_s - self.parts_s), list(self.undisturbed_s))
+
+    def columns(self, ratio: Estimate) -> dict[str, float]:
+        """NaN without repeats. `ratio` is the estimate of `self.ratio`."""
+        if not self.references:
+            return {}
+        loss_s = float((self.struck_s - self.undisturbed_s).mean())
+        parts_s = float(self.parts_s.mean())
+        lo, hi = (float(self.undisturbed_s.mean()) * (end - 1) for end in ratio.interval)
+        return {
+            "loss_s": loss_s,
+            "parts_s": parts_s,
+            "explained": parts_s / loss_s,
+            "unexplained_s": loss_s - parts_s,
+            "unexplained_s_lo": lo,
+            "unexplained_s_hi": hi,
+        }
+
+
+def _columns(name: str, ratio: Estimate, recovery: str) -> dict[str, float]:
+    elastic = undisturbed_recovery(recovery) != RESTART.name
+    highest = math.inf if elastic else max(ratio.value, 1.0)
     return {
         name: ratio.value,
         f"{name}_lo": ratio.interval.lo,
-        f"{name}_hi": np.minimum(ratio.interval.hi, max(ratio.value, 1.0)),
+        f"{name}_hi": np.minimum(ratio.interval.hi, highest),
     }
 
 
@@ -114,25 +170,12 @@ def _failures(strikes: pd.DataFrame, group: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _of(
-    group: pd.DataFrame,
-    pairs: list[_Pair],
-    wall_s: pd.Series[Any],
-    lost: pd.DataFrame,
-) -> dict[str, Any]:
-    compared = group[group["reference"].isin(wall_s.index)]
-    loss_s = [wall_s[row["run"]] - wall_s[row["reference"]] for row in records(compared)]
-    parts_s = float(lost.loc[compared["run"], "total_s"].mean())
-    mean_loss_s = float(pd.Series(loss_s, dtype=float).mean())
+def _of(group: pd.DataFrame, pairs: list[_Pair], lost: pd.DataFrame) -> dict[str, Any]:
     walls = [pair.wall_s for pair in pairs] or list(group["wall_s"])
-    useful_s = float(pd.Series([pair.useful_s for pair in pairs], dtype=float).mean())
     return {
         "repeats": len(group),
         "paired_repeats": len(pairs),
         "wall_s": float(pd.Series(walls).mean()),
-        "useful_s": useful_s,
-        "loss_s": mean_loss_s,
-        "parts_s": parts_s,
-        "explained": parts_s / mean_loss_s,
+        "useful_s": float(pd.Series([pair.useful_s for pair in pairs], dtype=float).mean()),
         **{name: float(lost[name].mean()) for name in LOST_PARTS},
     }
