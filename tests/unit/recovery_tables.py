@@ -42,6 +42,9 @@ def goodput(setup: Setup, repeats: int, place: int) -> Setup:
         "loss_s": lost_s / 0.98,
         "parts_s": lost_s,
         "explained": 0.98,
+        "unexplained_s": lost_s * (1 / 0.98 - 1),
+        "unexplained_s_lo": -0.01 * lost_s if repeats > 1 else np.nan,
+        "unexplained_s_hi": 0.05 * lost_s if repeats > 1 else np.nan,
         **parts,
     }
 

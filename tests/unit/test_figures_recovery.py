@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels, titles
-from figure_tables import Study
+from figure_tables import Study, together
 from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 
 from ckptbench.analysis.tables.columns import LOST_PARTS
@@ -44,7 +45,55 @@ def test_each_trace_of_failures_is_a_row_and_the_caption_says_what_is_explained(
         "torch.save · exponential (mean s 60)",
         "torch.save · listed (name twice)",
     ]
-    assert "the parts are 98 % of what the runs lost" in caption_of(figure)
+    assert "The parts are 98 % of what the runs lost against undisturbed ones. " in caption_of(figure)
+
+
+def test_the_caption_holds_the_parts_only_against_losses_that_are_known() -> None:
+    tables = STUDY.tables()
+    known = tables["goodput"]
+    half_s = known["loss_s"] * [0.19, 0.19, 0.19, 0.21]
+    known["unexplained_s_lo"], known["unexplained_s_hi"] = -half_s, half_s
+    known["explained"] = [0.95, 0.99, 1.02, 4.0]
+    caption = caption_of(FIGURES["recovery"].draw(tables))
+    assert "The parts are 95 to 102 % of what the runs lost against undisturbed ones (3 of 4 setups:" in caption  # fmt: skip
+    known["loss_s"] = [-1.0, 0.1, float("nan"), 0.1]
+    caption = caption_of(FIGURES["recovery"].draw(tables))
+    assert "The parts are not checked" in caption
+
+
+def test_the_caption_says_that_single_runs_do_not_check_the_parts() -> None:
+    tables = dataclasses.replace(STUDY, repeats=1).tables()
+    assert "The parts are not checked" in caption_of(FIGURES["recovery"].draw(tables))
+    tables["goodput"]["loss_s"] = float("nan")  # no undisturbed run
+    assert "undisturbed" not in caption_of(FIGURES["recovery"].draw(tables))
+
+
+@pytest.mark.parametrize(("name", "side"), [("recovery", "x"), ("goodput", "y")])
+def test_a_goodput_above_100_percent_is_on_the_axis_which_has_a_line_there(
+    name: str, side: str
+) -> None:
+    tables = STUDY.tables()
+    usual, faster, wide = (FIGURES[name].draw(tables) for tables in (tables, *_above(tables)))
+    ends = [getattr(figure.axes[-1], f"get_{side}lim")()[1] for figure in (usual, faster, wide)]
+    assert ends == pytest.approx([105, 1.05 * 150, 1.05 * 300])
+    assert not lines(usual.axes[-1], "whole")
+    assert "grey line" not in caption_of(usual)
+    for figure in (faster, wide):
+        (line,) = lines(figure.axes[-1], "whole")
+        assert set(getattr(line, f"get_{side}data")()) == {100}
+    assert "the grey line is 100 %" in caption_of(faster)
+    assert "reaches the edge" not in caption_of(faster)
+    assert "reaches the edge" in caption_of(wide)
+
+
+def _above(tables: dict[str, pd.DataFrame]) -> list[dict[str, pd.DataFrame]]:
+    """The tables with a goodput of 140 % whose interval ends at 150 %, and one of 150 % whose interval ends at 500 %."""
+    changed = []
+    for value, end in ((1.4, 1.5), (1.5, 5.0)):
+        known = tables["goodput"].copy()
+        known.loc[0, ["goodput", "goodput_hi"]] = value, end
+        changed.append({**tables, "goodput": known})
+    return changed
 
 
 def test_without_a_failure_the_figure_says_so() -> None:
@@ -148,6 +197,14 @@ def test_where_no_rank_was_missed_there_is_one_goodput() -> None:
     figure = FIGURES["goodput"].draw(STUDY.tables())
     assert titles(figure) == ["PyTorch", "TensorFlow"]
     assert "ranks that trained" not in caption_of(figure)
+
+
+def test_a_format_that_the_framework_and_the_strategy_decide_is_not_in_the_legend() -> None:
+    shared = Study(frameworks=("chainer", "pytorch"), ranks=(2,), struck=RATES, recoveries=("restart", "ulfm"))  # fmt: skip
+    tables = together(shared, dataclasses.replace(shared, frameworks=("pytorch",), strategies=("deepfreeze",)))  # fmt: skip
+    (legend,) = FIGURES["goodput"].draw(tables).legends
+    names = [text.get_text() for text in legend.get_texts() if text.get_text().strip()]
+    assert set(names) == {f"{recovery}, {strategy}" for recovery in ("restart", "ulfm") for strategy in ("native", "deepfreeze")}  # fmt: skip
 
 
 def test_many_curves_are_in_panels_by_their_interval() -> None:

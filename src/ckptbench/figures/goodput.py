@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 
 import pandas as pd
@@ -29,11 +29,12 @@ from ckptbench.figures.kit.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
-from ckptbench.figures.kit.ticks import linear
+from ckptbench.figures.kit.ticks import linear, of_whole
+from ckptbench.figures.kit.useful import beyond, farthest_of
 
 READING = (
     "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it"
-    " happened. Each point is a setup under one trace of failures{intervals}{of_ranks}"
+    " happened. Each point is a setup under one trace of failures{intervals}{beyond}{of_ranks}"
 )
 INTERVALS = "; lines are 95 % intervals over repeats"
 OF_RANKS = ". Right: the same times the ranks that trained, of those that are paid for"
@@ -72,11 +73,13 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
     grid = figure.add_gridspec(lines, across)
     cells = ((panel, title, name) for panel, title in zip(panels, titles, strict=True) for name in quantities)  # fmt: skip
+    farthest = farthest_of(rows, quantities)
     styles = dict(zip(names, islice(cycle(zip(LINE_STYLES, MARKERS, strict=True)), len(names)), strict=True))  # fmt: skip
     for place, (panel, title, quantity) in enumerate(cells):
         axes = figure.add_subplot(grid[place // across, place % across])
         axes.set_title(title)
         _draw_panel(axes, panel, quantity, styles)
+        of_whole(axes.yaxis, farthest)
     if in_legend:
         legend(figure, *_legend(styles))
     return figure
@@ -102,8 +105,9 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _varies_within(rows: pd.DataFrame, name: str) -> bool:
-    """Whether a framework has several values: its formats alone do not tell two curves apart."""
-    return bool((rows.groupby("framework")[name].nunique() > 1).any())
+    """Whether a framework has several values, or of formats a strategy of it: those of others do not tell two curves apart."""
+    within = ["framework", "strategy"] if name == "format" else ["framework"]
+    return bool((rows.groupby(within)[name].nunique() > 1).any())
 
 
 def _sets(rows: pd.DataFrame) -> int:
@@ -119,7 +123,9 @@ def _quantities(rows: pd.DataFrame) -> list[str]:
 def _reading(rows: pd.DataFrame, quantities: list[str]) -> str:
     known = bool(rows["goodput_lo"].notna().any())
     return READING.format(
-        intervals=INTERVALS if known else "", of_ranks=OF_RANKS if len(quantities) > 1 else ""
+        intervals=INTERVALS if known else "",
+        beyond=beyond(rows, quantities),
+        of_ranks=OF_RANKS if len(quantities) > 1 else "",
     )
 
 
@@ -148,7 +154,6 @@ def _draw_panel(
             gid=quantity,
         )
     linear(axes.xaxis, list(panel["failures_per_hour"]))
-    axes.set_ylim(0, 105)
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])
 

@@ -21,15 +21,21 @@ from ckptbench.figures.kit.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.style import GREYS, INK, look
+from ckptbench.figures.kit.ticks import of_whole
+from ckptbench.figures.kit.useful import beyond, farthest_of
 
 READING = (
     "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it{faster}. Coloured: work"
     " that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
-    " baseline{interval}{explained}"
+    " baseline{interval}{beyond}{explained}"
 )
 INTERVAL = ", with its 95 % interval"
 FASTER = ", less what is left of 0, by which steps with fewer ranks were faster"
-EXPLAINED = "; the parts are {percent} % of what the runs lost against undisturbed ones"
+EXPLAINED = ". The parts are {percent} % of what the runs lost against undisturbed ones{some}"
+OF_SOME = " ({clear} of {known} setups: what the others lost is not known to a fifth)"
+UNCLEAR = ". The parts are not checked: what the runs lost against undisturbed ones is not known to a fifth"
+CLEAR = 5.0
+"""How many times as long as half of its interval a loss must be for the parts to be held against it."""
 PARTS = {
     "detection": ("detection", GREYS[0], "", ("detection_s",)),
     "ending": ("ending the rest", GREYS[1], "", ("ending_s",)),
@@ -68,8 +74,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, panels = forest(
         rows, text, pitch_in=0.19, axes_widths=(3, 1.2), legend_lines=LEGEND_LINES * lines
     )
+    farthest = farthest_of(rows, ["goodput"])
     for panel in panels:
-        _draw_panel(panel, rows)
+        _draw_panel(panel, rows, farthest)
     legend(figure, *_legend(panels[0].framework, present))
     return figure
 
@@ -85,15 +92,28 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reading(rows: pd.DataFrame) -> str:
-    percent = (100 * rows["explained"]).dropna()
+    return READING.format(
+        faster=FASTER if (rows["slower"] < 0).any() else "",
+        interval=INTERVAL if rows["goodput_lo"].notna().any() else "",
+        beyond=beyond(rows, ["goodput"]),
+        explained=_explained(rows),
+    )
+
+
+def _explained(rows: pd.DataFrame) -> str:
+    """Nothing where no undisturbed run ran."""
+    known = rows[rows["loss_s"].notna()]
+    half_s = (known["unexplained_s_hi"] - known["unexplained_s_lo"]) / 2
+    clear = known[CLEAR * half_s < known["loss_s"]]
+    if clear.empty:
+        return UNCLEAR if len(known) else ""
+    percent = 100 * clear["explained"]
     ends = dict.fromkeys(f"{end:.0f}" for end in (percent.min(), percent.max()))
-    explained = EXPLAINED.format(percent=" to ".join(ends)) if len(percent) else ""
-    faster = FASTER if (rows["slower"] < 0).any() else ""
-    interval = INTERVAL if rows["goodput_lo"].notna().any() else ""
-    return READING.format(faster=faster, interval=interval, explained=explained)
+    some = OF_SOME.format(clear=len(clear), known=len(known)) if len(clear) < len(known) else ""
+    return EXPLAINED.format(percent=" to ".join(ends), some=some)
 
 
-def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
+def _draw_panel(panel: Panel, rows: pd.DataFrame, farthest: float) -> None:
     parts, useful = panel.axes
     facet = rows[rows["facet"] == panel.rows["facet"].iloc[0]]
     _draw_parts(parts, panel)
@@ -114,8 +134,7 @@ def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
     )
     lengths = facet[list(PARTS)].clip(lower=0).sum(axis=1)
     parts.set_xlim(min(0.0, ROOM * facet[list(PARTS)].min(axis=None)), ROOM * lengths.max())
-    useful.set_xlim(0, 100)
-    useful.set_xticks([0, 50, 100])
+    of_whole(useful.xaxis, farthest)
     if panel.is_lowest:
         parts.set_xlabel("One failure (s)")
         useful.set_xlabel("Goodput (%)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import floor, inf, log10
+from math import floor, inf, isnan, log10
 
 import numpy as np
 from matplotlib import rcParams
@@ -12,6 +12,7 @@ from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FixedLocator, Formatter, MaxNLocator, NullLocator
 
 from ckptbench.figures.kit.captions import POINTS_PER_INCH, text_width_in
+from ckptbench.figures.kit.style import FAINT
 
 ROOM = 1.12
 """The factor between the outermost value and the end of a logarithmic axis."""
@@ -25,6 +26,9 @@ LABEL_GAP_IN = 0.03
 LINEAR_PERCENT = 10
 WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
+
+FARTHEST = 2
+"""How many times as far as the values, or the whole, intervals may make an axis reach."""
 
 
 def logarithmic(axis: Axis, values: Iterable[float]) -> None:
@@ -58,6 +62,24 @@ def linear(axis: Axis, values: Sequence[float]) -> None:
     marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(low, high)
     inside = [float(mark) for mark in marks if low - room <= mark <= high + room]
     _set_ticks(axis, inside, inside)
+
+
+def reach(values: Iterable[float], ends: Iterable[float]) -> float:
+    """How far an axis with parts of a whole must reach, in percent: to 100, or to values above it and the upper `ends` of their
+    intervals; NaN is ignored. Where an end is so far off that values would be hard to tell apart, the axis ends before."""
+    least = max([100.0, *(value for value in values if not isnan(value))])
+    return min(FARTHEST * least, max([least, *(end for end in ends if not isnan(end))]))
+
+
+def of_whole(axis: Axis, farthest: float) -> None:
+    """A linear axis from zero to `farthest`, in percent of a whole. Where it goes beyond the whole, a line is at 100."""
+    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(0.0, farthest)
+    inside = [float(mark) for mark in marks if mark <= farthest]
+    _set_limits(axis, 0.0, 1.05 * farthest)
+    _set_ticks(axis, inside, inside)
+    if farthest > 100:
+        draw = axis.axes.axvline if isinstance(axis, XAxis) else axis.axes.axhline
+        draw(100, color=FAINT, gid="whole", zorder=0.5)
 
 
 def percent(axis: Axis, values: Sequence[float]) -> None:
