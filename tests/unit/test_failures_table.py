@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from elastic_runs import Elastic
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.run_folder import Run
@@ -346,3 +347,23 @@ def test_the_aftermath_is_of_the_run_with_the_most_failures_and_its_undisturbed_
     (strike,) = rows[rows["what"] == "failure"].to_dict("records")
     assert strike["second"] == pytest.approx(7.75)
     assert rows["again"].sum() == 3
+
+
+@pytest.mark.parametrize(("lost", "told"), [(0, 1), (2, 0)])
+def test_the_undisturbed_run_is_shown_on_the_rank_that_tells_of_the_struck_one(
+    tmp_path: Path, lost: int, told: int
+) -> None:
+    story = Elastic(tmp_path)
+    story.steps(0, 4)
+    story.strike(lost)
+    story.lose(lost)
+    going = [rank for rank in range(3) if rank != lost]
+    story.regroup(going, step=4, reached=dict.fromkeys(going, 4))
+    story.steps(4, 12)
+    whole = FakeRun(
+        cell=story.run.cell.reference, steps_per_epoch=6, step_s=lambda rank, step: 1.0 + rank / 64
+    )
+    rows = derive(collect([story.end(), whole.write(tmp_path)]))["aftermath"]
+    undisturbed = rows[rows["what"] == "undisturbed"]
+    assert undisturbed["step"].tolist() == [*range(12)]
+    assert undisturbed["second"].iloc[0] == pytest.approx(1 + told / 64)

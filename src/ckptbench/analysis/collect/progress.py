@@ -7,17 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ckptbench.analysis.collect.course import Stretch, stretches
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.analysis.tables.columns import RUN
+from ckptbench.analysis.tables.columns import RANK, RUN
 from ckptbench.analysis.tables.schema import Column, Table
 
 PROGRESS = Table(
     "progress",
-    "One row a step of a run that failures struck, or of the undisturbed run of its seed, as rank 0 did it, or where rank 0 was lost a"
-    " rank that went on. Steps that were done again are there twice.",
-    ("run", "second"),
+    "One row a step of a run that failures struck, as rank 0 did it, or where rank 0 was lost a rank that went on. Of the undisturbed run"
+    " of its seed one row a step and rank that a struck run begins with. Steps that were done again are there twice.",
+    ("run", "second", "rank"),
     (
         RUN,
+        RANK,
         Column("second", "number", "s", "from the start of the run's first step to the end of this one, by the clock of its host"),
         Column("step", "integer", "1", "index in the whole run, from 0"),
         Column("loss", "number", "1", "mean cross-entropy of this rank's batch before the update"),
@@ -28,14 +30,23 @@ PROGRESS = Table(
 
 def progress(runs: Sequence[Run]) -> pd.DataFrame:
     struck = [run for run in runs if run.cell.is_struck]
-    references = {run.cell.reference.id for run in struck}
-    shown = [*struck, *(run for run in runs if run.cell.id in references)]
-    parts = [_steps(run) for run in shown]
+    # Ranks have batches of their own, so the losses of two runs are alike only on the same rank.
+    told: dict[str, set[int]] = {}
+    for run in struck:
+        told.setdefault(run.cell.reference.id, set()).add(run.stretches[0].rank)
+    parts = [
+        *(_steps(run.cell.id, run.stretches) for run in struck),
+        *(
+            _steps(run.cell.id, stretches(run.traces, rank))
+            for run in runs
+            for rank in sorted(told.get(run.cell.id, ()))
+        ),
+    ]
     return PROGRESS.frame(pd.concat(parts)) if parts else PROGRESS.rows([])
 
 
-def _steps(run: Run) -> pd.DataFrame:
-    done = [stretch.steps() for stretch in run.stretches]
+def _steps(run: str, told: Sequence[Stretch]) -> pd.DataFrame:
+    done = [stretch.steps() for stretch in told]
     step, start_ns, end_ns, loss = (
         np.concatenate([getattr(steps, name) for steps in done])
         for name in ("index", "start_ns", "end_ns", "loss")
@@ -45,7 +56,8 @@ def _steps(run: Run) -> pd.DataFrame:
     again[1:] = step[1:] <= reached[:-1]
     return pd.DataFrame(
         {
-            "run": run.cell.id,
+            "run": run,
+            "rank": np.repeat([stretch.rank for stretch in told], [len(own.index) for own in done]),
             "second": (end_ns - start_ns[0]) / 1e9,
             "step": step,
             "loss": loss,

@@ -14,7 +14,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 UNDISTURBED, STRUCK, FAILURE = "undisturbed", "struck", "failure"
 AFTERMATH = Table(
     "aftermath",
-    "One row a step or failure. Of each setup that failures struck the run with the most of them, and its undisturbed run.",
+    "One row a step or failure. Of each setup that failures struck the run with the most of them, and its undisturbed run: both on rank 0, or where it was lost on a rank that went on.",
     (*SETUP, "second", "what"),
     (
         *SETUP_COLUMNS,
@@ -24,7 +24,7 @@ AFTERMATH = Table(
         Column("what", "text", "", "`undisturbed`: a step of the undisturbed run; `struck`: of the struck one; `failure`"),
         Column("second", "number", "s", "since the first step of its run began"),
         Column("step", "count", "1", "index in the whole run, from 0; missing of a failure"),
-        Column("loss", "number", "1", "mean cross-entropy of rank 0's batch before the update; missing of a failure"),
+        Column("loss", "number", "1", "mean cross-entropy of one rank's batch before the update; missing of a failure"),
         Column("again", "verdict", "", "whether the step had been done before; missing of a failure"),
     ),
 )  # fmt: skip
@@ -47,10 +47,14 @@ def _of(run: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Iterator[
     progress, failures = tables["progress"], tables["failures"]
     shared = {name: run[name] for name in (*SETUP, "run", "repeat", "steps_per_epoch")}
     steps = ["second", "step", "loss", "again"]
-    for what, name in ((UNDISTURBED, run["reference"]), (STRUCK, run["run"])):
-        own = progress.loc[progress["run"] == name, steps]
+    struck = progress[progress["run"] == run["run"]]
+    whole = progress[progress["run"] == run["reference"]]
+    same = whole[whole["rank"].isin(struck["rank"].iloc[:1])]
+    for what, own in ((UNDISTURBED, same), (STRUCK, struck)):
         if len(own):
-            yield own.astype({"step": "Int64", "again": "boolean"}).assign(**shared, what=what)
+            yield (
+                own[steps].astype({"step": "Int64", "again": "boolean"}).assign(**shared, what=what)
+            )
     strikes = failures.loc[failures["run"] == run["run"], ["second"]]
     missing = {"step": pd.NA, "loss": float("nan"), "again": pd.NA}
     yield strikes.assign(**shared, **missing, what=FAILURE).astype(

@@ -25,7 +25,7 @@ MARGIN_IN = 0.04
 PANEL_EDGES_IN = 0.34
 """Height of a panel's title and tick labels."""
 LABEL_IN = 2.2
-"""Width that the labels of rows may take."""
+"""Width that the labels of rows may take, which leaves room for the panels."""
 NARROWEST_AXES_IN = 0.6
 BOLD = 1.15
 """The factor between the widths of bold and of ordinary letters."""
@@ -122,15 +122,15 @@ def forest(
     ]
 
 
-def folded(label: str) -> str:
-    """The label in lines that leave room for the panels. A part that begins a line has no separator before it."""
+def folded(label: str, width_in: float = LABEL_IN) -> str:
+    """The label in lines of this width, in inches. A part that begins a line has no separator before it."""
     lines: list[str] = []
     for part in label.split(SEPARATOR):
         longer = f"{lines[-1]}{SEPARATOR}{part}" if lines else part
-        if lines and text_width_in(longer) <= LABEL_IN:
+        if lines and text_width_in(longer) <= width_in:
             lines[-1] = longer
         else:
-            lines += wrapped(part, LABEL_IN)
+            lines += wrapped(part, width_in)
     return "\n".join(lines)
 
 

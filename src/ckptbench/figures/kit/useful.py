@@ -15,7 +15,8 @@ CUT = ", and an interval that reaches the edge goes on beyond it"
 def farthest_of(rows: pd.DataFrame, quantities: Sequence[str]) -> float:
     """How far the axis of these columns of the table must reach, in percent."""
     ends = [f"{name}_hi" for name in quantities]
-    return reach(100 * rows[[*quantities]].stack(), 100 * rows[ends].stack())
+    values, highest = (100 * rows[names].to_numpy(float) for names in ([*quantities], ends))
+    return reach(values.flat, highest.flat)
 
 
 def beyond(rows: pd.DataFrame, quantities: Sequence[str]) -> str:
