@@ -79,7 +79,7 @@ def of_whole(axis: Axis, farthest: float) -> None:
     _set_ticks(axis, inside, inside)
     if farthest > 100:
         draw = axis.axes.axvline if isinstance(axis, XAxis) else axis.axes.axhline
-        draw(100, color=FAINT, gid="whole", zorder=0.5)
+        draw(100, color=FAINT, gid="whole", zorder=0.9)  # above the grid
 
 
 def percent(axis: Axis, values: Sequence[float]) -> None:
