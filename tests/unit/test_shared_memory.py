@@ -78,6 +78,16 @@ def holding(path: Path, *, how: str = "mapped", token: str = "") -> Iterator[IO[
 HOLD = {
     "open": "segment = open({path!r}, 'r+b')",
     "mapped": "with open({path!r}, 'r+b') as file: segment = __import__('mmap').mmap(file.fileno(), 0)",
+    # As glibc makes a named semaphore: what the process has mapped has another name, and that is gone.
+    "mapped before it was named": (
+        "import mmap, os\n"
+        "os.unlink({path!r})\n"
+        "with open({path!r} + '-', 'x+b') as file:\n"
+        "    os.truncate(file.fileno(), 4096)\n"
+        "    segment = mmap.mmap(file.fileno(), 0)\n"
+        "    os.link({path!r} + '-', {path!r})\n"
+        "    os.unlink({path!r} + '-')"
+    ),
 }
 
 

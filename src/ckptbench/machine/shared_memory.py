@@ -13,6 +13,8 @@ MPICH = "mpich_"
 """How the names of MPICH's segments begin: `mpich_shm_<world>_<node>`."""
 PYTHON = "sem.mp-"
 """How the names of semaphores begin that Python's multiprocessing makes for processes that it spawns."""
+Inode = tuple[str, str]
+"""Device and inode of a file, as `/proc/<process>/maps` writes them."""
 _DELETED = " (deleted)"
 """The kernel's mark behind the path of a mapped file that has no name any more."""
 
@@ -43,16 +45,20 @@ def named_segments(prefix: str, *, older_than_s: float = 0.0) -> set[Path]:
 def remove_unused(segments: Iterable[Path]) -> list[Path]:
     """Remove those of the segments that no process of this node has open or mapped. Returns their paths.
 
-    The process that makes a segment has it open until it has mapped it, so one that is just being made stays.
+    The process that makes a segment has it open until it has mapped it, so one that is just being made stays. A segment is
+    known by its inode: a process may have mapped it under another name, as the one that makes a named semaphore has.
     """
-    unused = {str(path) for path in segments}
+    unused = {}
+    for path in segments:
+        with suppress(FileNotFoundError):
+            unused[_identity(path.stat())] = path
     for process in Path("/proc").glob("[0-9]*"):
         if not unused:
             break
         # In this order: a process that has closed a segment between the two looks has mapped it.
-        unused -= _open(process)
-        unused -= _mapped(process)
-    return _remove(map(Path, sorted(unused)))
+        for used in (*_open(process), *_mapped_inodes(process)):
+            unused.pop(used, None)
+    return _remove(sorted(unused.values()))
 
 
 def _remove(paths: Iterable[Path]) -> list[Path]:
@@ -62,21 +68,35 @@ def _remove(paths: Iterable[Path]) -> list[Path]:
     return removed
 
 
-def _open(process: Path) -> set[str]:
-    """Paths of the files that a process has open. None are seen of another user's, who cannot open this user's."""
+def _identity(status: os.stat_result) -> Inode:
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino)
+
+
+def _open(process: Path) -> set[Inode]:
+    """The segments that a process has open. None are seen of another user's, who cannot open this user's."""
     found = set()
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         for each in (process / "fd").iterdir():
             with suppress(FileNotFoundError):
-                found.add(str(each.readlink()))
+                if str(each.readlink()).startswith(f"{SEGMENTS}/"):
+                    found.add(_identity(each.stat()))
     return found
+
+
+def _mapped_inodes(process: Path) -> set[Inode]:
+    return {(device, inode) for _, _, _, device, inode, _ in _mappings(process)}
 
 
 def _mapped(process: Path) -> set[str]:
     """Paths of the files that a process has mapped and that still have their names."""
+    paths = {path for *_, path in _mappings(process)}
+    return {path for path in paths if not path.endswith(_DELETED)}
+
+
+def _mappings(process: Path) -> list[list[str]]:
+    """Address, permissions, offset, device, inode and path of the files that a process has mapped."""
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         lines = (process / "maps").read_text(encoding="utf-8", errors="surrogateescape")
-        # Address, permissions, offset, device, inode, path. Anonymous memory has no path.
         fields = (line.split(maxsplit=5) for line in lines.splitlines())
-        return {each[5] for each in fields if len(each) == 6 and not each[5].endswith(_DELETED)}
-    return set()
+        return [each for each in fields if len(each) == 6]  # anonymous memory has no path
+    return []
