@@ -23,7 +23,7 @@ from snakemake.utils import update_config
 
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.cell import Cell
-from ckptbench.study import sources
+from ckptbench.settings import sources
 from ckptbench.study.config import StudyConfig, load_config, schema
 from ckptbench.study.expansion import expand
 from ckptbench.study.planning import plan_study
@@ -100,7 +100,8 @@ def test_the_check_of_files_is_a_command_and_says_nothing_of_good_ones(tmp_path:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(GOOD)
     bad.write_bytes(b"\xff")
-    command = [sys.executable, "-m", "ckptbench.study.sources", good, bad, tmp_path / "none.yaml"]
+    missing = tmp_path / "none.yaml"
+    command = [sys.executable, "-m", "ckptbench.settings.sources", good, bad, missing]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(

@@ -25,7 +25,7 @@ SHARED = {
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
-NOT_FOR_ANALYSIS = ("study", "environments", "frameworks", "training", "launch")
+NOT_FOR_ANALYSIS = ("study", "settings", "environments", "frameworks", "training", "launch")
 
 
 def modules(*rooms: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from ckptbench.data.sources import synthetic
 from ckptbench.errors import ConfigError
@@ -30,9 +30,9 @@ from ckptbench.matrix.catalogue import (
 from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.training import Training
-from ckptbench.study.refusal import refusal
-from ckptbench.study.sources import FieldError, Sources
-from ckptbench.study.values import (
+from ckptbench.settings.section import Section, checked
+from ckptbench.settings.sources import FieldError, Sources
+from ckptbench.settings.values import (
     LARGEST_NUMBER,
     Count,
     CountFromZero,
@@ -78,12 +78,6 @@ OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
 Extent = Annotated[int, whole(1, synthetic.MOST_PIXELS)]
 Samples = Annotated[int, whole(1, synthetic.MOST_SAMPLES)]
-
-
-class Section(BaseModel):
-    """A mapping of the config file: unknown keys are errors, so that a typing error is not a default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 class Matrix(Section):
@@ -358,11 +352,9 @@ def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> Study
 
 def check_config(sources: Sources) -> StudyConfig:
     """The config of these files. Raises ConfigError with one line for each wrong value."""
+    config = checked(StudyConfig, sources)
     try:
-        config = StudyConfig.model_validate(dict(sources.content))
         _check_together(config)
-    except ValidationError as error:
-        raise ConfigError(refusal(error, StudyConfig, sources)) from None
     except FieldError as error:
         raise ConfigError(sources.explain(error)) from None
     return config

@@ -13,9 +13,9 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.matrix.variant import Variant
+from ckptbench.settings.sources import FieldError
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
-from ckptbench.study.sources import FieldError
 
 AXES = tuple(Matrix.model_fields)
 MOST_COMBINATIONS = 100_000

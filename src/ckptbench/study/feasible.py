@@ -18,8 +18,8 @@ from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.settings.sources import FieldError
 from ckptbench.study.config import StudyConfig
-from ckptbench.study.sources import FieldError
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
 """Parts of the state that matter only to a network with this layer."""

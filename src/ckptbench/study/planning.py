@@ -8,10 +8,10 @@ from typing import Any
 
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.cell import Cell
+from ckptbench.settings.sources import Sources
 from ckptbench.study.config import StudyConfig, check_config
 from ckptbench.study.expansion import expand
 from ckptbench.study.feasible import check_archives
-from ckptbench.study.sources import Sources
 
 
 def plan_study(

@@ -41,4 +41,4 @@ UNREADABLE = [
     ("a: " + "[" * 3000, "a value holds itself or is nested too deeply"),
     ("matrix: &m {ranks: *m}", "matrix.ranks is an alias of what it lies in"),
 ]
-"""Files that Snakemake does not read, and how the line of `python -m ckptbench.study.sources` goes on."""
+"""Files that Snakemake does not read, and how the line of `python -m ckptbench.settings.sources` goes on."""

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ckptbench.study.sources import COMMAND_LINE, FieldError, Location, Sources, dotted
-from ckptbench.study.values import NUMBER
+from ckptbench.settings.sources import COMMAND_LINE, FieldError, Location, Sources, dotted
+from ckptbench.settings.values import NUMBER
 
 MOST_LINES = 20
 """Wrong values that get a line of their own."""

@@ -1,6 +1,6 @@
 """The config files as they are written: which of them sets a value, and faults that the merged config no longer shows.
 
-`python -m ckptbench.study.sources FILE...` says in one line each what is wrong with files that Snakemake cannot read.
+`python -m ckptbench.settings.sources FILE...` says in one line each what is wrong with files that Snakemake cannot read.
 """
 
 from __future__ import annotations
