@@ -10,7 +10,7 @@ class ConfigError(CkptbenchError):
 
 
 class DataError(CkptbenchError):
-    """A dataset is missing, incomplete or differs from its description."""
+    """A dataset or a log of failures is missing, incomplete or differs from its description."""
 
 
 class CheckpointError(CkptbenchError):

@@ -26,6 +26,7 @@ SHARED = {
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
 NOT_FOR_ANALYSIS = ("study", "settings", "environments", "frameworks", "training", "launch")
+NOT_FOR_DECISION = ("environments", "frameworks", "training", "launch")
 
 
 def modules(*rooms: str) -> list[str]:
@@ -86,6 +87,12 @@ def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not(module: s
 def test_analysis_and_figures_import_no_framework_config_or_workflow(module: str) -> None:
     assert libraries(module) <= ANALYSIS_LIBRARIES[module.partition(".")[0]]
     assert not [name for name in own(module) if is_below(name, NOT_FOR_ANALYSIS)]
+
+
+@pytest.mark.parametrize("module", modules("decide"))
+def test_the_decision_imports_no_framework_and_trains_nothing(module: str) -> None:
+    assert libraries(module) <= {"numpy", "pandas", "pydantic", "scipy"}
+    assert not [name for name in own(module) if is_below(name, NOT_FOR_DECISION)]
 
 
 @pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])

@@ -33,6 +33,8 @@ def refusal(error: ValidationError, model: type[BaseModel], sources: Sources) ->
 
 def _line(entry: Any, model: type[BaseModel], sources: Sources) -> str:
     location = entry["loc"]
+    if entry["type"] == "missing":
+        return sources.explain(FieldError(location, "there is no value: add this field"))
     if entry["type"] == "extra_forbidden":
         remedy = (
             f"there is no such field{_suggestion(location, model)}; config/README.md lists them all"

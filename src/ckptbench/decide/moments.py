@@ -1,0 +1,50 @@
+"""Points in time as people write them: seconds, or dates and times in ISO 8601."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+SECONDS = "in seconds"
+LOCAL = "without a time zone"
+ZONED = "with a time zone"
+HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time. Two are compared only if both are of the same clock."""
+
+    seconds: float
+    """Since the beginning of the clock. A time without a zone counts as UTC: its clock must not jump (summer time)."""
+    clock: str
+    """SECONDS, LOCAL or ZONED."""
+    written: str
+    """As an error shows it."""
+
+
+def moment(value: object) -> Moment:
+    """The moment that a YAML file or a cell of a CSV file says. Raises ValueError, with what is allowed."""
+    if isinstance(value, str):
+        value = _read(value.strip())
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return Moment(value.replace(tzinfo=UTC).timestamp(), LOCAL, value.isoformat())
+        return Moment(value.timestamp(), ZONED, value.isoformat())
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError(HELP)
+    return Moment(float(value), SECONDS, f"{value:.15g}")  # type: ignore[arg-type]
+
+
+def _read(text: str) -> float | datetime:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(HELP) from None

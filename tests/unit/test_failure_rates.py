@@ -1,0 +1,248 @@
+"""Failure rates from files: what is read, what is computed from it, and every wrong file refused in one line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from ckptbench.decide.failure_file import FailureFile
+from ckptbench.decide.rates import FailureRate, draws, read_rate, read_rates
+from ckptbench.errors import ConfigError, DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "config" / "failures"
+EXAMPLE = FAILURES / "example" / "log.yaml"
+SHIPPED = {rate.name: rate for rate in read_rates(FAILURES)}
+
+ABOUT = {"title": "Ours", "counts": "lost nodes"}
+OWN = {**ABOUT, "mean_gpu_hours": 20000}
+COUNTED = {**ABOUT, "failures": 4, "days": 30, "gpus": 64}
+LOG = {**ABOUT, "log": "log.csv", "gpus": 8, "from": 0, "to": 7200}
+TIMES = "time,node\n600,a\n1800,b\n5400,a\n"
+
+
+def written(folder: Path, content: object, times: str | None = None) -> Path:
+    path = folder / "ours.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    if times is not None:
+        (folder / "log.csv").write_text(times)
+    return path
+
+
+def refusal(folder: Path, content: object, times: str | None = None) -> str:
+    """The one line that refuses the file, without the path of the folder."""
+    with pytest.raises((ConfigError, DataError)) as caught:
+        read_rate(written(folder, content, times))
+    line = str(caught.value)
+    assert "\n" not in line
+    return line.replace(f"{folder}/", "")
+
+
+def test_llama_3_lost_a_training_every_50_700_gpu_hours() -> None:
+    rate = SHIPPED["llama3"]
+    assert (
+        rate.mean_gpu_hours
+        == pytest.approx(54 * 24 * 16384 / 419)
+        == pytest.approx(50_700, rel=1e-3)
+    )
+    assert rate.failures == 419
+    assert rate.mean_hours(16384) == pytest.approx(3.09, abs=0.01)
+    assert rate.lo == pytest.approx(46_049, abs=1)
+    assert rate.hi == pytest.approx(55_902, abs=1)
+
+
+def test_a_published_mean_has_no_interval_and_a_projected_one_says_so() -> None:
+    seen, projected = SHIPPED["kokolis-1k"], SHIPPED["kokolis-131k"]
+    assert seen.mean_gpu_hours == pytest.approx(7.9 * 1024)
+    assert projected.mean_hours(131072) * 60 == pytest.approx(14, abs=0.3)
+    assert (seen.is_projected, projected.is_projected) == (False, True)
+    assert math.isnan(seen.lo)
+    assert math.isnan(seen.hi)
+
+
+def test_a_number_of_failures_that_the_source_estimates_gives_no_interval() -> None:
+    rate = SHIPPED["opt-175b"]
+    assert rate.is_approximate
+    assert rate.mean_gpu_hours == pytest.approx(992 * 60 * 24 / 105)
+    assert math.isnan(rate.lo)
+
+
+def test_every_shipped_rate_says_where_it_is_from() -> None:
+    assert len(SHIPPED) >= 8
+    for path in FAILURES.glob("*.yaml"):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert content["source"]["reference"].startswith("arXiv:")
+        assert content["read_in"]
+        assert content["source"]["reference"] in SHIPPED[path.stem].source
+
+
+def test_a_rate_of_ones_own(tmp_path: Path) -> None:
+    rate = read_rate(written(tmp_path, OWN))
+    assert (rate.name, rate.source, rate.mean_gpu_hours, rate.shape) == ("ours", "own", 20000, 1)
+    assert rate.mean_hours(100) == 200
+    assert rate.gpus is None
+
+
+def test_counted_failures_have_the_exact_interval(tmp_path: Path) -> None:
+    rate = read_rate(written(tmp_path, COUNTED))
+    exposure = 30 * 24 * 64
+    # Garwood's limits for a count of 4 are 1.0899 and 10.2416.
+    assert rate.lo == pytest.approx(exposure / 10.2416, rel=1e-4)
+    assert rate.hi == pytest.approx(exposure / 1.0899, rel=1e-4)
+    assert rate.mean_gpu_hours == exposure / 4
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "times"),
+    [
+        (0, 7200, ["600", "1800", "5.4e3"]),
+        ("2026-01-05T00:00:00Z", "2026-01-05T02:00:00Z", ["2026-01-05T00:10:00Z", "2026-01-05T01:30:00+01:00", "2026-01-05T01:30:00Z"]),
+        ("2026-01-05", "2026-01-05 02:00:00", ["2026-01-05 00:10", "2026-01-05T00:30:00", "20260105T0130"]),
+    ],
+    ids=["seconds", "zoned", "local"],
+)  # fmt: skip
+def test_times_are_seconds_or_dates(
+    tmp_path: Path, begin: object, end: object, times: list[str]
+) -> None:
+    text = f"title: Ours\ncounts: all\nlog: log.csv\ngpus: 8\nfrom: {begin}\nto: {end}\n"
+    rate = read_rate(written(tmp_path, text, "\n".join(["# a note", "", "time", *times])))
+    assert rate.fit is not None
+    assert rate.fit.gaps.hours * 60 == pytest.approx([10, 20, 60])
+    assert rate.fit.gaps.unended_hours * 60 == pytest.approx(30)
+    assert rate.mean_gpu_hours == pytest.approx(8 * 2 / 3)
+    assert rate.failures == 3
+
+
+def test_the_column_of_the_times_can_be_named(tmp_path: Path) -> None:
+    rate = read_rate(written(tmp_path, {**LOG, "column": "at"}, "node,at\na,600\nb,1800\n"))
+    assert rate.failures == 2
+
+
+def test_few_failures_have_an_exact_interval_and_no_shape(tmp_path: Path) -> None:
+    rate = read_rate(written(tmp_path, LOG, TIMES))
+    assert rate.fit is not None
+    assert rate.fit.weibull is None
+    assert (rate.shape, math.isnan(rate.shape_lo)) == (1, True)
+    # Garwood's limits for a count of 3 are 0.6187 and 8.7673.
+    assert rate.lo == pytest.approx(16 / 8.7673, rel=1e-4)
+    assert rate.hi == pytest.approx(16 / 0.6187, rel=1e-4)
+
+
+def test_the_example_log_gives_the_distribution_that_it_was_drawn_from() -> None:
+    rate = read_rate(EXAMPLE)
+    assert rate.shape_lo < 0.7 < rate.shape_hi < 1
+    assert rate.lo < 16 * 512 < rate.hi
+    assert "seed 12" in rate.counts
+    assert rate.name not in SHIPPED, "no answer is computed from made-up failures"
+    again = read_rate(EXAMPLE)
+    assert (again.lo, again.hi, again.shape_lo) == (rate.lo, rate.hi, rate.shape_lo)
+
+
+@pytest.mark.parametrize("name", ["llama3", "example", "few"])
+def test_draws_differ_as_much_as_the_interval_says(name: str, tmp_path: Path) -> None:
+    few = read_rate(written(tmp_path, COUNTED))
+    rate = {**SHIPPED, "example": read_rate(EXAMPLE), "few": few}[name]
+    drawn = draws(rate, np.random.default_rng(1), 20_000)
+    lo, hi = np.quantile(drawn, [0.025, 0.975])
+    # The exact interval is a little wider than 95 %: of 4 failures by a third.
+    assert rate.lo * 0.98 < lo < rate.lo * 1.15
+    assert rate.hi * 0.65 < hi < rate.hi * 1.02
+    assert np.median(drawn) == pytest.approx(rate.mean_gpu_hours, rel=0.1)
+    assert np.array_equal(drawn, draws(rate, np.random.default_rng(1), 20_000))
+
+
+def test_draws_of_a_rate_without_interval_are_its_mean() -> None:
+    rate: FailureRate = SHIPPED["opt-175b"]
+    assert set(draws(rate, np.random.default_rng(1), 5)) == {rate.mean_gpu_hours}
+
+
+BAD_FILES = [
+    ({**OWN, "mean_gpu_hour": 3}, "ours.yaml: mean_gpu_hour is 3: there is no such field: did you mean mean_gpu_hours?; config/README.md lists them all"),
+    ({"counts": "all", "mean_gpu_hours": 3}, "ours.yaml: title: there is no value: add this field"),
+    ({**OWN, "title": ""}, "ours.yaml: title is '': use a text"),
+    ({**OWN, "counts": 3}, "ours.yaml: counts is 3: use a text"),
+    ({**OWN, "projected": "yes"}, "ours.yaml: projected is 'yes': use true or false"),
+    ({**OWN, "mean_gpu_hours": 0}, "ours.yaml: mean_gpu_hours is 0: use a number above 0, up to 1000000000000, or null"),
+    ({**COUNTED, "failures": 0}, "ours.yaml: failures is 0: use a whole number from 1 to 100000, or null"),
+    ({**COUNTED, "days": -1}, "ours.yaml: days is -1: use a number above 0, up to 1000000000000, or null"),
+    ({**COUNTED, "gpus": 1.5}, "ours.yaml: gpus is 1.5: use a whole number from 1 to 1000000, or null"),
+    ({**OWN, "source": {"authors": "A", "year": 2024, "title": "T", "reference": "2407.21783"}}, "ours.yaml: source.reference is '2407.21783': use a text as in \"arXiv:2407.21783\", \"doi:10.1109/...\" or \"https://...\""),
+    (ABOUT, "ours.yaml: the rate is given by nothing: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
+    ({**COUNTED, "mean_gpu_hours": 3}, "ours.yaml: the rate is given by days, failures, gpus, mean_gpu_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
+    ({**ABOUT, "mean_hours": 3}, "ours.yaml: the rate is given by mean_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
+    ({**LOG, "to": None}, "ours.yaml: the rate is given by from, gpus, log: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
+    ({**LOG, "from": "yesterday"}, "ours.yaml: from is 'yesterday': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ({**LOG, "from": True}, "ours.yaml: from is true: use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ({**LOG, "from": "2026-01-05"}, "ours.yaml: to is 7200: it is in seconds, but `from` is without a time zone: write both in the same way"),
+    ({**LOG, "to": 0}, "ours.yaml: to is 0: it must come after `from`, which is 0"),
+    ("[1, 2]", "ours.yaml: the file is empty or no mapping: give it fields, as config/config.yaml has"),
+    ("title: a\ntitle: b\n", "ours.yaml: title is a (line 1) and then b (line 2): keep one of the two"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "line"), BAD_FILES, ids=[line[11:50] for _, line in BAD_FILES])
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, content: object, line: str) -> None:
+    assert refusal(tmp_path, content) == line
+
+
+SPAN = "the log was kept from 0 to 7200: remove the line, or correct `from` and `to`"
+BAD_LOGS = [
+    ("time\n", "log.csv: it has no failure, so it gives no rate: give a longer log, or a number by mean_gpu_hours"),
+    ("", "log.csv: it has no failure, so it gives no rate: give a longer log, or a number by mean_gpu_hours"),
+    ("at,node\n600,a\n", "log.csv: line 1: there is no column 'time' among 'at', 'node': name the column of the times by `column`, and begin the file with a line of names"),
+    ("time\n600\nsoon\n", "log.csv: line 3: time is 'soon': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ("time\n600\nnan\n", "log.csv: line 3: time is 'nan': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ("node,time\na,600\nb,\n", "log.csv: line 3: time is '': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ("node,time\na,600\nb\n", "log.csv: line 3: it has no column 'time': complete or remove the line"),
+    ("# x\n\ntime\n600\n\n300\n", "log.csv: line 6: time is '300': the line before has 600: sort the lines by time"),
+    ("time\n600\n600\n", "log.csv: line 3: time is '600': the line before has the same time: what fails at the same time is one failure, so remove one of the lines"),
+    ("time\n0\n", f"log.csv: line 2: time is '0': {SPAN}"),
+    ("time\n600\n7201\n", f"log.csv: line 3: time is '7201': {SPAN}"),
+    ("time\n2026-01-05T00:10:00Z\n", "log.csv: line 2: time is '2026-01-05T00:10:00Z': it is with a time zone, but `from` is in seconds: write all times in the same way"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("times", "line"), BAD_LOGS, ids=[line[9:60] for _, line in BAD_LOGS])
+def test_a_bad_log_is_refused_in_one_line(tmp_path: Path, times: str, line: str) -> None:
+    assert refusal(tmp_path, LOG, times) == line
+
+
+def test_a_missing_log_is_named_with_its_folder(tmp_path: Path) -> None:
+    line = refusal(tmp_path, LOG)
+    assert line.startswith("log.csv: cannot be read as CSV in UTF-8: ")
+    assert line.endswith(
+        "; correct it, or correct `log`, which is a path from the folder of its YAML file"
+    )
+
+
+def test_a_log_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, LOG)
+    (tmp_path / "log.csv").write_bytes(b"time\n\xff\n")
+    with pytest.raises(DataError, match=r"log\.csv: cannot be read as CSV in UTF-8"):
+        read_rate(path)
+
+
+def test_a_log_of_too_many_failures_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckptbench.decide.failure_log.MOST_FAILURES", 2)
+    assert (
+        refusal(tmp_path, LOG, TIMES)
+        == "log.csv: line 4: time is '5400': a log has at most 2 failures: shorten it"
+    )
+
+
+def test_a_folder_without_rates_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no file \*\.yaml is there: name a folder like"):
+        read_rates(tmp_path)
+
+
+def test_every_field_is_explained_in_the_config_readme() -> None:
+    text = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Failure rates")
+    fields = [field.alias or name for name, field in FailureFile.model_fields.items()]
+    assert not [name for name in fields if f"`{name}`" not in section.partition("\n## ")[0]]
