@@ -1,0 +1,103 @@
+"""The times between the failures of each log, with the exponential and the Weibull distribution that fit best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.decide.rate_tables import EXPONENTIAL, OBSERVED, WEIBULL
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    folded,
+    legend,
+    nothing_to_show,
+    paper_figure,
+)
+from ckptbench.figures.kit.style import COLUMN_IN, DASHED, FAINT, INK, PAGE_IN, SOLID
+from ckptbench.figures.kit.ticks import logarithmic
+
+READING = (
+    "Gaps between two failures of the whole system that are at most so long, in % of all gaps; the last gap, which had not ended, counts as longer"
+    " than it was seen. A Weibull distribution with k = 1 is the exponential one; with k below 1 failures cluster. p: how likely gaps that"
+    " differ this much from the exponential distribution are by chance. In brackets: 95 % intervals."
+)
+LINES: dict[str, dict[str, Any]] = {
+    OBSERVED: {
+        "label": "observed",
+        "color": FAINT,
+        "linewidth": 2.5,
+        "drawstyle": "steps-post",
+        "alpha": 0.7,
+    },
+    EXPONENTIAL: {"label": "exponential", "color": INK, "linestyle": DASHED, "linewidth": 1.0},
+    WEIBULL: {"label": "Weibull", "color": INK, "linestyle": SOLID, "linewidth": 1.0},
+}
+PANEL_IN = 1.7
+ACROSS = 2
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """From the tables `failure_rates` and `failure_fits`; a panel for each log."""
+    rates = {rate["rate"]: rate for rate in records(tables["failure_rates"])}
+    logs = list(tables["failure_fits"].groupby("rate"))
+    if not logs:
+        return nothing_to_show("No rate comes from a log of failures: there is no fit to show.", "")
+    across = min(ACROSS, len(logs))
+    lines = -(-len(logs) // across)
+    titles = [folded(str(rates[name]["title"])) for name, _ in logs]
+    title_in = LINE_IN * max(title.count("\n") for title in titles)
+    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + 1.5 * LINE_IN
+    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, READING)
+    grid = figure.add_gridspec(lines, across)
+    for place, (name, curves) in enumerate(logs):
+        axes = figure.add_subplot(grid[place // across, place % across])
+        axes.set_title(titles[place])
+        _draw_panel(axes, curves, rates[name])
+    shown = {curve for _, curves in logs for curve in curves["curve"]}
+    legend(
+        figure,
+        [Line2D([], [], **look) for name, look in LINES.items() if name in shown],
+    )
+    return figure
+
+
+def _draw_panel(axes: Axes, curves: pd.DataFrame, rate: Mapping[str, Any]) -> None:
+    for name, look in LINES.items():
+        own = curves[curves["curve"] == name]
+        if len(own):
+            axes.plot(own["gap_hours"], 100 * own["part"], gid=name, **look)
+    logarithmic(axes.xaxis, list(curves["gap_hours"]))
+    axes.set_ylim(0, 105)
+    axes.set_xlabel("Time between two failures (h)")
+    axes.set_ylabel("Gaps (%)")
+    axes.text(0.03, 0.96, _found(rate), transform=axes.transAxes, va="top", gid="found", color=INK)
+
+
+def _found(rate: Mapping[str, Any]) -> str:
+    """What the fit has found, a line for each number."""
+    gpus = rate["gpus"]
+    hours = [rate[f"exponential_gpu_hours{end}"] / gpus for end in ("", "_lo", "_hi")]
+    lines = [f"{rate['failures']} failures", f"mean {_with_ends(*hours)} h"]
+    if pd.notna(rate["p_exponential"]):
+        hours = [rate[f"mean_gpu_hours{end}"] / gpus for end in ("", "_lo", "_hi")]
+        shapes = [rate[f"shape{end}"] for end in ("", "_lo", "_hi")]
+        p = rate["p_exponential"]
+        lines = [
+            lines[0],
+            f"exponential: {lines[1]}",
+            f"Weibull: mean {_with_ends(*hours)} h",
+            f"k = {_with_ends(*shapes)}",
+            f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}",
+        ]
+    return "\n".join(lines)
+
+
+def _with_ends(value: float, lo: float, hi: float) -> str:
+    return f"{value:.3g} [{lo:.3g}, {hi:.3g}]"
