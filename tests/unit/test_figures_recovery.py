@@ -128,6 +128,18 @@ def test_the_aftermath_shows_both_runs_and_marks_the_failures() -> None:
         assert [segment[0][0] for segment in marks.get_segments()] == [10.5]
 
 
+def test_slow_steps_before_many_fast_ones_are_no_gaps() -> None:
+    """A rank that is left alone may be many times as fast as one among several."""
+    tables = STUDY.tables()
+    known = tables["aftermath"]
+    fast = known["second"] > 10
+    known.loc[fast, "second"] = 10 + (known["second"] - 10) / 100
+    figure = FIGURES["aftermath"].draw(tables)
+    for axes in figure.axes:
+        (whole,) = lines(axes, "undisturbed")
+        assert np.isfinite(whole.get_xdata()).all()
+
+
 def test_without_a_failure_there_is_no_aftermath() -> None:
     assert not FIGURES["aftermath"].draw(Study().tables()).axes
 

@@ -68,8 +68,10 @@ IN_LEGEND = 4
 PANEL_IN = 1.1
 PARTS = 10
 """The loss is averaged over a tenth of an epoch, so that the noise of single batches does not hide the curve."""
-USUAL_STEPS = 4
-"""Steps that are further apart than so many usual ones have a gap between them."""
+SLOW_STEPS = 4
+"""Steps that are further apart than so many slow ones have a gap between them."""
+SLOW = 0.9
+"""A step is slow that takes longer than so many of all: with fewer ranks it may be many times as fast as with all."""
 MARK = 0.08
 """Height of the mark of a failure, as a part of the panel."""
 BETWEEN_MARKS = 0.02
@@ -231,7 +233,7 @@ def _draw_curve(
     if steps.empty:
         return
     apart = steps["second"].diff()
-    gaps = apart > USUAL_STEPS * apart.median()
+    gaps = apart > SLOW_STEPS * apart.quantile(SLOW)
     mean = steps["loss"].rolling(window, min_periods=1).mean()
     axes.plot(steps["second"].where(~gaps), mean, color=color, **line)
 
