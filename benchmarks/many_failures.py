@@ -1,6 +1,7 @@
 """A study of many failures, drawn from a seed: does every recovery go on, or end with one clear error?
 
     python benchmarks/many_failures.py ulfm chainer --runs 20 --seed 3 > many.yaml
+    python benchmarks/many_failures.py "{ulfm: {batch: shrunk}}" chainer > others.yaml
     snakemake --profile local --configfile many.yaml
     python benchmarks/many_failures.py --summary results
 
@@ -31,6 +32,11 @@ DEFAULTS = {"restart", "torchrun"}
 """Recoveries in which all ranks start again, so that what fails next fails them all while they start."""
 
 
+def name_of(recovery: Any) -> str:
+    """Without its options."""
+    return next(iter(recovery)) if isinstance(recovery, dict) else recovery
+
+
 def drawn(rng: random.Random, ranks: int, recovery: str) -> list[dict[str, Any]]:
     """The failures of one run."""
     steps = sorted(rng.sample(range(3, EPOCHS * STEPS - 12), 2))
@@ -59,7 +65,8 @@ def _failure(rng: random.Random, ranks: int, step: int) -> dict[str, Any]:
 
 def config(options: argparse.Namespace) -> dict[str, Any]:
     rng = random.Random(options.seed)
-    lists = {f"m{n}": drawn(rng, options.ranks, options.recovery) for n in range(options.runs)}
+    recovery = name_of(options.recovery)
+    lists = {f"m{n}": drawn(rng, options.ranks, recovery) for n in range(options.runs)}
     for n in range(options.full_disks):
         step = rng.randrange(3, 20)
         lists[f"f{n}"] = [{"step": step, "rank": 0, "kind": "full_disk", "lasts_s": 600.0}]
@@ -112,9 +119,7 @@ def summary(results: Path) -> None:
     for path in sorted((results / "runs").glob("*/manifest.json")):
         manifest = json.loads(path.read_text())
         cell = manifest["cell"]
-        recovery = (
-            next(iter(cell["recovery"])) if isinstance(cell["recovery"], dict) else cell["recovery"]
-        )
+        recovery = name_of(cell["recovery"])
         if cell["faults"] == "none":
             continue
         sealed = path.with_name("seal.json").exists()
@@ -132,7 +137,7 @@ def summary(results: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recovery", nargs="?", default="restart")
+    parser.add_argument("recovery", nargs="?", default="restart", type=yaml.safe_load)
     parser.add_argument("framework", nargs="?", default="chainer")
     parser.add_argument("--runs", type=int, default=20, help="with a small network")
     parser.add_argument("--full-disks", type=int, default=0, help="runs whose disk is full")
