@@ -39,7 +39,10 @@ def name_of(recovery: Any) -> str:
 
 def drawn(rng: random.Random, ranks: int, recovery: str) -> list[dict[str, Any]]:
     """The failures of one run."""
-    steps = sorted(rng.sample(range(3, EPOCHS * STEPS - 12), 2))
+    end = EPOCHS * STEPS - 12
+    first_step = rng.randrange(3, end - 2 * BETWEEN)
+    # Not in the same save: the first one might end the victim of the second one before that strikes.
+    steps = first_step, rng.randrange(first_step + 2 * BETWEEN, end)
     failures = [_failure(rng, ranks, step) for step in steps]
     first = failures[0]
     if first["kind"] in ("kill", "damage") and rng.random() < 0.6:
