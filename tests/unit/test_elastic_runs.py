@@ -156,6 +156,24 @@ def test_a_restart_after_a_shrink_goes_back_to_what_its_version_has(tmp_path: Pa
     assert [doing.step for doing in run.doings if not doing.kept] == [8, 9, 10, 11]
 
 
+@pytest.mark.parametrize("did_it", [True, False])
+def test_a_rank_may_be_lost_when_the_others_need_it_no_more(tmp_path: Path, did_it: bool) -> None:
+    """After its last step, or in it when the sum of gradients was done: they do not regroup."""
+    story = Elastic(tmp_path, interval="s4")
+    story.steps(0, 11)
+    story.world = [0, 1]
+    story.steps(11, 12, ranks=[0, 1, 2] if did_it else [0, 1])
+    story.strike(2)
+    story.lose(2)
+    run = Run.read(story.end())
+    assert (run.survivors, run.regrouped) == ([0, 1], False)
+    tables = collect([run.folder])
+    assert len(tables["failures"]) == 1
+    assert len(derive(tables)["goodput"]) == 1
+    (lineage,) = tables["lineage"].to_dict("records")
+    assert (lineage["seen_once"], lineage["never_seen"]) == (lineage["planned_samples"], 0)
+
+
 def test_a_rank_that_ended_too_early_though_nobody_went_on_without_it_is_refused(
     tmp_path: Path,
 ) -> None:

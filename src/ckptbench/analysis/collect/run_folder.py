@@ -241,10 +241,14 @@ def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
 
 
 def _check(run: Run) -> None:
-    """Every rank did every step, epoch and checkpoint of the cell, or the ranks that were there at the end between them."""
+    """Every rank did every step, epoch and checkpoint of the cell, or the ranks that were there at the end between them.
+
+    A rank may have been lost in its last step or save, when the others needed it no more.
+    """
     between = run.cell.interval.steps(run.steps_per_epoch)
     due = range(between, run.steps + 1, between) if between else range(0)
-    for rank, trace in enumerate(() if run.regrouped else run.traces):
+    for rank in () if run.regrouped else run.survivors:
+        trace = run.traces[rank]
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
         if not run.resumed:  # what a killed attempt had not written yet is in no trace
             _check_all(trace.path, "step", range(run.steps), run.ranks[rank].steps.index.tolist())
