@@ -66,10 +66,10 @@ class Story:
         if load_s:
             self.phase("load", load_s, bytes=1000)
 
-    def steps(self, first: int, last: int) -> None:
+    def steps(self, first: int, last: int, *, seconds: float = 1.0) -> None:
         for step in range(first, last):
             start_ns = self.ns
-            self.now += 1.0
+            self.now += seconds
             self.trace.step(step, start_ns, self.ns, 1.0)
             self.trace.write_steps(0)
             if (step + 1) % 4 == 0:
@@ -173,6 +173,23 @@ def test_each_part_of_a_failure_is_told(tmp_path: Path) -> None:
     }  # fmt: skip
     assert {name: row[name] for name in parts} == pytest.approx(parts, abs=1e-6)
     assert row["total_s"] == pytest.approx(sum(parts.values()))
+
+
+def test_the_first_step_of_new_processes_counts_where_it_is_slower(tmp_path: Path) -> None:
+    """A framework may compile in it. A step that is done again is a part by itself, with what it takes."""
+    story = Story(tmp_path)
+    story.start()
+    story.begun()
+    story.steps(0, 8)
+    story.strike(0)
+    story.lose(step=8, detection_s=0.5, ending_s=1.5, choice_s=0.125)
+    story.start(load_s=0.75)
+    story.steps(8, 9, seconds=4.0)
+    story.steps(9, 10)
+    story.end({"step": 8, "rank": 0, "kind": "kill"})
+    (row,) = collect([story.folder])["failures"].to_dict("records")
+    assert (row["again_s"], row["rest_s"]) == (0, pytest.approx(0, abs=1e-6))
+    assert row["slower_s"] == pytest.approx(3.0)
 
 
 def test_the_parts_are_the_loss_against_the_undisturbed_run(tmp_path: Path) -> None:

@@ -207,6 +207,14 @@ def test_the_goodput_has_a_curve_for_each_recovery_against_the_rate_of_failures(
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [*RECOVERIES]
 
 
+def test_traces_that_differ_in_more_than_their_rate_are_points_without_a_line() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=(*RATES, "listed_name_twice"))
+    axes = FIGURES["goodput"].draw(study.tables()).axes[0]
+    curve, points = lines(axes, "goodput")
+    assert (len(curve.get_xdata()), len(points.get_xdata())) == (len(RATES), 1)
+    assert (curve.get_linestyle() != "None", points.get_linestyle()) == (True, "None")
+
+
 def test_where_no_rank_was_missed_there_is_one_goodput() -> None:
     figure = FIGURES["goodput"].draw(STUDY.tables())
     assert titles(figure) == ["PyTorch", "TensorFlow"]

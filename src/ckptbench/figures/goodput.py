@@ -31,16 +31,19 @@ from ckptbench.figures.kit.setups import (
 from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
 from ckptbench.figures.kit.ticks import linear, of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of
+from ckptbench.matrix.catalogue import FAULTS
 
 READING = (
     "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it"
     " happened. Each point is a setup under one trace of failures{intervals}{beyond}{of_ranks}"
 )
-INTERVALS = "; lines are 95 % intervals over repeats"
+INTERVALS = "; vertical lines are 95 % intervals over repeats"
 OF_RANKS = ". Right: the same times the ranks that trained, of those that are paid for"
 SERIES = ("recovery", "strategy", "format", "interval")
 PANELS = (*SYSTEM, "ranks")
 QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%)"}
+DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
+"""Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
 MARKERS = "osD^vPX*"
 PANEL_IN = 1.25
 ACROSS = 2
@@ -136,6 +139,7 @@ def _draw_panel(
     for name, own in panel.groupby("series", sort=False):
         line_style, marker = styles[str(name)]
         curve = own.sort_values("failures_per_hour")
+        drawn = curve["history"].str.startswith(DRAWN)
         axes.vlines(
             curve["failures_per_hour"],
             100 * curve[f"{quantity}_lo"],
@@ -144,15 +148,18 @@ def _draw_panel(
             alpha=0.5,
             gid=f"{quantity} interval",
         )
-        axes.plot(
-            curve["failures_per_hour"],
-            100 * curve[quantity],
-            color=color,
-            linestyle=line_style,
-            marker=marker,
-            label=str(name),
-            gid=quantity,
-        )
+        for rows, joined in ((curve[drawn], line_style), (curve[~drawn], "")):
+            if rows.empty:
+                continue
+            axes.plot(
+                rows["failures_per_hour"],
+                100 * rows[quantity],
+                color=color,
+                linestyle=joined,
+                marker=marker,
+                label=str(name),
+                gid=quantity,
+            )
     linear(axes.xaxis, list(panel["failures_per_hour"]))
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])

@@ -246,7 +246,7 @@ def _parts(history: _History, strike: Strike, window: Span) -> Parts:
         over = min(history.struck[strike.failure], bound)
         parts["slower_s"] = max(0.0, over - begin - _usual_s(history, (begin, over)))
         back = over
-    _add_later(parts, history, (back, bound), begin)
+    _add_later(parts, history, (back, bound), begin, anew=from_step is not None)
     return parts, from_step, back
 
 
@@ -314,8 +314,13 @@ def _again(history: _History, high: int, window: Span) -> tuple[float, float]:
     return 0.0, float(history.spans[later][0, 0]) if later.any() else window[1]
 
 
-def _add_later(parts: dict[str, float], history: _History, window: Span, begin: float) -> None:
-    """Add what comes after training is back: slower steps with fewer ranks, and the wait for ranks that join."""
+def _add_later(
+    parts: dict[str, float], history: _History, window: Span, begin: float, *, anew: bool
+) -> None:
+    """Add what comes after training is back: slower steps with fewer ranks, and the wait for ranks that join.
+
+    With all ranks the first step may be slow too, if training has begun `anew` with it: a framework may compile in it.
+    """
     inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
     durations, whole = history.durations, history.ranks == history.all_ranks
     before = durations[whole & (history.spans[:, 1] <= begin)]
@@ -323,6 +328,9 @@ def _add_later(parts: dict[str, float], history: _History, window: Span, begin: 
     few = durations[inside & ~whole]
     if few.size and usual.size:
         parts["slower_s"] += float((few - np.median(usual)).sum())
+    first = np.flatnonzero(inside)[:1]
+    if anew and not parts["again_s"] and whole[first].all() and usual.size:
+        parts["slower_s"] += float(np.maximum(0.0, durations[first] - np.median(usual)).sum())
     for regroup in history.regroups:
         agreed, ready = regroup.within(window)
         parts["regroup_s"] += agreed

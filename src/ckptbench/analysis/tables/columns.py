@@ -99,7 +99,7 @@ LOST_PARTS = {
     "regroup_s": "where ranks go on without others, or new ones join: until they had agreed on who goes on and after which step",
     "load_s": "of the version, or of the state that another rank sent",
     "again_s": "steps, checkpoints and evaluations that had been done before",
-    "slower_s": "time of steps beyond the usual: of a rank that was hanging or slow and was not given up, and with fewer ranks than before, until all train again or the next failure; below 0 where fewer ranks are faster",
+    "slower_s": "time of steps beyond the usual: of a rank that was hanging or slow and was not given up, of the first step after a recovery, and with fewer ranks than before, until all train again or the next failure; below 0 where fewer ranks are faster",
     "rest_s": "what is in no other part",
 }
 """The parts of the time that a failure costs, in seconds, in their order: columns of several tables."""
