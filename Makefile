@@ -7,11 +7,19 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean
+.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean decide
 
 study: environment
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
+
+# How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide NUMBERS=FILE
+decide: environment
+	@test -n "$(NUMBERS)" || test -e results/tables/strategies.parquet || \
+	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
+	$(BIN)/snakemake --profile local decision \
+	  --allowed-rules decide write_decision draw_advice draw_scale draw_failure_fits decision \
+	  $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
 
 # The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.
 test: lint environments

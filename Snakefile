@@ -15,6 +15,7 @@ include: "workflow/rules/environments.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/decide.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -24,6 +25,7 @@ rule all:
         get_all_seals(),  # a run that was removed is made again, though there are tables of it
         get_all_figures(),
         get_all_tables(),
+        DECISION_PAGE,
         FINDINGS_PAGE,
 
 

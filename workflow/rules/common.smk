@@ -8,9 +8,12 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
+from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
+from ckptbench.decide import COST_TABLES
+from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
+from ckptbench.figures.findings import DECISION
 from ckptbench.figures.findings import TABLES as FINDINGS
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.study.planning import plan_study
@@ -34,6 +37,9 @@ DATASETS = "results/datasets"
 
 try:
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
+    FAILURE_FILES = read_failure_files(
+        Path(CONFIG.decision.rates), CONFIG.decision.rate
+    )
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
 
@@ -42,8 +48,13 @@ TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
+FAILURE_LOGS = [
+    str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
+]
+
 STUDY = "results/study.json"
 FINDINGS_PAGE = "results/findings.txt"
+DECISION_PAGE = "results/decision.txt"
 
 
 wildcard_constraints:
@@ -62,7 +73,7 @@ def get_all_seals():
 
 
 def get_all_tables():
-    return expand("results/tables/{table}.parquet", table=TABLES)
+    return expand("results/tables/{table}.parquet", table=[*TABLES, *DECIDED])
 
 
 def get_all_figures():
@@ -72,9 +83,34 @@ def get_all_figures():
         for name, entry in FIGURES.items()
         if any(entry.shows(cell) for cell in CELLS.values())
     ]
+    return [*_files_of(shown), *get_decision_figures()]
+
+
+def get_decision_figures():
+    """Those of the decision, if there is something to decide from. Fits are of rates that come from a log."""
+    decided = any(FIGURES["advice"].shows(cell) for cell in CELLS.values())
+    shown = ["advice", "scale"] if decided or CONFIG.decision.numbers else []
+    return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
+
+
+def _files_of(figures):
     return expand(
-        "results/figures/{figure}.{format}", figure=shown, format=["pdf", "png"]
+        "results/figures/{figure}.{format}", figure=figures, format=["pdf", "png"]
     )
+
+
+def get_cost_tables(wildcards):
+    """The tables that costs come from: of a study, unless the user gives them in a file."""
+    return [] if CONFIG.decision.numbers else expand("results/tables/{table}.parquet", table=COST_TABLES)
+
+
+def get_numbers():
+    return [CONFIG.decision.numbers] if CONFIG.decision.numbers else []
+
+
+def get_failure_rates():
+    """The files of the failure rates, and the logs that they name."""
+    return [*map(str, FAILURE_FILES), *FAILURE_LOGS]
 
 
 def get_recipe(wildcards):
@@ -173,6 +209,11 @@ def write_study():
 
 
 def show_findings():
-    """Print what was found, where the workflow was asked for it."""
-    if any(job.rule.name == "write_findings" for job in workflow.dag.jobs):
-        print(Path(FINDINGS_PAGE).read_text(encoding="utf-8"), file=sys.stderr)
+    """Print what was found, or what to do about it, where the workflow was asked for it."""
+    names = {job.rule.name for job in workflow.dag.jobs}
+    pages = {
+        "write_findings": FINDINGS_PAGE,
+        "write_decision": DECISION_PAGE,
+    }
+    for page in [path for rule, path in pages.items() if rule in names][:1]:
+        print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 from ckptbench.decide.failure_log import COLUMN, MOST_FAILURES
 from ckptbench.decide.moments import Moment, moment
 from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources, Words
 from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
@@ -24,6 +25,7 @@ WAYS: tuple[tuple[set[str], set[str]], ...] = (
     ({"log", "gpus", "from", "to"}, {"column"}),
 )
 """The ways to give a rate: the fields that each needs, and those that it may have."""
+NO_FILE = "no file *.yaml is there: name a folder like config/failures"
 NUMBERS = set[str]().union(*(needed | allowed for needed, allowed in WAYS))
 WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"
 
@@ -116,3 +118,19 @@ def _check_together(file: FailureFile, given: set[str]) -> None:
         remedy = f"it must come after `from`, which is {begin.written}"
     if remedy:
         raise FieldError(("to",), remedy, Words(end.written))
+
+
+def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
+    """All files `*.yaml` of the folder, by path.
+
+    Raises ConfigError where the folder has none, where none has the name `chosen`, or where one is wrong.
+    """
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        raise ConfigError(f"decision.rates is {show(str(folder))}: {NO_FILE}")
+    names = [path.stem for path in paths]
+    if chosen not in names:
+        raise ConfigError(
+            f"decision.rate is {show(chosen)}: {folder} has no such file; use one of {', '.join(names)}"
+        )
+    return {path: read_failure_file(path) for path in paths}

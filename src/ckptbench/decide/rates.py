@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate
-from ckptbench.decide.failure_file import FailureFile, read_failure_file
+from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
 from ckptbench.decide.failure_log import read_gaps
 from ckptbench.decide.fits import LogFit, exact_interval, fit
 from ckptbench.decide.moments import Moment
@@ -76,7 +76,7 @@ def read_rates(folder: Path) -> list[FailureRate]:
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise ConfigError(f"{folder}: no file *.yaml is there: name a folder like config/failures")
+        raise ConfigError(f"{folder}: {NO_FILE}")
     return [read_rate(path) for path in paths]
 
 

@@ -42,6 +42,10 @@ def _struck(cell: Cell) -> bool:
     return cell.is_struck
 
 
+def _no_cell(cell: Cell) -> bool:
+    return False
+
+
 def _timed_deterministic(cell: Cell) -> bool:
     return cell.deterministic and cell.is_baseline and cell.is_undisturbed
 
@@ -82,6 +86,9 @@ FIGURES = {
     "recovery": FigureEntry("recovery", ("goodput", "provenance"), "Where the time of a failure goes", _struck),
     "goodput": FigureEntry("goodput", ("goodput", "provenance"), "Useful time against failures", _struck),
     "aftermath": FigureEntry("aftermath", ("aftermath", "provenance"), "Training after failures", _struck),
+    "advice": FigureEntry("advice", ("goodput_curves", "advice", "failure_rates", "decision_costs"), "How often to checkpoint", _checkpointed),
+    "scale": FigureEntry("scale", ("scale", "failure_rates", "decision_costs"), "The best goodput against GPUs", _checkpointed),
+    "failure_fits": FigureEntry("failure_fits", ("failure_rates", "failure_fits"), "How often failures come", _no_cell),
     "restore": FigureEntry("restore", ("restore", "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on

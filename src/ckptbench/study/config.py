@@ -299,6 +299,35 @@ class ListedFailure(Section):
     )
 
 
+class DecisionSection(Section):
+    """What the decision is for: how often to checkpoint, with what, and how to recover."""
+
+    rate: Annotated[str, Field(min_length=1)] = Field(
+        default="llama3",
+        description="The failure rate that sentences and figures are about: the name of its file in `rates`, without `.yaml`.",
+    )
+    rates: Annotated[str, Field(min_length=1)] = Field(
+        default="config/failures",
+        description="The folder of the failure rates; each is a file `NAME.yaml`.",
+    )
+    gpus: Sweep[Annotated[int, whole(2, LARGEST_NUMBER)]] = Field(
+        default=[1024, 16384, 131072],
+        description="Numbers of GPUs to project to, beside the ranks that were measured.",
+    )
+    survivable: Annotated[float, Number(minimum=0, maximum=1)] = Field(
+        default=0.77,
+        description="The part of all failures that hit one node alone, so that ranks on other nodes can go on. The default is that of Llama 3.",
+    )
+    replacement_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+        default=60.0,
+        description="Until a replacement comes for what is lost, with a recovery that goes on with fewer ranks.",
+    )
+    numbers: PathOrNull = Field(
+        default=None,
+        description="A file with your own costs, as config/costs-example.yaml; null for those of the study.",
+    )
+
+
 class LimitSection(Section):
     """When a run is given up."""
 
@@ -335,6 +364,7 @@ class StudyConfig(Section):
         "left out of every timing table; its training curve is kept.",
     )
     limits: LimitSection = LimitSection()
+    decision: DecisionSection = DecisionSection()
 
     def training_of_cells(self) -> Training:
         return Training(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One table: its name, and the module of `ckptbench.analysis` that it is in."""
+    """One table: its name, and the module of `ckptbench` that it is in."""
 
     name: str
     module: str
@@ -37,14 +37,15 @@ class TableEntry:
         return function
 
     def _get(self, name: str) -> Any:
-        return getattr(importlib.import_module(f"ckptbench.analysis.{self.module}"), name)
+        return getattr(importlib.import_module(f"ckptbench.{self.module}"), name)
 
 
-def _entries(modules: Mapping[str, str]) -> dict[str, TableEntry]:
-    return {name: TableEntry(name, module) for name, module in modules.items()}
+def _entries(room: str, modules: Mapping[str, str]) -> dict[str, TableEntry]:
+    return {name: TableEntry(name, f"{room}.{module}") for name, module in modules.items()}
 
 
 COLLECTED = _entries(
+    "analysis",
     {
         "runs": "collect.runs",
         "steps": "collect.steps",
@@ -64,6 +65,7 @@ COLLECTED = _entries(
 )
 """What the run folders say."""
 DERIVED = _entries(
+    "analysis",
     {
         "overhead": "cost.overhead",
         "sizes": "cost.sizes",
@@ -86,3 +88,15 @@ DERIVED = _entries(
 )
 """What follows from it. Each table comes after those that it is derived from."""
 TABLES = {**COLLECTED, **DERIVED}
+DECIDED = _entries(
+    "decide",
+    {
+        "failure_rates": "rate_tables",
+        "failure_fits": "rate_tables",
+        "decision_costs": "inputs",
+        "advice": "advice",
+        "scale": "advice",
+        "goodput_curves": "advice",
+    },
+)
+"""What to do about it: from these tables, or from costs that the user gives, and from the failure rates of config/failures."""

@@ -9,7 +9,7 @@ import pandas as pd
 from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 from pyarrow import csv
 
-from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.analysis.tables.registry import DECIDED, TABLES
 from ckptbench.analysis.tables.schema import Table
 from ckptbench.errors import RunFolderError
 
@@ -26,7 +26,8 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
 def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
     """The tables of these names, with the types of their columns. Raises RunFolderError where one is missing or of
     another version."""
-    return {name: _read(folder / f"{name}.parquet", TABLES[name].table) for name in names}
+    every = {**TABLES, **DECIDED}
+    return {name: _read(folder / f"{name}.parquet", every[name].table) for name in names}
 
 
 def _read(path: Path, table: Table) -> pd.DataFrame:

@@ -1,6 +1,9 @@
 """What a study found, in sentences that are made from its tables: with them the report begins."""
 
+DECISION = ("advice", "scale", "failure_rates", "decision_costs")
+"""The tables that the sentences on the decision are made from. Known without importing pandas."""
 TABLES = (
+    *DECISION,
     "overhead",
     "checkpoint_cost",
     "sizes",
@@ -13,4 +16,4 @@ TABLES = (
     "outcome",
     "provenance",
 )
-"""The tables that the sentences are made from. Known without importing pandas."""
+"""The tables that all sentences are made from."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from textwrap import fill
 
@@ -11,17 +10,17 @@ import pandas as pd
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.figures.findings import (
     costs,
+    decision,
     failures,
     restarts,
     strategies,
     throughput,
     versions,
 )
+from ckptbench.figures.findings.lines import WIDTH, item
 from ckptbench.figures.findings.words import Study, listed
 from ckptbench.figures.kit.labels import counted
 
-WIDTH = 100
-"""Letters in a line."""
 TITLE = "What was found"
 LOWER_ENDS = (
     ("overhead", "paired_lo"),
@@ -35,14 +34,9 @@ NO_INTERVALS = (
     "No setup ran twice. So nothing shows how far two runs differ, and no number has an interval"
 )
 NOTHING = "Nothing was measured yet."
-MEASURED = "Every number was measured. None is projected."
-UNBROKEN = "\N{NO-BREAK SPACE}"
+MEASURED = "Every number was measured, but for those that are said to be projected."
 HOSTS = 6
 """How many hosts are named."""
-NUMBER = re.compile(r"(?<=\d) (?=(?:%|s|images/s|kB|MB|GB)(?![\w]))")
-"""The space between a number and its unit. No line ends there."""
-MARKUP = re.compile(r"[\\*`|]|_(?!\w)")
-"""What reStructuredText would take for markup in a name of a machine."""
 
 
 def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
@@ -54,6 +48,7 @@ def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
         [tables[name] for name in ("overhead", "scaling", "resume_proof", "restore", "goodput")]
     )
     found = {
+        decision.TITLE: decision.sentences(tables),
         "What checkpoints cost": costs.sentences(tables, study),
         "How long strategies block training": strategies.sentences(tables, study),
         "More ranks, without checkpoints": throughput.sentences(tables, study),
@@ -104,19 +99,5 @@ def page(tables: Mapping[str, pd.DataFrame]) -> str:
     if first := _about_repeats(tables):
         lines += [fill(first, WIDTH), ""]
     for heading, sentences in said.items():
-        lines += [f"**{heading}**", "", *map(_item, sentences), ""]
+        lines += [f"**{heading}**", "", *map(item, sentences), ""]
     return "\n".join(lines)
-
-
-def _item(sentence: str) -> str:
-    escaped = MARKUP.sub(lambda found: f"\\{found[0]}", sentence)
-    unbroken = NUMBER.sub(UNBROKEN, escaped)
-    filled = fill(
-        unbroken,
-        WIDTH,
-        initial_indent="- ",
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled.replace(UNBROKEN, " ")

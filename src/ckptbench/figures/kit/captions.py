@@ -27,6 +27,11 @@ def caption(
     common = ", ".join(constants(shown, shared))
     by_title = "; ".join(dependent(shown, [column for column in shared if column in SYSTEM]))
     sentences = [reading, common, by_title, caption_facts(_of_shown(shown, provenance))]
+    return capitalized_sentences(sentences)
+
+
+def capitalized_sentences(sentences: Sequence[str]) -> str:
+    """Each with a capital and a full stop. Empty ones are left out."""
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 

@@ -1,0 +1,54 @@
+"""Decide how often to checkpoint, with what, and how to recover: from the tables of a study, or from a file with costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.decide import COST_TABLES
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
+from ckptbench.decide.given import read_given
+from ckptbench.decide.inputs import decision_costs
+from ckptbench.decide.rates import read_rates
+from ckptbench.scripting import run_script
+
+
+def main() -> int:
+    options = _parse()
+
+    def work() -> None:
+        costs = (
+            read_given(options.numbers)
+            if options.numbers
+            else decision_costs(read_tables(options.tables, COST_TABLES))
+        )
+        choices = Choices(**{**options.choices, "gpus": tuple(options.choices["gpus"])})
+        write_tables(options.tables, decide(costs, read_rates(options.rates), choices))
+
+    return run_script(work, options.log)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--rates", type=Path, required=True, help="folder of the failure rates")
+    parser.add_argument("--choices", type=_object, required=True, help="JSON object: what to decide for")
+    parser.add_argument("--numbers", type=Path, help="file with costs, instead of those of the tables")
+    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
+    return parser.parse_args()
+
+
+def _object(text: str) -> dict[str, Any]:
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise argparse.ArgumentTypeError("give a JSON object")
+    return content
+
+
+if __name__ == "__main__":
+    sys.exit(main())

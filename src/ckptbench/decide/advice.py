@@ -1,0 +1,282 @@
+"""The tables `advice`, `scale` and `goodput_curves`: how often to checkpoint, with what, and how to recover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.decide import drawn
+from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
+from ckptbench.decide.model import (
+    WITHIN,
+    Best,
+    Recovering,
+    Saving,
+    best,
+    daly_s,
+    goodput,
+    saxena_s,
+    young_s,
+)
+from ckptbench.decide.rates import FailureRate
+from ckptbench.matrix.interval import Interval
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")
+CASE_COLUMNS = (
+    *SYSTEM_COLUMNS,
+    *CHECKPOINT_COLUMNS,
+    Column("recovery", "text", "", "how training goes on after a failure, with its options"),
+    Column("rate", "text", "", "the failure rate: name of its file"),
+    Column("gpus", "integer", "1", "that train together"),
+    Column("projected", "flag", "", "whether these are more than were measured: a step, a checkpoint and a recovery are taken to cost what they do at `ranks`, and failures to come in proportion to the GPUs"),
+)  # fmt: skip
+CASE = (*SETUP, "rate", "gpus")
+
+
+def _with_ends(name: str, kind: str, unit: str, meaning: str) -> tuple[Column, ...]:
+    return (
+        Column(name, kind, unit, meaning),
+        Column(f"{name}_lo", kind, unit, "lower end of its 95 % interval"),
+        Column(f"{name}_hi", kind, unit, "upper end of it"),
+    )
+
+
+WINNING = (
+    Column("wins", "flag", "", "whether no other setup and recovery of this system has a higher goodput, each at its best interval"),
+    Column("chance", "number", "1", "the part of the draws in which it has the highest"),
+)  # fmt: skip
+ADVICE = Table(
+    "advice",
+    "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
+    " rate, drawn 400 times.",
+    CASE,
+    (
+        *CASE_COLUMNS,
+        *_with_ends("hours_between_failures", "number", "h", "of all GPUs together"),
+        *_with_ends("best_steps", "number", "steps", "between two checkpoints, with the highest goodput"),
+        *_with_ends("best_minutes", "number", "min", "the same interval in useful time"),
+        Column("flat_from_steps", "number", "steps", f"shortest interval with a goodput within {WITHIN:.0%} of the highest".replace("%", " %")),
+        Column("flat_to_steps", "number", "steps", "longest one"),
+        Column("flat_from_minutes", "number", "min", "the same in useful time"),
+        Column("flat_to_minutes", "number", "min", "the same in useful time"),
+        *_with_ends("goodput", "number", "1", "useful part of the time, at the best interval"),
+        Column("in_use_steps", "number", "steps", "the interval of the setup"),
+        *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
+        Column("epoch_steps", "number", "steps", "an epoch of the study"),
+        *_with_ends("goodput_every_epoch", "number", "1", "with a checkpoint after every epoch"),
+        Column("young_minutes", "number", "min", "interval of Young 1974, in useful time"),
+        Column("goodput_young", "number", "1", "at that interval, or at a step where it is shorter"),
+        Column("daly_minutes", "number", "min", "interval of Daly 2006"),
+        Column("goodput_daly", "number", "1", "in the same way"),
+        Column("saxena_minutes", "number", "min", "interval of Saxena et al. 2024"),
+        Column("goodput_saxena", "number", "1", "in the same way"),
+        *WINNING,
+    ),
+)  # fmt: skip
+SCALE = Table(
+    "scale",
+    "One row a setup, recovery and number of GPUs, at the failure rate that was chosen: the highest goodput.",
+    CASE,
+    (
+        *CASE_COLUMNS,
+        *_with_ends("best_minutes", "number", "min", "between two checkpoints, in useful time"),
+        *_with_ends("goodput", "number", "1", "useful part of the time, at that interval"),
+        *WINNING,
+    ),
+)
+GOODPUT_CURVES = Table(
+    "goodput_curves",
+    "One row a setup, recovery, number of GPUs and interval, at the failure rate that was chosen.",
+    (*CASE, "interval_minutes"),
+    (
+        *CASE_COLUMNS,
+        Column("interval_minutes", "number", "min", "between two checkpoints, in useful time"),
+        Column("interval_steps", "number", "steps", "the same"),
+        *_with_ends("goodput", "number", "1", "useful part of the time"),
+    ),
+)
+
+MOST_GPUS = 131_072
+"""`scale` goes so far."""
+POINTS = 61
+"""Points of each curve."""
+BEYOND = 10.0
+"""The factor by which curves go on beyond the range in which the interval hardly matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One row of `decision_costs` at some failure rate and number of GPUs. Arrays have shape (1 + draws,)."""
+
+    row: Row
+    rate: FailureRate
+    gpus: int
+    step_s: Floats
+    saving: Saving
+    recovering: Recovering
+    failures_per_s: Floats
+    best: Best
+
+    @classmethod
+    def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
+        step_s, saving = drawn.step_s(row), drawn.saving(row)
+        recovering = drawn.recovering(row, gpus, choices)
+        failures_per_s = drawn.failures_per_s(rate, gpus)
+        return cls(
+            row=row,
+            rate=rate,
+            gpus=gpus,
+            step_s=step_s,
+            saving=saving,
+            recovering=recovering,
+            failures_per_s=failures_per_s,
+            best=best(saving, recovering, failures_per_s, least_s=step_s),
+        )
+
+    @property
+    def key(self) -> Row:
+        return {
+            **{name: self.row[name] for name in SETUP},
+            "rate": self.rate.name,
+            "gpus": self.gpus,
+            "projected": self.gpus > self.row["ranks"],
+        }
+
+    @property
+    def system(self) -> tuple[Any, ...]:
+        return tuple(self.row[name] for name in SYSTEM)
+
+    def goodput(self, interval_s: Floats) -> Floats:
+        return np.asarray(
+            goodput(interval_s, self.saving, self.recovering, self.failures_per_s), np.float64
+        )
+
+    def best_columns(self) -> Row:
+        return {
+            **_uncertain("best_minutes", self.best.interval_s / SECONDS_PER_MINUTE),
+            **_uncertain("goodput", self.best.goodput),
+        }
+
+
+def advice(costs: pd.DataFrame, rates: Iterable[FailureRate], choices: Choices) -> pd.DataFrame:
+    """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen."""
+    return ADVICE.rows(
+        {**case.key, **_advice(case), **winning}
+        for rate in rates
+        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus)
+        for case, winning in zip(cases, _winning(cases), strict=True)
+    )
+
+
+def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
+    """From the table `decision_costs`: at the measured number of ranks, and at its doubles up to `MOST_GPUS`."""
+    return SCALE.rows(
+        {**case.key, **case.best_columns(), **winning}
+        for cases in _together(costs, rate, choices, _doubles)
+        for case, winning in zip(cases, _winning(cases), strict=True)
+    )
+
+
+def goodput_curves(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
+    """From the table `decision_costs`: at the measured number of ranks and at those that were chosen."""
+    return GOODPUT_CURVES.rows(
+        {**case.key, **point}
+        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus)
+        for case in cases
+        for point in _curve(case)
+    )
+
+
+def _doubles(ranks: int) -> Sequence[int]:
+    return [ranks << power for power in range(1, MOST_GPUS.bit_length()) if ranks << power <= MOST_GPUS]  # fmt: skip
+
+
+def _together(
+    costs: pd.DataFrame, rate: FailureRate, choices: Choices, numbers: Any
+) -> Iterator[list[_Case]]:
+    """The cases of one system and number of GPUs, which are compared with one another."""
+    for system, rows in groups(costs, SYSTEM) if len(costs) else ():
+        ranks = int(system["ranks"])
+        for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
+            yield [_Case.of(row, rate, gpus, choices) for row in records(rows)]
+
+
+def _winning(cases: Sequence[_Case]) -> list[Row]:
+    """Which case has the highest goodput, and in which part of the draws."""
+    goodputs = np.stack([case.best.goodput for case in cases])
+    first = goodputs.argmax(axis=0)
+    return [
+        {"wins": bool(first[0] == place), "chance": float((first[1:] == place).mean())}
+        for place in range(len(cases))
+    ]
+
+
+def _advice(case: _Case) -> Row:
+    step_s, found = case.step_s, case.best
+    in_use = Interval.parse(case.row["interval"]).steps(int(case.row["steps_per_epoch"]))
+    epoch = int(case.row["steps_per_epoch"])
+    formulas = {
+        "young": young_s(case.saving, case.failures_per_s),
+        "daly": daly_s(case.saving, case.failures_per_s),
+        "saxena": saxena_s(case.saving, case.recovering, case.failures_per_s),
+    }
+    return {
+        **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
+        **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
+        **case.best_columns(),
+        **_flat(found, step_s),
+        "in_use_steps": in_use,
+        **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
+        "epoch_steps": epoch,
+        **_uncertain("goodput_every_epoch", case.goodput(epoch * step_s)),
+        **{
+            name: value
+            for formula, interval_s in formulas.items()
+            for name, value in _of_formula(case, formula, np.asarray(interval_s)).items()
+        },
+    }
+
+
+def _flat(found: Best, step_s: Floats) -> Row:
+    """The range in which the interval hardly matters, of the estimate."""
+    ends_s = {"from": found.shortest_s[0], "to": found.longest_s[0]}
+    return {
+        **{f"flat_{end}_steps": max(1.0, round(own / step_s[0])) for end, own in ends_s.items()},
+        **{f"flat_{end}_minutes": own / SECONDS_PER_MINUTE for end, own in ends_s.items()},
+    }
+
+
+def _of_formula(case: _Case, name: str, interval_s: Floats) -> Row:
+    at_least = np.maximum(interval_s, case.step_s)
+    return {
+        f"{name}_minutes": float(interval_s[0]) / SECONDS_PER_MINUTE,
+        f"goodput_{name}": float(case.goodput(at_least)[0]),
+    }
+
+
+def _curve(case: _Case) -> Iterator[Row]:
+    least_s = float(case.step_s[0])
+    shortest_s = max(least_s, float(case.best.shortest_s[0]) / BEYOND)
+    for interval_s in np.geomspace(shortest_s, float(case.best.longest_s[0]) * BEYOND, POINTS):
+        yield {
+            "interval_minutes": float(interval_s) / SECONDS_PER_MINUTE,
+            "interval_steps": float(interval_s) / least_s,
+            **_uncertain("goodput", case.goodput(np.full(len(case.step_s), interval_s))),
+        }
+
+
+def _uncertain(name: str, values: Floats) -> Mapping[str, float]:
+    """The estimate, which comes first, and the ends of its interval."""
+    lo, hi = drawn.ends(values)
+    return {name: float(values[0]), f"{name}_lo": float(lo), f"{name}_hi": float(hi)}

@@ -1,0 +1,25 @@
+"""What the user decides for: how many GPUs, which failure rate, and what no study on one machine can measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The section `decision` of the config. config/README.md says where the defaults come from."""
+
+    rate: str
+    """Name of the failure rate that sentences and figures are about."""
+    gpus: tuple[int, ...]
+    """Numbers of GPUs to project to."""
+    survivable: float
+    """The part of all failures that hit one node alone, so that survivors can go on."""
+    replacement_minutes: float
+    """Until a replacement comes for a GPU that is lost, where the recovery does not replace it by itself."""
+
+    @property
+    def replacement_s(self) -> float:
+        return self.replacement_minutes * SECONDS_PER_MINUTE

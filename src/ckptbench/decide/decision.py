@@ -1,0 +1,24 @@
+"""All tables of the decision at once, from costs and failure rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ckptbench.decide.advice import advice, goodput_curves, scale
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.rate_tables import failure_fits, failure_rates
+from ckptbench.decide.rates import FailureRate
+
+def decide(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices) -> dict[str, pd.DataFrame]:  # fmt: skip
+    """By name. `costs` is the table `decision_costs`; `rates` has the one that is chosen."""
+    (chosen,) = (rate for rate in rates if rate.name == choices.rate)
+    return {
+        "failure_rates": failure_rates(rates),
+        "failure_fits": failure_fits(rates),
+        "decision_costs": costs,
+        "advice": advice(costs, rates, choices),
+        "scale": scale(costs, chosen, choices),
+        "goodput_curves": goodput_curves(costs, chosen, choices),
+    }

@@ -1,0 +1,99 @@
+"""The costs of one row of `decision_costs` as arrays: the estimate first, then draws that differ as much as it is uncertain.
+
+The ends of each 95 % interval are taken for those of a lognormal distribution whose median is the estimate. A slowdown may be below 0 by
+noise: it is drawn from a normal distribution, and none below 0 is used. A cost without interval is the same in all draws.
+
+The same cost has the same draws in every row, as the seed is made from what the cost is of. So two recoveries are compared under the
+same stalls, and two strategies under the same failures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.rates import FailureRate, draws
+
+Floats = NDArray[np.float64]
+Row = Mapping[str, Any]
+
+SEED = 12
+DRAWS = 400
+"""The ends of an interval are the tenth-lowest and the tenth-highest of them."""
+WIDE = 2 * 1.959963984540054
+"""Standard deviations from one end of a 95 % interval to the other."""
+LOWEST, HIGHEST = 2.5, 97.5
+SECONDS_PER_HOUR = 3600.0
+SAVED = (*SYSTEM, "strategy", "format", "interval")
+"""What the cost of a checkpoint is of."""
+
+
+def step_s(row: Row) -> Floats:
+    """Shape (1 + DRAWS,), as all of this module."""
+    return _lognormal(row, "step_s", _random(row, SYSTEM, "step_s"))
+
+
+def saving(row: Row) -> Saving:
+    """What a checkpoint of this row costs."""
+    stall_s = _lognormal(row, "stall_s", _random(row, SAVED, "stall_s"))
+    durable_s = _lognormal(row, "durable_s", _random(row, SAVED, "durable_s"))
+    return Saving(
+        stall_s=stall_s,
+        durable_s=np.maximum(durable_s, stall_s),
+        slowdown_s=_normal(row, "slowdown_s", _random(row, SAVED, "slowdown_s")),
+    )
+
+
+def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
+    """What a failure of so many GPUs costs, if one recovery takes as long as it did at the number of ranks that were measured."""
+    names = (*SYSTEM, "strategy", "format", "recovery")
+    pause_s = _lognormal(row, "pause_s", _random(row, names, "pause_s"))
+    # The share of the lost GPU is not done until another one has come.
+    missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
+    return Recovering(
+        down_s=_lognormal(row, "down_s", _random(row, names, "down_s")),
+        survived=row["survived"] * choices.survivable,
+        pause_s=pause_s + missing_s,
+    )
+
+
+def failures_per_s(rate: FailureRate, gpus: int) -> Floats:
+    """Of the whole job. The same draws for any number of GPUs."""
+    random = np.random.default_rng([SEED, crc32(rate.name.encode())])
+    hours = np.concatenate([[rate.mean_gpu_hours], draws(rate, random, DRAWS)])
+    return gpus / (hours * SECONDS_PER_HOUR)
+
+
+def ends(values: Floats) -> tuple[Floats, Floats]:
+    """The ends of the 95 % interval: `values` has shape (..., 1 + DRAWS), of which the first is the estimate."""
+    lo, hi = np.percentile(values[..., 1:], [LOWEST, HIGHEST], axis=-1)
+    return lo, hi
+
+
+def _random(row: Row, names: Sequence[str], cost: str) -> Floats:
+    """Standard normal numbers of this cost; 0 first."""
+    of = "/".join([cost, *(str(row[name]) for name in names)])
+    random = np.random.default_rng([SEED, crc32(of.encode())])
+    return np.concatenate([[0.0], random.standard_normal(DRAWS)])
+
+
+def _lognormal(row: Row, name: str, normal: Floats) -> Floats:
+    value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
+    if not 0 < lo < hi < math.inf:
+        return np.full(len(normal), value)
+    return value * np.exp(normal * math.log(hi / lo) / WIDE)
+
+
+def _normal(row: Row, name: str, normal: Floats) -> Floats:
+    value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
+    spread = (hi - lo) / WIDE if math.isfinite(hi - lo) else 0.0
+    known = 0.0 if math.isnan(value) else value
+    return np.maximum(known + spread * normal, 0.0)

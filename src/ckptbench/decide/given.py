@@ -1,0 +1,141 @@
+"""The costs of a user who has only numbers and no study: a file, read into the table `decision_costs`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import BeforeValidator, Field, ValidationError
+
+from ckptbench.decide.failure_file import Text
+from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
+from ckptbench.settings.section import Section, checked
+from ckptbench.settings.sources import ConfigFile, Sources
+from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Number, whole
+
+LARGEST_BYTES = 10**15
+Seconds = Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)]
+Positive = Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)]
+Part = Annotated[float, Number(minimum=0, maximum=1)]
+
+
+class Uncertain(Section):
+    """A time and the ends of its 95 % interval."""
+
+    value: Positive
+    lo: Positive
+    hi: Positive
+
+
+HELP = "use a number of seconds from 0, or {value: ..., lo: ..., hi: ...} with 0 < lo <= value <= hi"
+
+
+def _time(value: object) -> Uncertain | float:
+    if isinstance(value, dict):
+        try:
+            known = Uncertain.model_validate(value)
+        except ValidationError:
+            raise ValueError(HELP) from None
+        if not known.lo <= known.value <= known.hi:
+            raise ValueError(HELP)
+        return known
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST_NUMBER:  # type: ignore[operator]
+        raise ValueError(HELP)
+    return float(value)  # type: ignore[arg-type]
+
+
+Time = Annotated[Uncertain | float, BeforeValidator(_time)]
+
+
+class GivenStrategy(Section):
+    """What a checkpoint costs."""
+
+    name: Text
+    stall_s: Time = Field(description="Training is blocked.")
+    durable_s: Time | None = Field(
+        default=None,
+        description="From the start of the save until a restart can use it; null: as long as the stall.",
+    )
+    slowdown_s: Time = Field(
+        default=0.0, description="What all steps together lose while it is written."
+    )
+    bytes: Annotated[int | None, whole(0, LARGEST_BYTES, or_null=True)] = None
+
+
+class GivenRecovery(Section):
+    """What a failure costs."""
+
+    name: Text
+    down_s: Time = Field(description="Until training goes on from a version.")
+    survived: Part = Field(
+        default=0.0, description="The part of failures of one node that survivors go on from."
+    )
+    pause_s: Time = Field(default=0.0, description="What such a failure costs.")
+    replaces: Flag = Field(
+        default=True, description="Whether a new rank takes the place of a lost one at once."
+    )
+
+
+class GivenCosts(Section):
+    """The whole file."""
+
+    title: Text
+    gpus: Count = Field(description="At how many the numbers hold.")
+    step_s: Time = Field(description="One step without checkpoints.")
+    steps_per_epoch: Count
+    interval: IntervalText = Field(default="e1", description="The interval in use.")
+    strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
+    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
+
+
+def read_given(path: Path) -> pd.DataFrame:
+    """The table `decision_costs`. Raises ConfigError with one line for each wrong value: the file, the field and the remedy."""
+    written = ConfigFile.read(path)
+    given = checked(GivenCosts, Sources(written.content, [written]))
+    shared: dict[str, Any] = {
+        "framework": GIVEN,
+        "model": given.title,
+        "dataset": GIVEN,
+        "ranks": given.gpus,
+        "batch_size": 0,
+        "epochs": 0,
+        "deterministic": False,
+        "accelerator": GIVEN,
+        "measured_on": GIVEN,
+        "format": "none",
+        "interval": given.interval,
+        "steps_per_epoch": given.steps_per_epoch,
+        "down_from": GIVEN,
+        "note": "",
+        "source": f"costs of {path.name}, not measured here",
+    }
+    return DECISION_COSTS.rows(
+        {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
+         "survived": recovered.survived, "replaces": recovered.replaces, "bytes": math.nan if saved.bytes is None else saved.bytes}
+        for saved in given.strategies
+        for recovered in given.recoveries
+    )  # fmt: skip
+
+
+def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) -> dict[str, float]:
+    durable = saved.stall_s if saved.durable_s is None else saved.durable_s
+    times = {
+        "step_s": given.step_s,
+        "stall_s": saved.stall_s,
+        "slowdown_s": saved.slowdown_s,
+        "durable_s": durable,
+        "down_s": recovered.down_s,
+        "pause_s": recovered.pause_s,
+    }
+    assert times.keys() == UNCERTAIN.keys()
+    return {
+        name: value for cost, time in times.items() for name, value in _with_ends(cost, time).items()
+    }
+
+
+def _with_ends(name: str, time: Uncertain | float) -> dict[str, float]:
+    if isinstance(time, Uncertain):
+        return {name: time.value, f"{name}_lo": time.lo, f"{name}_hi": time.hi}
+    return {name: time, f"{name}_lo": math.nan, f"{name}_hi": math.nan}

@@ -1,0 +1,163 @@
+"""Sentences on the tables `advice` and `scale`: how often to checkpoint, with what, and how to recover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.decide.inputs import GIVEN, STARTS
+from ckptbench.figures.findings.lines import item
+from ckptbench.figures.findings.words import PERCENT, Row, Unit, amount, bounded
+from ckptbench.figures.kit.decided import of_most_ranks, prepared
+from ckptbench.figures.kit.labels import counted, describe
+
+TITLE = "How often to checkpoint"
+NOTHING = "No setup with checkpoints was timed: there is nothing to decide from."
+HOURS_PER_DAY = 24
+DAYS_PER_YEAR = 365.25
+MINUTES_PER_HOUR = 60
+SMALLEST = 1e-5
+"""A smaller part of the time than this is said to be so."""
+ASSUMED = (
+    "Projected: more GPUs than were measured. A step, a checkpoint and a recovery are taken to cost there what they cost here, and failures to come"
+    " in proportion to the GPUs."
+)
+
+
+def sentences(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """From the tables that `DECISION` names.
+
+    For each system the setup and recovery that win: first as measured, then projected, then from how many GPUs on which one wins."""
+    advice = tables["advice"]
+    chosen = tables["scale"]["rate"].unique()
+    known = advice[advice["rate"].isin(chosen)]
+    if known.empty:
+        return
+    rates = tables["failure_rates"].set_index("rate")
+    rate = str(rates.loc[chosen[0], "title"])
+    rows = of_most_ranks(prepared(known))
+    winners = rows[rows["wins"]]
+    yield from bounded([_of(row, rate) for row in records(winners[~winners["projected"]])], "advice")
+    projected = winners[winners["projected"]]
+    yield from bounded([_of(row, rate) for row in records(projected)], "advice")
+    yield from bounded(list(_from_how_many(tables["scale"])), "scale")
+    if len(projected):
+        yield ASSUMED
+    yield from _about_costs(tables["decision_costs"])
+
+
+def _of(row: Row, rate: str) -> str:
+    """`On this machine, with PyTorch, ..., a checkpoint every 40 steps (2 minutes) loses 3 % [2, 4]; every epoch would lose 9 % [8, 10].`"""
+    lost = {
+        f"{name}{end}": 1 - row[f"{column}{other}"]
+        for name, column in (("best", "goodput"), ("epoch", "goodput_every_epoch"))
+        for end, other in (("", ""), ("_lo", "_hi"), ("_hi", "_lo"))
+    }
+    where = (
+        f"Projected to {row['gpus']:,} GPUs"
+        if row["projected"]
+        else ("At" if row["framework"] == GIVEN else "On this machine, at")
+        + f" {counted(row['gpus'], 'GPU' if row['framework'] == GIVEN else 'rank')}"
+    )
+    steps = (row["flat_from_steps"], row["flat_to_steps"])
+    return (
+        f"{where}, with {_setup(row)} and a failure every {duration(row['hours_between_failures'])} ({rate}), a checkpoint every"
+        f" {_steps(row['best_steps'])} ({duration(row['best_minutes'] / MINUTES_PER_HOUR)}) loses {_part(lost, 'best')}; every epoch"
+        f" ({_steps(row['epoch_steps'])}) would lose {_part(lost, 'epoch')}. Anything from {_number(steps[0])} to {_steps(steps[1])} is within 1 %"
+        " of the best."
+    )
+
+
+def _setup(row: Row) -> str:
+    words = [row["system"], describe("strategy", row["strategy"]), describe("recovery", row["recovery"])]
+    return ", ".join(words)
+
+
+def _part(lost: Row, name: str) -> str:
+    """`3 % [2, 4]`. Small parts are only said to be small."""
+    if lost[f"{name}_hi"] < SMALLEST:
+        return f"less than {_plain_percent(SMALLEST)} %"
+    return amount(lost, name, PERCENT)
+
+
+def _plain_percent(part: float) -> str:
+    return f"{100 * part:.10f}".rstrip("0")
+
+
+def _steps(number: float) -> str:
+    return f"{_number(number)} step{'' if round(number) == 1 else 's'}"
+
+
+def _number(number: float) -> str:
+    """Rounded to three digits, as nobody sets an interval of 3,217 steps."""
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}"
+
+
+def duration(hours: float) -> str:
+    """`12 s`, `5.2 minutes`, `3.1 hours`, `40 days`, `12 years`."""
+    for name, scale, most in (
+        ("s", 3600.0, 1 / 60),
+        ("minutes", 60.0, 2.0),
+        ("hours", 1.0, 48.0),
+        ("days", 1 / HOURS_PER_DAY, 2 * DAYS_PER_YEAR * HOURS_PER_DAY),
+    ):
+        if hours < most:
+            return f"{amount({'n': hours * scale}, 'n', Unit(''))} {name}"
+    return f"{amount({'n': hours / HOURS_PER_DAY / DAYS_PER_YEAR}, 'n', Unit(''))} years"
+
+
+def _from_how_many(scale: pd.DataFrame) -> Iterator[str]:
+    """`PyTorch: the highest goodput has deepfreeze, restart up to 512 GPUs; deepfreeze, ulfm from 1,024 on.`"""
+    rows = of_most_ranks(prepared(scale))
+    for _, own in groups(rows, ("system", *SYSTEM)):
+        if own.groupby("gpus").size().max() == 1:
+            continue
+        winners = own[own["wins"]].sort_values("gpus")
+        runs = winners["series"].ne(winners["series"].shift()).cumsum()
+        stretches = [stretch for _, stretch in winners.groupby(runs)]
+        parts = [
+            f"{stretch['series'].iloc[0]} {_where(stretch, place, len(stretches))} (in {_least(stretch)} of the draws)"
+            for place, stretch in enumerate(stretches)
+        ]
+        yield f"{own['system'].iloc[0]}: the highest goodput is that of {'; '.join(parts)}."
+
+
+def _where(stretch: pd.DataFrame, place: int, number: int) -> str:
+    first, last = stretch["gpus"].iloc[[0, -1]]
+    if number == 1:
+        return f"at every number of GPUs up to {last:,}"
+    if place == 0:
+        return f"up to {last:,} GPUs"
+    return f"from {first:,} GPUs on" if place == number - 1 else f"from {first:,} to {last:,} GPUs"
+
+
+def _least(stretch: pd.DataFrame) -> str:
+    chance = 100 * stretch["chance"].min()
+    return f"at least {chance:.0f} %" if chance < 99.5 else "all"
+
+
+def _about_costs(costs: pd.DataFrame) -> Iterator[str]:
+    """What to know of the costs before quoting."""
+    started = costs["down_from"] == STARTS
+    if started.any():
+        yield (
+            f"No failure was measured with {_how_many(started)}: what a restart takes is that of the start of a run, and to load a version is taken to last"
+            " as long as to write one. A study of failures (config/studies/faults.yaml) measures it."
+        )
+    if (costs["note"] != "").any():
+        yield "Some costs have no interval, as they were measured once: the table decision_costs has a note on them."
+
+
+def _how_many(which: pd.Series) -> str:
+    return "any setup" if which.all() else f"{int(which.sum())} of {len(which)} setups"
+
+
+def page(tables: Mapping[str, pd.DataFrame]) -> str:
+    """The sentences alone, as text: what `make decide` prints."""
+    said = list(sentences(tables)) or [NOTHING]
+    lines = [TITLE, "-" * len(TITLE), "", *map(item, said), ""]
+    return "\n".join(lines)
