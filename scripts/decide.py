@@ -15,6 +15,7 @@ from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
+from ckptbench.decide.validate import VALIDATION, validation
 from ckptbench.scripting import run_script
 
 
@@ -22,13 +23,14 @@ def main() -> int:
     options = _parse()
 
     def work() -> None:
-        costs = (
-            read_given(options.numbers)
-            if options.numbers
-            else decision_costs(read_tables(options.tables, COST_TABLES))
-        )
+        rates = read_rates(options.rates)
         choices = Choices(**{**options.choices, "gpus": tuple(options.choices["gpus"])})
-        write_tables(options.tables, decide(costs, read_rates(options.rates), choices))
+        if options.numbers:
+            costs, checked = read_given(options.numbers), VALIDATION.rows([])
+        else:
+            study = read_tables(options.tables, COST_TABLES)
+            costs, checked = decision_costs(study), validation(study)
+        write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
 
     return run_script(work, options.log)
 
@@ -37,8 +39,12 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--rates", type=Path, required=True, help="folder of the failure rates")
-    parser.add_argument("--choices", type=_object, required=True, help="JSON object: what to decide for")
-    parser.add_argument("--numbers", type=Path, help="file with costs, instead of those of the tables")
+    parser.add_argument(
+        "--choices", type=_object, required=True, help="JSON object: what to decide for"
+    )
+    parser.add_argument(
+        "--numbers", type=Path, help="file with costs, instead of those of the tables"
+    )
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
 

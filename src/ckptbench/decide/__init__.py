@@ -1,4 +1,13 @@
 """How often to checkpoint, with what, and how to recover: from what was measured and how often machines fail."""
 
-COST_TABLES = ("runs", "phases", "failures", "restore", "scaling", "strategies", "provenance")
-"""The tables of a study that costs come from. Known without importing pandas."""
+COST_TABLES = (
+    "runs",
+    "phases",
+    "failures",
+    "restore",
+    "scaling",
+    "strategies",
+    "goodput",
+    "provenance",
+)
+"""The tables of a study that costs, and what was measured under failures, come from. Known without importing pandas."""

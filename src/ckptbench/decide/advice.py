@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Kind, Table
 from ckptbench.decide import drawn
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.model import (
@@ -44,7 +44,7 @@ CASE_COLUMNS = (
 CASE = (*SETUP, "rate", "gpus")
 
 
-def _with_ends(name: str, kind: str, unit: str, meaning: str) -> tuple[Column, ...]:
+def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, ...]:
     return (
         Column(name, kind, unit, meaning),
         Column(f"{name}_lo", kind, unit, "lower end of its 95 % interval"),
@@ -54,7 +54,7 @@ def _with_ends(name: str, kind: str, unit: str, meaning: str) -> tuple[Column, .
 
 WINNING = (
     Column("wins", "flag", "", "whether no other setup and recovery of this system has a higher goodput, each at its best interval"),
-    Column("chance", "number", "1", "the part of the draws in which it has the highest"),
+    Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time"),
 )  # fmt: skip
 ADVICE = Table(
     "advice",
@@ -63,6 +63,7 @@ ADVICE = Table(
     CASE,
     (
         *CASE_COLUMNS,
+        Column("survived", "number", "1", "of all failures, the part that survivors are taken to go on from"),
         *_with_ends("hours_between_failures", "number", "h", "of all GPUs together"),
         *_with_ends("best_steps", "number", "steps", "between two checkpoints, with the highest goodput"),
         *_with_ends("best_minutes", "number", "min", "the same interval in useful time"),
@@ -107,6 +108,8 @@ GOODPUT_CURVES = Table(
     ),
 )
 
+ALIKE = 0.001
+"""Goodputs that differ by less are alike."""
 MOST_GPUS = 131_072
 """`scale` goes so far."""
 POINTS = 61
@@ -215,9 +218,10 @@ def _together(
 def _winning(cases: Sequence[_Case]) -> list[Row]:
     """Which case has the highest goodput, and in which part of the draws."""
     goodputs = np.stack([case.best.goodput for case in cases])
-    first = goodputs.argmax(axis=0)
+    first = goodputs[:, 0].argmax()
+    near = goodputs >= goodputs.max(axis=0) - ALIKE
     return [
-        {"wins": bool(first[0] == place), "chance": float((first[1:] == place).mean())}
+        {"wins": bool(place == first), "chance": float(near[place, 1:].mean())}
         for place in range(len(cases))
     ]
 
@@ -232,6 +236,7 @@ def _advice(case: _Case) -> Row:
         "saxena": saxena_s(case.saving, case.recovering, case.failures_per_s),
     }
     return {
+        "survived": float(np.asarray(case.recovering.survived)),
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
         **case.best_columns(),

@@ -11,6 +11,7 @@ from ckptbench.decide.choices import Choices
 from ckptbench.decide.rate_tables import failure_fits, failure_rates
 from ckptbench.decide.rates import FailureRate
 
+
 def decide(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices) -> dict[str, pd.DataFrame]:  # fmt: skip
     """By name. `costs` is the table `decision_costs`; `rates` has the one that is chosen."""
     (chosen,) = (rate for rate in rates if rate.name == choices.rate)

@@ -29,7 +29,9 @@ class Uncertain(Section):
     hi: Positive
 
 
-HELP = "use a number of seconds from 0, or {value: ..., lo: ..., hi: ...} with 0 < lo <= value <= hi"
+HELP = (
+    "use a number of seconds from 0, or {value: ..., lo: ..., hi: ...} with 0 < lo <= value <= hi"
+)
 
 
 def _time(value: object) -> Uncertain | float:
@@ -131,7 +133,9 @@ def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) ->
     }
     assert times.keys() == UNCERTAIN.keys()
     return {
-        name: value for cost, time in times.items() for name, value in _with_ends(cost, time).items()
+        name: value
+        for cost, time in times.items()
+        for name, value in _with_ends(cost, time).items()
     }
 
 

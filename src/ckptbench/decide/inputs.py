@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Repeated, estimates
+from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
     SYSTEM,
@@ -135,7 +135,7 @@ class _Measured:
 
     @classmethod
     def of(cls, tables: Tables) -> _Measured:
-        strikes = _kills(tables)
+        strikes = kills(tables)
         step_s = {_key(row, SYSTEM): _step_s(row)["step_s"] for row in records(tables["scaling"])}
         again = strikes[~strikes["went_on"]]
         downs = _by(again, [*CELL, "recovery"], "down_s")
@@ -178,7 +178,7 @@ class _Measured:
             return _Down(self.restarts[cell], RESTARTS)
         # An elastic recovery has an environment of its own, and so a system that was never restarted.
         start = self.starts[cell[: len(SYSTEM)]]
-        load_s = row["durable_s"] if pd.isna(row["load_s"]) else row["load_s"]
+        load_s: float = row["durable_s"] if pd.isna(row["load_s"]) else row["load_s"]
         return _Down(_plus(start, load_s), STARTS)
 
 
@@ -203,7 +203,7 @@ def _by(frame: pd.DataFrame, names: Sequence[str], column: str) -> dict[tuple[An
     return {_key(key, names): own for (key, _), own in zip(found, known, strict=True)}
 
 
-def _kills(tables: Tables) -> pd.DataFrame:
+def kills(tables: Tables) -> pd.DataFrame:
     """The failures that killed ranks and were recovered from before the next one, with the columns of their run."""
     failures = tables["failures"]
     if failures.empty:
@@ -270,5 +270,3 @@ def _survivals(strikes: pd.DataFrame, relaunched: set[str]) -> dict[tuple[Any, .
         for key, rows in groups(elastic, names)
         if _key(key, names) in pauses
     }
-
-

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.cell import Cell
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ def _killed(cell: Cell) -> bool:
 def _struck(cell: Cell) -> bool:
     """Whether failures of a trace strike the run."""
     return cell.is_struck
+
+
+def _drawn(cell: Cell) -> bool:
+    """Whether drawn failures strike the run: of such the decision predicts the goodput."""
+    return cell.is_struck and "mean_s" in FAULTS[cell.faults.name].options
 
 
 def _no_cell(cell: Cell) -> bool:
@@ -88,6 +93,7 @@ FIGURES = {
     "aftermath": FigureEntry("aftermath", ("aftermath", "provenance"), "Training after failures", _struck),
     "advice": FigureEntry("advice", ("goodput_curves", "advice", "failure_rates", "decision_costs"), "How often to checkpoint", _checkpointed),
     "scale": FigureEntry("scale", ("scale", "failure_rates", "decision_costs"), "The best goodput against GPUs", _checkpointed),
+    "validation": FigureEntry("validation", ("validation", "provenance"), "Predicted and measured goodput", _drawn),
     "failure_fits": FigureEntry("failure_fits", ("failure_rates", "failure_fits"), "How often failures come", _no_cell),
     "restore": FigureEntry("restore", ("restore", "provenance"), "How long a restart takes", _killed),
 }

@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.figures.kit.captions import capitalized_sentences
-from ckptbench.figures.kit.decided import common, foremost, looks, of_most_ranks, prepared
+from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
 from ckptbench.figures.kit.labels import counted
 from ckptbench.figures.kit.panels import (
     LINE_IN,
@@ -21,9 +20,10 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
     paper_figure,
+    side_by_side,
 )
 from ckptbench.figures.kit.style import PAGE_IN, LineStyle
-from ckptbench.figures.kit.ticks import logarithmic, of_whole
+from ckptbench.figures.kit.ticks import logarithmic, upper_part
 
 READING = (
     "Expected useful part of the time against the time between two checkpoints, where failures come as in {rate}. Bands are 95 % intervals of the"
@@ -34,8 +34,6 @@ PROJECTED = (
     " to the GPUs"
 )
 PANEL_IN = 1.25
-IN_LEGEND = 2
-"""How many series stand in a line of the legend."""
 NONE = "No setup with checkpoints was timed: there is nothing to decide from."
 
 
@@ -51,8 +49,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     numbers = sorted(curves["gpus"].unique())
     text = _caption(curves, names, tables)
     titles = {own["system"].iloc[0]: folded(own["system"].iloc[0]) for own in lines}
-    in_legend = -(-len(names) // IN_LEGEND)
-    height_in = len(lines) * (PANEL_IN + LINE_IN + 1.6 * PANEL_EDGES_IN) + in_legend * 1.4 * LINE_IN
+    in_legend = side_by_side(handles(styles), PAGE_IN)
+    height_in = (
+        len(lines) * (PANEL_IN + LINE_IN + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
+    )
     figure = paper_figure(PAGE_IN, height_in, text)
     grid = figure.add_gridspec(len(lines), len(numbers))
     for line, own in enumerate(lines):
@@ -62,17 +62,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             here = own[own["gpus"] == gpus]
             axes.set_title(_title(titles[system] if not column else "", here))
             _draw_panel(axes, here, best[(best["system"] == system) & (best["gpus"] == gpus)], styles)  # fmt: skip
-            of_whole(axes.yaxis, 100)
+            upper_part(axes.yaxis, 100 * own["goodput"].min())
             if not column:
                 axes.set_ylabel("Goodput (%)")
             if line == len(lines) - 1 and column < len(own_numbers):
                 axes.set_xlabel("Interval (min)")
-    legend(figure, *_legend(styles))
+    legend(figure, *in_legend)
     return figure
 
 
 def _chosen(advice: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    return advice[advice["rate"] == curves["rate"].iloc[0]]
+    return advice.loc[advice["rate"] == curves["rate"].iloc[0]]
 
 
 def _title(system: str, rows: pd.DataFrame) -> str:
@@ -102,14 +102,6 @@ def _draw_panel(
     logarithmic(axes.xaxis, list(rows["interval_minutes"]))
 
 
-def _legend(styles: Mapping[str, tuple[str, LineStyle]]) -> list[list[Line2D]]:
-    handles = [
-        Line2D([], [], color=color, linestyle=line_style, marker="o", markersize=4, label=name)
-        for name, (color, line_style) in styles.items()
-    ]
-    return [handles[first : first + IN_LEGEND] for first in range(0, len(handles), IN_LEGEND)]
-
-
 def _caption(curves: pd.DataFrame, names: list[str], tables: Mapping[str, Any]) -> str:
     rates = tables["failure_rates"].set_index("rate")
     title = str(rates.loc[curves["rate"].iloc[0], "title"])
@@ -117,4 +109,6 @@ def _caption(curves: pd.DataFrame, names: list[str], tables: Mapping[str, Any]) 
     more = f"{left_out} more curves are in the table goodput_curves" if left_out else ""
     sources = list(dict.fromkeys(tables["decision_costs"]["source"]))
     projected = PROJECTED if curves["projected"].any() else ""
-    return capitalized_sentences([READING.format(rate=title), projected, more, common(curves), *sources])
+    return capitalized_sentences(
+        [READING.format(rate=title), projected, more, common(curves), *sources]
+    )

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
 from ckptbench.figures.kit import labels
-from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.captions import caption, wrapped
 from ckptbench.figures.kit.panels import (
     BOLD,
     LABEL_IN,
@@ -174,12 +174,17 @@ def _placed(shown: pd.DataFrame, *, apart: bool) -> Iterator[_Panel]:
         title = folded(_title(rows.iloc[0]), width_in if apart else LABEL_IN)
         for number, member in enumerate(members):
             line, column = divmod(place + number, across)
-            own = [labels.recovery(member["recovery"].iloc[0])] if apart else []
+            own = [_narrow(labels.recovery(member["recovery"].iloc[0]), across)] if apart else []
             names = [title, *own] if number == 0 else own
             yield _Panel(
                 member, "\n".join(names), line, column, first, begins=number == 0 or column == 0
             )
         place += len(members)
+
+
+def _narrow(name: str, across: int) -> str:
+    """The name in lines that fit above a panel."""
+    return "\n".join(wrapped(name, (PAGE_IN / across - AXIS_IN) / BOLD))
 
 
 def _across(number: int) -> int:

@@ -19,6 +19,7 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
     paper_figure,
+    side_by_side,
 )
 from ckptbench.figures.kit.setups import (
     CHECKPOINT,
@@ -47,8 +48,6 @@ DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.option
 MARKERS = "osD^vPX*"
 PANEL_IN = 1.25
 ACROSS = 2
-IN_LEGEND = 3
-"""How many series stand in a line of the legend."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -70,21 +69,24 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     lines = -(-len(panels) * len(quantities) // across)
     titles = [folded(panel["title"].iloc[0]) for panel in panels]
     names = list(rows["series"].unique())
-    in_legend = -(-len(names) // IN_LEGEND) if len(names) > 1 else 0
+    width_in = COLUMN_IN if across == 1 else PAGE_IN
+    styles = dict(zip(names, islice(cycle(zip(LINE_STYLES, MARKERS, strict=True)), len(names)), strict=True))  # fmt: skip
+    in_legend = side_by_side(_handles(styles), width_in) if len(names) > 1 else []
     title_in = LINE_IN * max(title.count("\n") for title in titles)
-    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + in_legend * 1.4 * LINE_IN
-    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
+    height_in = (
+        lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
+    )
+    figure = paper_figure(width_in, height_in, text)
     grid = figure.add_gridspec(lines, across)
     cells = ((panel, title, name) for panel, title in zip(panels, titles, strict=True) for name in quantities)  # fmt: skip
     farthest = farthest_of(rows, quantities)
-    styles = dict(zip(names, islice(cycle(zip(LINE_STYLES, MARKERS, strict=True)), len(names)), strict=True))  # fmt: skip
     for place, (panel, title, quantity) in enumerate(cells):
         axes = figure.add_subplot(grid[place // across, place % across])
         axes.set_title(title)
         _draw_panel(axes, panel, quantity, styles)
         of_whole(axes.yaxis, farthest)
     if in_legend:
-        legend(figure, *_legend(styles))
+        legend(figure, *in_legend)
     return figure
 
 
@@ -165,9 +167,8 @@ def _draw_panel(
     axes.set_ylabel(QUANTITIES[quantity])
 
 
-def _legend(styles: Mapping[str, tuple[LineStyle, str]]) -> list[list[Line2D]]:
-    handles = [
+def _handles(styles: Mapping[str, tuple[LineStyle, str]]) -> list[Line2D]:
+    return [
         Line2D([], [], color=INK, linestyle=line_style, marker=marker, label=name)
         for name, (line_style, marker) in styles.items()
     ]
-    return [handles[first : first + IN_LEGEND] for first in range(0, len(handles), IN_LEGEND)]

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from ckptbench.figures.advice import IN_LEGEND, NONE, PROJECTED
+from ckptbench.figures.advice import NONE, PROJECTED
 from ckptbench.figures.kit.captions import capitalized_sentences
-from ckptbench.figures.kit.decided import common, foremost, looks, of_most_ranks, prepared
+from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
@@ -19,9 +18,10 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
     paper_figure,
+    side_by_side,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, DASHED, PAGE_IN, SOLID, LineStyle
-from ckptbench.figures.kit.ticks import logarithmic, of_whole
+from ckptbench.figures.kit.ticks import logarithmic, upper_part
 
 READING = (
     "Expected useful part of the time at the best interval, against the number of GPUs, where failures come as in {rate}. Solid, with points:"
@@ -45,23 +45,21 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     lines = -(-len(panels) // across)
     titles = [folded(own["system"].iloc[0]) for own in panels]
     title_in = LINE_IN * max(title.count("\n") for title in titles)
-    each = IN_LEGEND if across > 1 else 1
-    in_legend = -(-len(names) // each)
-    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + in_legend * 1.4 * LINE_IN
-    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, _caption(shown, names, tables))  # fmt: skip
+    width_in = COLUMN_IN if across == 1 else PAGE_IN
+    in_legend = side_by_side(handles(styles), width_in)
+    height_in = (
+        lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
+    )
+    figure = paper_figure(width_in, height_in, _caption(shown, names, tables))  # fmt: skip
     grid = figure.add_gridspec(lines, across)
     for place, own in enumerate(panels):
         axes = figure.add_subplot(grid[place // across, place % across])
         axes.set_title(titles[place])
         _draw_panel(axes, own, styles)
-        of_whole(axes.yaxis, 100)
+        upper_part(axes.yaxis, 100 * own["goodput_lo"].min())
         axes.set_ylabel("Goodput (%)")
         axes.set_xlabel("GPUs")
-    handles = [
-        Line2D([], [], color=color, marker="o", markersize=4, label=name)
-        for name, (color, _) in styles.items()
-    ]
-    legend(figure, *(handles[first : first + each] for first in range(0, len(handles), each)))
+    legend(figure, *in_legend)
     return figure
 
 
@@ -90,4 +88,6 @@ def _caption(shown: pd.DataFrame, names: list[str], tables: Mapping[str, pd.Data
     more = f"{left_out} more curves are in the table scale" if left_out else ""
     sources = list(dict.fromkeys(tables["decision_costs"]["source"]))
     projected = PROJECTED if shown["projected"].any() else ""
-    return capitalized_sentences([READING.format(rate=title), projected, more, common(shown), *sources])
+    return capitalized_sentences(
+        [READING.format(rate=title), projected, more, common(shown), *sources]
+    )

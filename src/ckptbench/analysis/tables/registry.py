@@ -61,7 +61,7 @@ COLLECTED = _entries(
         "failures": "collect.failures",
         "lineage": "collect.lineage",
         "progress": "collect.progress",
-    }
+    },
 )
 """What the run folders say."""
 DERIVED = _entries(
@@ -84,7 +84,7 @@ DERIVED = _entries(
         "outcome": "cost.outcome",
         "aftermath": "cost.aftermath",
         "provenance": "provenance",
-    }
+    },
 )
 """What follows from it. Each table comes after those that it is derived from."""
 TABLES = {**COLLECTED, **DERIVED}
@@ -97,6 +97,7 @@ DECIDED = _entries(
         "advice": "advice",
         "scale": "advice",
         "goodput_curves": "advice",
+        "validation": "validate",
     },
 )
 """What to do about it: from these tables, or from costs that the user gives, and from the failure rates of config/failures."""

@@ -13,6 +13,7 @@ from ckptbench.figures.findings.lines import item
 from ckptbench.figures.findings.words import PERCENT, Row, Unit, amount, bounded
 from ckptbench.figures.kit.decided import of_most_ranks, prepared
 from ckptbench.figures.kit.labels import counted, describe
+from ckptbench.figures.kit.setups import SEPARATOR
 
 TITLE = "How often to checkpoint"
 NOTHING = "No setup with checkpoints was timed: there is nothing to decide from."
@@ -24,6 +25,10 @@ SMALLEST = 1e-5
 ASSUMED = (
     "Projected: more GPUs than were measured. A step, a checkpoint and a recovery are taken to cost there what they cost here, and failures to come"
     " in proportion to the GPUs."
+)
+SURVIVED = (
+    "Survivors are taken to go on from {part:.0f} % of all failures, those that hit one node alone (decision.survivable), and where the recovery does not put"
+    " a new rank in the place of a lost one, a replacement to come in time (decision.replacement_minutes)."
 )
 
 
@@ -40,12 +45,16 @@ def sentences(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     rate = str(rates.loc[chosen[0], "title"])
     rows = of_most_ranks(prepared(known))
     winners = rows[rows["wins"]]
-    yield from bounded([_of(row, rate) for row in records(winners[~winners["projected"]])], "advice")
+    yield from bounded(
+        [_of(row, rate) for row in records(winners[~winners["projected"]])], "advice"
+    )
     projected = winners[winners["projected"]]
     yield from bounded([_of(row, rate) for row in records(projected)], "advice")
     yield from bounded(list(_from_how_many(tables["scale"])), "scale")
     if len(projected):
         yield ASSUMED
+    if (winners["survived"] > 0).any():
+        yield SURVIVED.format(part=100 * winners["survived"].max())
     yield from _about_costs(tables["decision_costs"])
 
 
@@ -72,7 +81,11 @@ def _of(row: Row, rate: str) -> str:
 
 
 def _setup(row: Row) -> str:
-    words = [row["system"], describe("strategy", row["strategy"]), describe("recovery", row["recovery"])]
+    words = [
+        row["system"].replace(SEPARATOR, ", "),
+        describe("strategy", row["strategy"]),
+        describe("recovery", row["recovery"]),
+    ]
     return ", ".join(words)
 
 
@@ -123,7 +136,7 @@ def _from_how_many(scale: pd.DataFrame) -> Iterator[str]:
             f"{stretch['series'].iloc[0]} {_where(stretch, place, len(stretches))} (in {_least(stretch)} of the draws)"
             for place, stretch in enumerate(stretches)
         ]
-        yield f"{own['system'].iloc[0]}: the highest goodput is that of {'; '.join(parts)}."
+        yield f"{own['system'].iloc[0].replace(SEPARATOR, ', ')}: the highest goodput is that of {'; '.join(parts)}."
 
 
 def _where(stretch: pd.DataFrame, place: int, number: int) -> str:

@@ -64,8 +64,9 @@ def outcomes(tables: Mapping[str, pd.DataFrame], study: Study) -> Iterator[str]:
 def _named(known: pd.DataFrame, study: Study) -> pd.DataFrame:
     """The rows in order, with the column `name`."""
     rows = ordered(with_hardware(known), (*SYSTEM, "framework", *CHECKPOINT, "history", "recovery"))
-    others = [*of_checkpoints(rows), *varying(rows, ["interval", "history", "recovery"])]
-    return rows.assign(name=study.names(rows, *others)) if len(rows) else rows
+    others = dict.fromkeys([*of_checkpoints(rows), *varying(rows, ["interval", "history"])])
+    last = [name for name in ("recovery",) if others.pop(name, name) is None]
+    return rows.assign(name=study.names(rows, *others, *last)) if len(rows) else rows
 
 
 def _of_setup(row: Row) -> str:

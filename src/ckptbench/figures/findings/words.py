@@ -74,9 +74,12 @@ class Study:
 
 
 def of_checkpoints(rows: pd.DataFrame) -> list[str]:
-    """Columns on the checkpoints that the name of a setup needs: the format where a framework has several."""
+    """Columns on the checkpoints that the name of a setup needs: the format where a framework has several.
+
+    The recovery too: an elastic one has its own undisturbed runs.
+    """
     several = bool((rows.groupby("framework")["format"].nunique() > 1).any())
-    return [*(["format"] if several else []), *varying(rows, ["strategy"])]
+    return [*(["format"] if several else []), *varying(rows, ["strategy", "recovery"])]
 
 
 def amount(row: Row, column: str, unit: Unit) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.figures.kit import labels
@@ -16,6 +17,7 @@ from ckptbench.figures.kit.setups import (
     in_words,
     ordered,
     separating,
+    varying,
     with_hardware,
 )
 from ckptbench.figures.kit.style import LINE_STYLES, LineStyle
@@ -44,6 +46,28 @@ def prepared(rows: pd.DataFrame) -> pd.DataFrame:
     return known.assign(system=system, series=series)
 
 
+def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, with `panel`: all that separates two of them but the interval."""
+    columns = (
+        *SYSTEM,
+        "framework",
+        "ranks",
+        "strategy",
+        "format",
+        "recovery",
+        "history",
+        "interval",
+    )
+    known = ordered(with_hardware(rows), columns)
+    names = ["framework", *separating(known, SYSTEM), *varying(known, ["ranks"]), *_of_cell(known)]
+    return known.assign(panel=in_words(known, names, SEPARATOR))
+
+
+def _of_cell(rows: pd.DataFrame) -> list[str]:
+    names = ("strategy", "format", "recovery", "history")
+    return [name for name in names if _varies_within(rows, name)] or ["strategy"]
+
+
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
     most = rows.groupby([rows[name] for name in ("framework", *SYSTEM)])["ranks"].transform("max")
@@ -60,6 +84,14 @@ def foremost(rows: pd.DataFrame) -> list[str]:
 def looks(names: Sequence[str]) -> dict[str, tuple[str, LineStyle]]:
     """A color and a line style for each curve."""
     return dict(zip(names, zip(islice(cycle(COLORS), len(names)), islice(cycle(LINE_STYLES), len(names)), strict=True), strict=True))  # fmt: skip
+
+
+def handles(styles: Mapping[str, tuple[str, LineStyle]]) -> list[Line2D]:
+    """The lines of the legend."""
+    return [
+        Line2D([], [], color=color, linestyle=line_style, marker="o", markersize=4, label=name)
+        for name, (color, line_style) in styles.items()
+    ]
 
 
 def common(rows: pd.DataFrame) -> str:

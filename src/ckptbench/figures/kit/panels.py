@@ -82,6 +82,20 @@ def legend(figure: Figure, *rows: Sequence[Artist]) -> None:
     figure.legend(handles=by_column, loc="outside upper left", ncols=across)
 
 
+HANDLE_IN = 0.55
+"""Width of the line and the gaps beside a name in the legend."""
+
+
+def side_by_side(handles: Sequence[Line2D], width_in: float) -> list[list[Line2D]]:
+    """The handles in the fewest lines of a legend in which their names fit beside one another."""
+    widths = [text_width_in(str(handle.get_label())) + HANDLE_IN for handle in handles]
+    for across in range(len(handles), 0, -1):
+        columns = [max(widths[column::across]) for column in range(across)]
+        if sum(columns) <= width_in or across == 1:
+            return [list(handles[first : first + across]) for first in range(0, len(handles), across)]  # fmt: skip
+    return []
+
+
 def forest(
     frame: pd.DataFrame,
     caption: str,

@@ -82,6 +82,15 @@ def of_whole(axis: Axis, farthest: float) -> None:
         draw(100, color=FAINT, gid="whole", zorder=0.9)  # above the grid
 
 
+def upper_part(axis: Axis, lowest: float) -> None:
+    """A linear axis up to 100 %, from the multiple of ten below `lowest`."""
+    low = max(0.0, 10.0 * floor(min(lowest, 95.0) / 10))
+    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(low, 100.0)
+    inside = [float(mark) for mark in marks if low <= mark <= 100.0]
+    _set_limits(axis, low, 100.0 + 0.05 * (100.0 - low))
+    _set_ticks(axis, inside, inside)
+
+
 def percent(axis: Axis, values: Sequence[float]) -> None:
     """An axis that holds zero and all values; logarithmic beyond LINEAR_PERCENT where they are wide apart."""
     low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)

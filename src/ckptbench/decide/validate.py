@@ -1,0 +1,298 @@
+"""The table `validation`: the goodput that the model predicts, beside what was measured under failures that really came.
+
+The failures are those that struck: the same at the same times, so chance in how many came is no part of the comparison. All costs come from
+other runs: undisturbed ones, and those that other traces of failures struck.
+
+A run has a certain work to do: what its baseline takes. It goes through periods as in `model`, each failure takes it back to the newest durable
+version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
+what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured), and how far one run differs
+from the next (drawn with the spread of all undisturbed runs).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
+from ckptbench.analysis.tables.grouping import groups, records, struck
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.decide import drawn
+from ckptbench.decide.inputs import decision_costs, kills
+from ckptbench.decide.model import Recovering, Saving, best
+from ckptbench.matrix.catalogue import FAULTS, WHOLE
+from ckptbench.matrix.interval import NEVER, Interval
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+Tables = Mapping[str, pd.DataFrame]
+
+VALIDATION = Table(
+    "validation",
+    "One row a setup that drawn failures struck, if other runs tell what its checkpoints and its recovery cost: the goodput that the model predicts for"
+    " these failures, and that which was measured.",
+    SETUP,
+    (
+        *SETUP_COLUMNS,
+        Column("interval_steps", "integer", "steps", "between two checkpoints"),
+        Column("repeats", "integer", "1", "runs beside their baselines"),
+        Column("failures", "integer", "1", "that struck them, all together"),
+        Column("predicted", "number", "1", "goodput by the model"),
+        Column("predicted_lo", "number", "1", "lower end of the interval in which 95 % of such measurements should lie"),
+        Column("predicted_hi", "number", "1", "upper end of it"),
+        Column("measured", "number", "1", "as in the table `goodput`"),
+        Column("measured_lo", "number", "1", "lower end of its 95 % interval"),
+        Column("measured_hi", "number", "1", "upper end of it"),
+        Column("holds", "flag", "", "whether the measured goodput lies in the predicted interval"),
+        Column("best_steps", "number", "steps", "best interval by the model, at the rate at which failures came"),
+        Column("flat_from_steps", "number", "steps", "shortest interval with a goodput within 1 % of the highest, by the model"),
+        Column("flat_to_steps", "number", "steps", "longest one"),
+        Column("measured_best", "flag", "", "whether no other interval that was measured has a higher goodput"),
+    ),
+)  # fmt: skip
+
+DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
+"""Traces of failures that are drawn. Listed ones tell what a failure costs."""
+CELL = (*SYSTEM, "strategy", "format", "recovery")
+SECONDS_PER_HOUR = 3600.0
+
+
+def validation(tables: Tables) -> pd.DataFrame:
+    """From the tables of a study that `COST_TABLES` names, and `goodput`."""
+    goodputs = tables["goodput"]
+    is_drawn = goodputs["history"].str.startswith(DRAWN)
+    checked = goodputs[is_drawn & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
+    if checked.empty:
+        return VALIDATION.rows([])
+    known = _Known.of(tables)
+    rows = [
+        row
+        for (_, own), rate in zip(groups(checked, [*CELL, "history"]), _rates(checked), strict=True)
+        for row in known.rows(own, rate)
+    ]
+    return VALIDATION.rows(rows)
+
+
+def _rates(checked: pd.DataFrame) -> Iterator[float]:
+    """Failures in a second of training, of all intervals of a cell together."""
+    for _, own in groups(checked, [*CELL, "history"]):
+        hours = own["failures"] / own["failures_per_hour"]
+        yield float(own["failures"].sum() / hours.sum()) / SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What other runs tell, and the runs that are predicted."""
+
+    costs: dict[tuple[Any, ...], Row]
+    """Rows of `decision_costs`, by cell."""
+    downs: dict[tuple[Any, ...], Floats]
+    """Seconds of each recovery that was measured, by cell."""
+    pauses: dict[tuple[Any, ...], Floats]
+    runs: pd.DataFrame
+    failures: pd.DataFrame
+    spread: float
+    """Standard deviation of the logarithm of the time of undisturbed runs."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> _Known:
+        runs, failures = tables["runs"], tables["failures"]
+        predicted = set(runs.loc[struck(runs) & runs["history"].str.startswith(DRAWN), "run"])
+        others = {
+            **tables,
+            "runs": runs[~runs["run"].isin(predicted)],
+            "failures": failures[~failures["run"].isin(predicted)],
+            "phases": tables["phases"][~tables["phases"]["run"].isin(predicted)],
+            "restore": tables["restore"][~tables["restore"]["run"].isin(predicted)],
+        }
+        strikes = kills(others)
+        again, went_on = strikes[~strikes["went_on"]], strikes[strikes["went_on"]]
+        told = set(
+            zip(
+                *(
+                    strikes.merge(runs[["run", "interval"]], on="run")[name]
+                    for name in (*CELL, "interval")
+                ),
+                strict=True,
+            )
+        )
+        rows = records(decision_costs(others))
+        # At the interval of the runs that tell what a failure costs, where there are several.
+        costs = {
+            _cell(row): row
+            for row in sorted(rows, key=lambda row: (*_cell(row), row["interval"]) in told)
+        }
+        return cls(
+            costs=costs,
+            downs={_cell(key): own["down_s"].to_numpy(float) for key, own in groups(again, CELL)},
+            pauses={_cell(key): own["total_s"].to_numpy(float) for key, own in groups(went_on, CELL)},
+            runs=runs,
+            failures=failures,
+            spread=_spread(runs),
+        )  # fmt: skip
+
+    def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:
+        """Of the setups of one cell and trace, which differ in their interval."""
+        cell = _cell(records(own)[0])
+        costs = self.costs.get(cell)
+        if costs is None or (cell not in self.downs and cell not in self.pauses):
+            return
+        highest = own["goodput"].max()
+        for setup in records(own):
+            predicted = self._predicted(setup, costs)
+            lo, hi = drawn.ends(predicted)
+            yield {
+                **{name: setup[name] for name in SETUP},
+                **_best(costs, rate),
+                "interval_steps": _steps(setup, costs),
+                "repeats": setup["paired_repeats"],
+                "failures": round(setup["failures"] * setup["repeats"]),
+                "predicted": float(predicted[0]),
+                "predicted_lo": float(lo),
+                "predicted_hi": float(hi),
+                "measured": setup["goodput"],
+                "measured_lo": setup["goodput_lo"],
+                "measured_hi": setup["goodput_hi"],
+                "holds": bool(lo <= setup["goodput"] <= hi),
+                "measured_best": bool(setup["goodput"] == highest),
+            }
+
+    def _predicted(self, setup: Row, costs: Row) -> Floats:
+        """Goodput of the repeats together, (1 + draws,)."""
+        same = (self.runs[list(SETUP)] == pd.Series({name: setup[name] for name in SETUP})).all(
+            axis=1
+        )
+        runs = self.runs[same & self.runs["baseline"].isin(self.runs["run"])]
+        walls = self.runs.set_index("run")["wall_s"]
+        saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
+        useful_s, all_s = 0.0, 0.0
+        for run in records(runs):
+            baselines = walls[self._baselines(run)]
+            work_s = np.full(1 + drawn.DRAWS, float(baselines.mean()))
+            work_s[1:] *= np.exp(
+                random.normal(0, self.spread / math.sqrt(len(baselines)), drawn.DRAWS)
+            )
+            strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
+            interval_s = work_s * _steps(setup, costs) / run["steps"]
+            lost = [self._lost(costs, random) for _ in strikes]
+            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
+            for part in (0, 1):
+                noise = np.concatenate([[1.0], np.exp(random.normal(0, self.spread, drawn.DRAWS))])
+                if part:
+                    all_s = all_s + wall_s * noise
+                else:
+                    useful_s = useful_s + work_s * noise
+        return np.asarray(useful_s / all_s)
+
+    def _baselines(self, run: Row) -> list[str]:
+        """The baselines of all repeats."""
+        system = (self.runs[list(SYSTEM)] == pd.Series({name: run[name] for name in SYSTEM})).all(
+            axis=1
+        )
+        recovery = self.runs.loc[self.runs["run"] == run["baseline"], "recovery"].iloc[0]
+        found = self.runs[
+            system & (self.runs["interval"] == str(NEVER)) & (self.runs["history"] == WHOLE)
+        ]
+        return list(found.loc[found["recovery"] == recovery, "run"])
+
+    def _lost(self, costs: Row, random: np.random.Generator) -> Lost:
+        """What one failure costs: drawn from those that were measured, and of the estimate their mean."""
+        cell = _cell(costs)
+        survived = np.concatenate([[costs["survived"] >= 0.5], random.random(drawn.DRAWS) < costs["survived"]])  # fmt: skip
+        return Lost(
+            down_s=_resampled(self.downs.get(cell, np.array([costs["down_s"]])), random),
+            pause_s=_resampled(self.pauses.get(cell, np.array([costs["pause_s"]])), random),
+            survived=survived,
+        )
+
+
+def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in CELL)
+
+
+def _steps(setup: Row, costs: Row) -> int:
+    return Interval.parse(setup["interval"]).steps(int(costs["steps_per_epoch"]))
+
+
+def _resampled(values: Floats, random: np.random.Generator) -> Floats:
+    return np.concatenate([[values.mean()], random.choice(values, drawn.DRAWS)])
+
+
+def _spread(runs: pd.DataFrame) -> float:
+    """Of setups that ran at least twice; 0 where none did."""
+    whole = runs[(runs["history"] == WHOLE) & runs["timing_valid"]]
+    logs = np.log(whole["wall_s"])
+    own = [whole[name] for name in SETUP]
+    within = logs - logs.groupby(own).transform("mean")
+    freedom = len(whole) - whole.groupby(list(SETUP)).ngroups
+    return math.sqrt(float((within**2).sum()) / freedom) if freedom else 0.0
+
+
+def _best(costs: Row, failures_per_s: float) -> Row:
+    """By the model, where all failures come at this rate and are survived as often as those that were measured."""
+    recovering = Recovering(
+        down_s=costs["down_s"], survived=costs["survived"], pause_s=costs["pause_s"]
+    )
+    saving = Saving(
+        stall_s=costs["stall_s"],
+        durable_s=max(costs["durable_s"], costs["stall_s"]),
+        slowdown_s=max(costs["slowdown_s"], 0.0),
+    )
+    step_s = costs["step_s"]
+    found = best(saving, recovering, failures_per_s, least_s=step_s)
+    named = {
+        "best_steps": found.interval_s,
+        "flat_from_steps": found.shortest_s,
+        "flat_to_steps": found.longest_s,
+    }
+    return {name: max(1.0, round(float(interval_s) / step_s)) for name, interval_s in named.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What one failure costs. Arrays have shape (draws,)."""
+
+    down_s: Floats
+    """Until training goes on from a version."""
+    pause_s: Floats
+    """Until survivors go on."""
+    survived: NDArray[np.bool_]
+    """Whether survivors go on."""
+
+
+def finished_s(
+    strikes: Sequence[float],
+    lost: Sequence[Lost],
+    work_s: Floats,
+    interval_s: Floats,
+    saving: Saving,
+) -> Floats:
+    """Seconds until the work is done, (draws,), of a run that is struck at these seconds after it began.
+
+    `work_s` is what it takes without checkpoints and failures; with a checkpoint after each `interval_s` of it, the last one included.
+    """
+    period_s = np.asarray(saving.period_s(interval_s))
+    from_s, done_s = np.zeros_like(work_s), np.zeros_like(work_s)
+    for at, cost in zip(strikes, lost, strict=True):
+        strikes_it = at < from_s + _rest_s(work_s - done_s, interval_s, period_s)
+        trained_s = at - from_s
+        paused = strikes_it & cost.survived
+        restarts = strikes_it & ~cost.survived
+        versions = np.floor((trained_s - interval_s - saving.durable_s) / period_s) + 1
+        kept_s = np.maximum(versions, 0.0) * interval_s
+        done_s = np.where(restarts, np.minimum(done_s + kept_s, work_s), done_s)
+        from_s = np.where(restarts, at + cost.down_s, from_s)
+        from_s = np.where(paused, from_s + cost.pause_s, from_s)
+    return np.asarray(from_s + _rest_s(work_s - done_s, interval_s, period_s))
+
+
+def _rest_s(work_s: Floats, interval_s: Floats, period_s: Floats) -> Floats:
+    """What so much work takes with its checkpoints. A millionth is for rounding."""
+    saves = np.floor(work_s / interval_s + 1e-6)
+    return np.asarray(work_s + saves * (period_s - interval_s))
