@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide.arrivals import Bursts, Times, exponential, weibull, with_bursts
@@ -24,6 +23,7 @@ from ckptbench.decide.model import Recovering, Saving, best, goodput
 from ckptbench.decide.rates import read_rate
 from ckptbench.decide.simulate import useful_part
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 DAY, HOUR = 86_400.0, 3600.0
 REPLICAS = 100
 TRIED = np.geomspace(0.25, 4, 9)

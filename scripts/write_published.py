@@ -1,0 +1,30 @@
+"""Write docs/findings.md: the findings of the published studies, held against the tables of studies that were run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ckptbench.analysis.tables.store import read_tables
+from ckptbench.figures.findings.published import TABLES, published
+from ckptbench.scripting import run_script
+
+
+def main() -> int:
+    options = _parse()
+    return run_script(
+        lambda: print(published([read_tables(folder, TABLES) for folder in options.tables])), None
+    )
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--tables", type=Path, nargs="+", required=True, help="folders of tables, one a study"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
