@@ -2,6 +2,7 @@
 
 COST_TABLES = (
     "runs",
+    "steps",
     "phases",
     "failures",
     "restore",

@@ -3,7 +3,8 @@
 The failures are those that struck: the same at the same times, so chance in how many came is no part of the comparison. All costs come from
 other runs: undisturbed ones, and those that other traces of failures struck.
 
-A run has a certain work to do: what its baseline takes. It goes through periods as in `model`, each failure takes it back to the newest durable
+A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. So a machine that has become slower or faster since
+the baseline ran is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
 version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
 what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured), and how far one run differs
 from the next (drawn with the spread of all undisturbed runs).
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table
@@ -46,14 +48,16 @@ VALIDATION = Table(
         Column("predicted", "number", "1", "goodput by the model"),
         Column("predicted_lo", "number", "1", "lower end of the interval in which 95 % of such measurements should lie"),
         Column("predicted_hi", "number", "1", "upper end of it"),
-        Column("measured", "number", "1", "as in the table `goodput`"),
-        Column("measured_lo", "number", "1", "lower end of its 95 % interval"),
+        Column("measured", "number", "1", "work ÷ wall time; the work is all steps of the run at its own median, and what the baselines spend between steps"),
+        Column("measured_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
         Column("measured_hi", "number", "1", "upper end of it"),
+        Column("goodput", "number", "1", "as in the table `goodput`: against the baselines as they are"),
         Column("holds", "flag", "", "whether the measured goodput lies in the predicted interval"),
         Column("best_steps", "number", "steps", "best interval by the model, at the rate at which failures came"),
         Column("flat_from_steps", "number", "steps", "shortest interval with a goodput within 1 % of the highest, by the model"),
         Column("flat_to_steps", "number", "steps", "longest one"),
-        Column("measured_best", "flag", "", "whether no other interval that was measured has a higher goodput"),
+        Column("measured_best", "flag", "", "whether no other interval that was measured has a higher measured goodput"),
+        Column("predicted_best", "flag", "", "whether none of them has a higher predicted one"),
     ),
 )  # fmt: skip
 
@@ -76,7 +80,23 @@ def validation(tables: Tables) -> pd.DataFrame:
         for (_, own), rate in zip(groups(checked, [*CELL, "history"]), _rates(checked), strict=True)
         for row in known.rows(own, rate)
     ]
-    return VALIDATION.rows(rows)
+    found = estimates([row.pop("ratio") for row in rows])
+    highest: dict[tuple[Any, ...], tuple[float, float]] = {}
+    for row, measured in zip(rows, found, strict=True):
+        before = highest.get(_trace(row), (0.0, 0.0))
+        highest[_trace(row)] = max(before[0], measured.value), max(before[1], row["predicted"])
+    return VALIDATION.rows(
+        {
+            **row,
+            "measured": measured.value,
+            "measured_lo": measured.interval.lo,
+            "measured_hi": measured.interval.hi,
+            "holds": row["predicted_lo"] <= measured.value <= row["predicted_hi"],
+            "measured_best": measured.value == highest[_trace(row)][0],
+            "predicted_best": row["predicted"] == highest[_trace(row)][1],
+        }
+        for row, measured in zip(rows, found, strict=True)
+    )
 
 
 def _rates(checked: pd.DataFrame) -> Iterator[float]:
@@ -97,8 +117,12 @@ class _Known:
     pauses: dict[tuple[Any, ...], Floats]
     runs: pd.DataFrame
     failures: pd.DataFrame
+    step_s: pd.Series[float]
+    """Median step of each run."""
+    between_s: pd.Series[float]
+    """Of each run, the time that is no step: of a baseline evaluation, and loading of batches."""
     spread: float
-    """Standard deviation of the logarithm of the time of undisturbed runs."""
+    """Standard deviation of the logarithm of the time of undisturbed runs, in units of their own steps."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Known:
@@ -111,6 +135,8 @@ class _Known:
             "phases": tables["phases"][~tables["phases"]["run"].isin(predicted)],
             "restore": tables["restore"][~tables["restore"]["run"].isin(predicted)],
         }
+        steps = tables["steps"][tables["steps"]["rank"] == 0]
+        step_s = steps[~steps["warmup"]].groupby("run")["duration_s"].median()
         strikes = kills(others)
         again, went_on = strikes[~strikes["went_on"]], strikes[strikes["went_on"]]
         told = set(
@@ -134,7 +160,9 @@ class _Known:
             pauses={_cell(key): own["total_s"].to_numpy(float) for key, own in groups(went_on, CELL)},
             runs=runs,
             failures=failures,
-            spread=_spread(runs),
+            step_s=step_s,
+            between_s=runs.set_index("run")["wall_s"] - steps.groupby("run")["duration_s"].sum(),
+            spread=_spread(runs, step_s),
         )  # fmt: skip
 
     def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:
@@ -143,9 +171,8 @@ class _Known:
         costs = self.costs.get(cell)
         if costs is None or (cell not in self.downs and cell not in self.pauses):
             return
-        highest = own["goodput"].max()
         for setup in records(own):
-            predicted = self._predicted(setup, costs)
+            predicted, ratio = self._predicted(setup, costs)
             lo, hi = drawn.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
@@ -156,50 +183,46 @@ class _Known:
                 "predicted": float(predicted[0]),
                 "predicted_lo": float(lo),
                 "predicted_hi": float(hi),
-                "measured": setup["goodput"],
-                "measured_lo": setup["goodput_lo"],
-                "measured_hi": setup["goodput_hi"],
-                "holds": bool(lo <= setup["goodput"] <= hi),
-                "measured_best": bool(setup["goodput"] == highest),
+                "goodput": setup["goodput"],
+                "ratio": ratio,
             }
 
-    def _predicted(self, setup: Row, costs: Row) -> Floats:
-        """Goodput of the repeats together, (1 + draws,)."""
-        same = (self.runs[list(SETUP)] == pd.Series({name: setup[name] for name in SETUP})).all(
-            axis=1
-        )
-        runs = self.runs[same & self.runs["baseline"].isin(self.runs["run"])]
-        walls = self.runs.set_index("run")["wall_s"]
+    def _predicted(self, setup: Row, costs: Row) -> tuple[Floats, Repeated]:
+        """Goodput of the repeats together, (1 + draws,), and what was measured in each."""
+        runs = self.runs[_like(self.runs, setup, SETUP)]
         saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
-        useful_s, all_s = 0.0, 0.0
-        for run in records(runs):
-            baselines = walls[self._baselines(run)]
-            work_s = np.full(1 + drawn.DRAWS, float(baselines.mean()))
-            work_s[1:] *= np.exp(
-                random.normal(0, self.spread / math.sqrt(len(baselines)), drawn.DRAWS)
-            )
+        useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
+        works, walls = [], []
+        for run in records(runs[runs["baseline"].isin(self.runs["run"])]):
+            work = self._work_s(run)
+            works.append(work)
+            walls.append(run["wall_s"])
+            work_s = work * self._noise(random)
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             interval_s = work_s * _steps(setup, costs) / run["steps"]
             lost = [self._lost(costs, random) for _ in strikes]
-            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
-            for part in (0, 1):
-                noise = np.concatenate([[1.0], np.exp(random.normal(0, self.spread, drawn.DRAWS))])
-                if part:
-                    all_s = all_s + wall_s * noise
-                else:
-                    useful_s = useful_s + work_s * noise
-        return np.asarray(useful_s / all_s)
+            useful_s += work
+            all_s += finished_s(list(strikes), lost, work_s, interval_s, saving)
+        return useful_s / all_s, Repeated.ratio(works, walls)
+
+    def _noise(self, random: np.random.Generator) -> Floats:
+        """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
+        return np.exp(np.concatenate([[0.0], random.normal(0, self.spread, drawn.DRAWS)]))
+
+    def _work_s(self, run: Row) -> float:
+        """What the run would take undisturbed, at the speed of its own steps."""
+        between_s = float(self.between_s[self._baselines(run)].mean())
+        return float(run["steps"] * self.step_s[run["run"]] + between_s)
 
     def _baselines(self, run: Row) -> list[str]:
         """The baselines of all repeats."""
-        system = (self.runs[list(SYSTEM)] == pd.Series({name: run[name] for name in SYSTEM})).all(
-            axis=1
-        )
         recovery = self.runs.loc[self.runs["run"] == run["baseline"], "recovery"].iloc[0]
-        found = self.runs[
-            system & (self.runs["interval"] == str(NEVER)) & (self.runs["history"] == WHOLE)
-        ]
-        return list(found.loc[found["recovery"] == recovery, "run"])
+        alike = {**run, "interval": str(NEVER), "history": WHOLE, "recovery": recovery}
+        return list(
+            self.runs.loc[
+                _like(self.runs, alike, (*SYSTEM, "interval", "history", "recovery")), "run"
+            ]
+        )
 
     def _lost(self, costs: Row, random: np.random.Generator) -> Lost:
         """What one failure costs: drawn from those that were measured, and of the estimate their mean."""
@@ -216,6 +239,11 @@ def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in CELL)
 
 
+def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the intervals that are compared have in common."""
+    return (*_cell(row), row["history"])
+
+
 def _steps(setup: Row, costs: Row) -> int:
     return Interval.parse(setup["interval"]).steps(int(costs["steps_per_epoch"]))
 
@@ -224,14 +252,17 @@ def _resampled(values: Floats, random: np.random.Generator) -> Floats:
     return np.concatenate([[values.mean()], random.choice(values, drawn.DRAWS)])
 
 
-def _spread(runs: pd.DataFrame) -> float:
+def _spread(runs: pd.DataFrame, step_s: pd.Series[float]) -> float:
     """Of setups that ran at least twice; 0 where none did."""
     whole = runs[(runs["history"] == WHOLE) & runs["timing_valid"]]
-    logs = np.log(whole["wall_s"])
-    own = [whole[name] for name in SETUP]
-    within = logs - logs.groupby(own).transform("mean")
+    logs = np.log(whole["wall_s"] / step_s.reindex(whole["run"]).to_numpy(float))
+    within = logs - logs.groupby([whole[name] for name in SETUP]).transform("mean")
     freedom = len(whole) - whole.groupby(list(SETUP)).ngroups
     return math.sqrt(float((within**2).sum()) / freedom) if freedom else 0.0
+
+
+def _like(runs: pd.DataFrame, row: Mapping[str, Any], names: Sequence[str]) -> pd.Series[bool]:
+    return (runs[list(names)] == pd.Series({name: row[name] for name in names})).all(axis=1)
 
 
 def _best(costs: Row, failures_per_s: float) -> Row:
