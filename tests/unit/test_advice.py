@@ -1,0 +1,150 @@
+"""The tables of the decision: what the model says of each row of costs, with intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_given_costs import EXAMPLE
+
+from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
+from ckptbench.decide.given import read_given
+from ckptbench.decide.inputs import DECISION_COSTS
+from ckptbench.decide.model import Recovering, Saving, best, goodput, young_s
+from ckptbench.decide.rates import FailureRate, read_rates
+
+FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
+RATES = read_rates(FAILURES)
+(LLAMA,) = (rate for rate in RATES if rate.name == "llama3")
+CHOICES = Choices(rate="llama3", gpus=(1024, 16384), survivable=0.8, replacement_minutes=30)
+COSTS = read_given(EXAMPLE)
+
+
+@pytest.fixture(scope="module")
+def told() -> pd.DataFrame:
+    return advice(COSTS, [LLAMA], CHOICES)
+
+
+def one(frame: pd.DataFrame, strategy: str, recovery: str, gpus: int) -> pd.Series:
+    own = (frame["strategy"] == strategy) & (frame["recovery"] == recovery) & (frame["gpus"] == gpus)  # fmt: skip
+    return frame[own].iloc[0]
+
+
+def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
+    row = one(told, "asynchronous", "restart", 16384)
+    saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
+    recovering = Recovering(down_s=600.0)
+    rate = 16384 / (LLAMA.mean_gpu_hours * 3600)
+    found = best(saving, recovering, rate, least_s=2.5)
+    assert row["best_minutes"] == pytest.approx(float(found.interval_s) / 60)
+    assert row["best_steps"] == round(float(found.interval_s) / 2.5)
+    assert row["goodput"] == pytest.approx(float(found.goodput))
+    assert row["flat_from_minutes"] == pytest.approx(float(found.shortest_s) / 60)
+    assert row["flat_to_minutes"] == pytest.approx(float(found.longest_s) / 60)
+    assert row["goodput_in_use"] == pytest.approx(float(goodput(1250.0, saving, recovering, rate)))
+    assert row["goodput_every_epoch"] == pytest.approx(float(goodput(20_000.0, saving, recovering, rate)))  # fmt: skip
+    assert row["young_minutes"] == pytest.approx(float(young_s(saving, rate)) / 60)
+    assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
+
+
+def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_of_one_node(
+    told: pd.DataFrame,
+) -> None:
+    row = one(told, "asynchronous", "shrink", 1024)
+    assert row["survived"] == pytest.approx(0.8)
+    recovering = Recovering(down_s=600.0, survived=0.8, pause_s=40.0 + 30 * 60 / 1024)
+    saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
+    found = best(saving, recovering, 1024 / (LLAMA.mean_gpu_hours * 3600), least_s=2.5)
+    assert row["goodput"] == pytest.approx(float(found.goodput))
+
+
+def test_more_gpus_than_were_measured_are_projected_and_no_others(told: pd.DataFrame) -> None:
+    assert set(told["gpus"]) == {512, 1024, 16384}
+    assert (told["projected"] == (told["gpus"] > 512)).all()
+    fewer = advice(COSTS, [LLAMA], replace(CHOICES, gpus=(8, 512, 600)))
+    assert set(fewer["gpus"]) == {512, 600}
+
+
+@pytest.mark.parametrize("name", ["best_steps", "best_minutes", "goodput", "goodput_in_use", "goodput_every_epoch", "hours_between_failures"])  # fmt: skip
+def test_every_estimate_lies_within_its_interval(told: pd.DataFrame, name: str) -> None:
+    assert (told[f"{name}_lo"] <= told[name]).all()
+    assert (told[name] <= told[f"{name}_hi"]).all()
+    assert (told[f"{name}_lo"] < told[f"{name}_hi"]).all()
+
+
+def test_wider_costs_make_wider_intervals() -> None:
+    wide = COSTS.assign(stall_s_lo=COSTS["stall_s"] / 3, stall_s_hi=COSTS["stall_s"] * 3)
+    widths = [
+        (frame["goodput_hi"] - frame["goodput_lo"]).sum()
+        for frame in (advice(costs, [LLAMA], CHOICES) for costs in (COSTS, wide))
+    ]
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_costs_and_rates_without_intervals_have_none_in_the_answer() -> None:
+    ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
+    (mean_alone,) = (rate for rate in RATES if rate.name == "kokolis-1k")
+    row = advice(COSTS.assign(**dict.fromkeys(ends, math.nan)), [mean_alone], CHOICES).iloc[0]
+    assert row["goodput_lo"] == row["goodput"] == row["goodput_hi"]
+
+
+def test_the_winner_has_the_highest_goodput_of_its_system(told: pd.DataFrame) -> None:
+    for _, own in told.groupby("gpus"):
+        assert own["wins"].sum() == 1
+        assert own.loc[own["wins"], "goodput"].item() == own["goodput"].max()
+    assert told["chance"].between(0, 1).all()
+
+
+def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() -> None:
+    ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
+    row = COSTS.iloc[:1].assign(**dict.fromkeys(ends, math.nan))
+    twins = pd.concat([row, row.assign(recovery="another")])
+    told = advice(twins, [LLAMA], CHOICES)
+    assert set(told["chance"]) == {1.0}
+    assert told["wins"].sum() == told["gpus"].nunique()
+
+
+def test_every_rate_has_its_rows() -> None:
+    told = advice(COSTS, RATES, CHOICES)
+    assert set(told["rate"]) == {rate.name for rate in RATES}
+    rarely, often = (
+        told[(told["rate"] == name) & (told["gpus"] == 16384)]["goodput"].mean()
+        for name in ("delta-a100-memory", "delta-a100-gsp")
+    )
+    assert rarely > often
+
+
+def test_the_scale_goes_by_doubles_to_a_hundred_thousand() -> None:
+    frame = scale(COSTS, LLAMA, CHOICES)
+    assert sorted(frame["gpus"].unique()) == [512 << power for power in range(9)]
+    own = frame[(frame["strategy"] == "torch.save") & (frame["recovery"] == "restart")]
+    assert own.sort_values("gpus")["goodput"].is_monotonic_decreasing
+
+
+def test_a_curve_is_highest_at_the_best_interval(told: pd.DataFrame) -> None:
+    curves = goodput_curves(COSTS, LLAMA, CHOICES)
+    for row in told.itertuples():
+        same = (curves["strategy"] == row.strategy) & (curves["recovery"] == row.recovery) & (curves["gpus"] == row.gpus)  # fmt: skip
+        curve = curves[same]
+        assert curve["goodput"].max() == pytest.approx(row.goodput, abs=2e-3)
+        assert curve["interval_minutes"].min() < row.best_minutes < curve["interval_minutes"].max()
+
+
+def test_a_training_that_never_comes_to_its_next_version_has_no_goodput() -> None:
+    hopeless: FailureRate = replace(LLAMA, mean_gpu_hours=10.0, lo=math.nan, hi=math.nan)
+    told = advice(COSTS, [hopeless], CHOICES)
+    assert np.isfinite(told["goodput"]).all()
+    assert (told[told["gpus"] == 16384]["goodput"] < 0.01).all()
+
+
+def test_no_costs_give_empty_tables() -> None:
+    tables = decide(DECISION_COSTS.rows([]), RATES, CHOICES)
+    for table in (ADVICE, SCALE, GOODPUT_CURVES):
+        assert tables[table.name].empty
+        assert list(tables[table.name]) == table.names

@@ -1,0 +1,161 @@
+"""The costs that a decision is made from, out of the tables of a study."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ckptbench.analysis.cost.strategies import STRATEGIES
+from ckptbench.analysis.tables.columns import LOST_PARTS
+from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.decide import COST_TABLES
+from ckptbench.decide.inputs import decision_costs
+
+SYSTEM: dict[str, Any] = {
+    "framework": "pytorch",
+    "model": "resnet50",
+    "dataset": "digits",
+    "ranks": 2,
+    "batch_size": 16,
+    "epochs": 2,
+    "deterministic": False,
+    "accelerator": "cpu",
+    "measured_on": "cpu",
+}
+CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
+STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8}  # fmt: skip
+
+
+def setup(**changes: Any) -> dict[str, Any]:
+    return {**CELL, "interval": "s10", "history": "whole", "recovery": "restart", "omit": "nothing", "cache": "warm", **changes}  # fmt: skip
+
+
+class Made:
+    """A study that is made row by row."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COST_TABLES}
+        # 32 samples a step, 64 a second: half a second.
+        self.rows["scaling"].append({**SYSTEM, "images_per_s": 64.0, "images_per_s_lo": 32.0, "images_per_s_hi": 128.0})  # fmt: skip
+        self.rows["strategies"].append(setup(**STALLS))
+        self.run(setup(), "whole0")
+
+    def run(self, made: dict[str, Any], name: str) -> None:
+        self.rows["runs"].append({**made, "run": name, "steps_per_epoch": 20})
+        self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4, first_step=1.5)
+
+    def phase(self, run: str, attempt: int = 1, **seconds: float) -> None:
+        self.rows["phases"] += [
+            {"run": run, "rank": rank, "attempt": attempt, "phase": phase, "duration_s": own}
+            for rank in (0, 1)
+            for phase, own in seconds.items()
+        ]
+
+    def failure(self, run: str, *, second: float = 10.0, kind: str = "kill", from_step: int | None = 10, **parts: float) -> None:  # fmt: skip
+        lost = {**dict.fromkeys(LOST_PARTS, 0.0), **parts}
+        self.rows["failures"].append({"run": run, "kind": kind, "second": second, "from_step": from_step, **lost, "total_s": sum(lost.values())})  # fmt: skip
+
+    def costs(self) -> pd.DataFrame:
+        tables = {}
+        for name, rows in self.rows.items():
+            table = TABLES[name].table
+            frame = pd.DataFrame(rows, columns=table.names)
+            kinds = {column.name: column.kind for column in table.columns}
+            texts = [name for name, kind in kinds.items() if kind == "text"]
+            tables[name] = frame.fillna(dict.fromkeys(texts, "")) if len(frame) else frame
+        return decision_costs(tables)
+
+
+@pytest.fixture
+def study() -> Made:
+    return Made()
+
+
+def test_without_failures_a_restart_is_the_start_of_a_run_and_a_load_as_long_as_a_save(
+    study: Made,
+) -> None:
+    (row,) = study.costs().to_dict("records")
+    assert row["step_s"] == 0.5
+    assert (row["step_s_lo"], row["step_s_hi"]) == (0.25, 1.0)
+    assert (row["stall_s"], row["stall_s_lo"], row["stall_s_hi"]) == (0.2, 0.1, 0.4)
+    assert row["down_s"] == pytest.approx(4.5 - 0.5 + 0.3)
+    assert row["down_from"] == "starts"
+    assert "no interval" in row["note"]
+    assert (row["recovery"], row["survived"], row["steps_per_epoch"]) == ("restart", 0.0, 20)
+
+
+def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:
+    study.rows["strategies"][0]["load_s"] = 7.0
+    assert study.costs()["down_s"].item() == pytest.approx(4.5 - 0.5 + 7.0)
+
+
+def test_killed_runs_tell_what_a_restart_takes_but_for_a_usual_step(study: Made) -> None:
+    for run, total_s in (("killed0", 5.0), ("killed1", 6.0)):
+        study.rows["restore"].append({**setup(history="killed_between"), "run": run, "attempt": 2, "total_s": total_s})  # fmt: skip
+    row = study.costs().iloc[0]
+    assert row["down_s"] == pytest.approx(5.5 - 0.5)
+    assert row["down_from"] == "restarts"
+    assert row["down_s_lo"] < row["down_s"] < row["down_s_hi"]
+    assert row["note"] == ""
+
+
+def test_a_failure_costs_all_but_the_work_that_is_lost(study: Made) -> None:
+    for run in ("struck0", "struck1"):
+        study.run(setup(history="exponential_mean_s_60"), run)
+        study.failure(run, unfinished_s=3.0, detection_s=1.0, import_s=2.0, load_s=1.0, again_s=9.0, slower_s=0.5)  # fmt: skip
+    row = study.costs().iloc[0]
+    assert row["down_s"] == pytest.approx(4.5)
+    assert row["down_from"] == "failures"
+
+
+def test_a_failure_that_the_next_one_cuts_short_or_that_kills_nobody_tells_nothing(
+    study: Made,
+) -> None:
+    study.run(setup(history="exponential_mean_s_60"), "struck0")
+    study.failure("struck0", second=10.0, detection_s=1.0)
+    study.failure("struck0", second=11.0, detection_s=2.0, import_s=3.0)
+    study.failure("struck0", second=50.0, kind="hang", detection_s=100.0, import_s=3.0)
+    assert study.costs()["down_s"].item() == pytest.approx(5.0)
+
+
+def elastic(study: Made) -> None:
+    study.rows["strategies"].append(setup(recovery="ulfm", **STALLS))
+    study.run(setup(history="exponential_mean_s_60", recovery="ulfm"), "struck0")
+    study.failure("struck0", unfinished_s=0.2, detection_s=0.3, regroup_s=0.5, slower_s=8.0)
+
+
+def test_survivors_that_stay_fewer_leave_their_slower_steps_to_the_replacement(study: Made) -> None:
+    elastic(study)
+    costs = study.costs().set_index("recovery")
+    row = costs.loc["ulfm"]
+    assert row["survived"] == 1.0
+    assert not row["replaces"]
+    assert row["pause_s"] == pytest.approx(1.0)
+    assert row["down_from"] == "starts"
+    assert costs.loc["restart", "survived"] == 0.0
+
+
+def test_slower_steps_until_a_new_rank_has_come_are_part_of_the_pause(study: Made) -> None:
+    elastic(study)
+    study.phase("struck0", attempt=2, launch=1.0)
+    row = study.costs().set_index("recovery").loc["ulfm"]
+    assert row["replaces"]
+    assert row["pause_s"] == pytest.approx(9.0)
+
+
+def test_failures_after_which_all_start_again_count_against_survival(study: Made) -> None:
+    elastic(study)
+    study.failure("struck0", second=60.0, detection_s=1.0, launch_s=1.0, import_s=2.0)
+    row = study.costs().set_index("recovery").loc["ulfm"]
+    assert row["survived"] == 0.5
+    assert row["down_s"] == pytest.approx(4.0)
+    assert row["down_from"] == "failures"
+
+
+def test_setups_without_times_have_no_row(study: Made) -> None:
+    study.rows["strategies"][0]["durable_s"] = math.nan
+    assert study.costs().empty
+    assert set(STALLS) <= set(STRATEGIES.names)

@@ -1,0 +1,73 @@
+"""Costs that a user gives in a file: read as they are, and refused in one line where they are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from ckptbench.decide.given import read_given
+from ckptbench.decide.inputs import GIVEN
+from ckptbench.errors import ConfigError
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml"
+SMALL = {
+    "title": "mine",
+    "gpus": 8,
+    "step_s": 0.5,
+    "steps_per_epoch": 100,
+    "strategies": [{"name": "save", "stall_s": 3}],
+    "recoveries": [{"name": "restart", "down_s": {"value": 60, "lo": 50, "hi": 80}}],
+}
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "costs.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, **changes}), encoding="utf-8")
+    return path
+
+
+def test_each_strategy_has_a_row_with_each_recovery() -> None:
+    costs = read_given(EXAMPLE)
+    assert len(costs) == 4
+    assert set(costs["framework"]) == {GIVEN}
+    assert set(costs["ranks"]) == {512}
+    row = costs[(costs["strategy"] == "asynchronous") & (costs["recovery"] == "shrink")].iloc[0]
+    assert (row["stall_s"], row["stall_s_lo"], row["stall_s_hi"]) == (2.0, 1.5, 3.0)
+    assert (row["durable_s"], row["slowdown_s"], row["survived"]) == (90.0, 4.0, 1.0)
+    assert not row["replaces"]
+    assert row["interval"] == "s500"
+
+
+def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
+    row = read_given(written(tmp_path)).iloc[0]
+    assert row["durable_s"] == row["stall_s"] == 3.0
+    assert pd.isna(row["stall_s_lo"])
+    assert (row["slowdown_s"], row["survived"], row["pause_s"]) == (0.0, 0.0, 0.0)
+    assert row["replaces"]
+    assert row["interval"] == "e1"
+    assert "costs.yaml, not measured here" in row["source"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"step_s": "fast"}, "step_s"),
+        ({"step_s": {"value": 3, "lo": 4, "hi": 5}}, "lo <= value <= hi"),
+        ({"gpus": 0}, "gpus"),
+        ({"strategies": []}, "strategies"),
+        ({"strategies": [{"name": "save"}]}, "stall_s"),
+        ({"recoveries": [{"name": "x", "down_s": 3, "survived": 2}]}, "survived"),
+        ({"colour": "blue"}, "colour"),
+        ({"interval": "soon"}, "interval"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_file_and_field(
+    tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_given(written(tmp_path, **changes))
+    assert "costs.yaml" in str(refused.value)
+    assert words in str(refused.value)
