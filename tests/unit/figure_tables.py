@@ -11,7 +11,7 @@ from proof_tables import Restarts, consistency, curve, determinism_cost, diverge
 from recovery_tables import aftermath, goodput, outcome
 from training_tables import Setup, machine, run_name, scaling, whole_curve
 
-from ckptbench.analysis.tables.registry import DERIVED
+from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 
@@ -78,7 +78,8 @@ class Study:
             **self._of_restarts(),
         }
         rows["training"] += [row for run in self._compared() for row in curve(*run)]
-        return {name: entry.table.rows(rows.get(name, [])) for name, entry in DERIVED.items()}
+        derived = {name: entry.table.rows(rows.get(name, [])) for name, entry in DERIVED.items()}
+        return derived | _undecided()
 
     def _of_restarts(self) -> dict[str, list[Setup]]:
         return {
@@ -170,9 +171,14 @@ def together(*studies: Study) -> dict[str, pd.DataFrame]:
     return {
         name: entry.table.frame(pd.concat([own[name] for own in tables], ignore_index=True))
         for name, entry in DERIVED.items()
-    } | provenance
+    } | {**_undecided(), **provenance}
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """A study of which nothing ran."""
-    return {name: entry.table.rows([]) for name, entry in DERIVED.items()}
+    return {name: entry.table.rows([]) for name, entry in DERIVED.items()} | _undecided()
+
+
+def _undecided() -> dict[str, pd.DataFrame]:
+    """Whoever wants tables of the decision makes them from costs: that takes a second, and few tests read them."""
+    return {name: entry.table.rows([]) for name, entry in DECIDED.items()}

@@ -358,7 +358,7 @@ def test_where_it_was_measured_is_told_last() -> None:
     assert said == [
         "ResNet-50, digits, batch 32 per rank, 5 epochs.",
         "Measured on CPU (AMD EPYC 7B13, 2 cores, ext4), 2026-01-02, 3 repeats. Host: node1.",
-        "Every number was measured. None is projected.",
+        "Every number was measured, but for those that are said to be projected.",
     ]
 
 

@@ -34,7 +34,7 @@ PROJECTED = (
     " to the GPUs"
 )
 PANEL_IN = 1.25
-NONE = "No setup with checkpoints was timed: there is nothing to decide from."
+NONE = "No setup with checkpoints was timed: there is no decision to show."
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -38,7 +38,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     known = tables["validation"]
     if known.empty:
         return nothing_to_show(
-            "No drawn failures struck a setup whose costs other runs have measured: there is no prediction to check.",
+            "No drawn failures struck a setup whose costs other runs have measured: there is no prediction to show.",
             caption(known, tables["provenance"], ""),
         )
     rows = in_panels(known)

@@ -1,0 +1,96 @@
+"""Tables of the decision, made from invented costs by the real functions, for figures and sentences."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+from figure_tables import Study
+
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
+from ckptbench.decide.given import read_given
+from ckptbench.decide.inputs import DECISION_COSTS, STARTS
+from ckptbench.decide.rates import read_rates
+from ckptbench.decide.validate import VALIDATION
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHOICES = Choices(rate="llama3", gpus=(1024, 131_072), survivable=0.77, replacement_minutes=60)
+MEASURED = {
+    "framework": "pytorch",
+    "model": "resnet50",
+    "dataset": "digits",
+    "ranks": 2,
+    "batch_size": 16,
+    "epochs": 2,
+    "accelerator": "cpu",
+    "measured_on": "cpu",
+    "down_from": STARTS,
+    "source": "measured on CPU (a machine), 2026-01-02, 3 repeats",
+}
+
+
+def given() -> pd.DataFrame:
+    """Costs of a file."""
+    return read_given(REPOSITORY / "config" / "costs-example.yaml")
+
+
+def measured(**changes: object) -> pd.DataFrame:
+    """The same costs, as if a study had measured them."""
+    names = {"torch.save": "native", "asynchronous": "deepfreeze"}
+    recoveries = {"restart": "restart", "shrink": "ulfm"}
+    costs = given().assign(**{**MEASURED, **changes})
+    return DECISION_COSTS.frame(
+        costs.assign(
+            strategy=costs["strategy"].map(names), recovery=costs["recovery"].map(recoveries)
+        )
+    )
+
+
+@cache
+def _decided(kind: str) -> dict[str, pd.DataFrame]:
+    costs = {
+        "given": given,
+        "measured": measured,
+        "several": lambda: pd.concat(
+            [measured(), measured(ranks=1), measured(framework="chainer")]
+        ),
+        "empty": lambda: DECISION_COSTS.rows([]),
+    }[kind]()
+    rates = [rate for rate in read_rates(REPOSITORY / "config" / "failures") if rate.name in ("llama3", "kokolis-1k")]  # fmt: skip
+    return decide(costs, rates, CHOICES)
+
+
+def decided(kind: str) -> dict[str, pd.DataFrame]:
+    """The tables of a study in which the decision was made from `given`, `measured`, `several` or `empty` costs."""
+    own = {name: frame.copy() for name, frame in _decided(kind).items()}
+    return {**Study(frameworks=("pytorch",)).tables(), **own}
+
+
+def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
+    """A validation of this many intervals, of which so many hold."""
+    shared = {**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential_mean_s_36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False}  # fmt: skip
+    return VALIDATION.rows(
+        {
+            **shared,
+            "interval": f"s{2 ** (place + 1)}",
+            "interval_steps": 2 ** (place + 1),
+            "repeats": 2,
+            "failures": 3,
+            "predicted": 0.8,
+            "predicted_lo": 0.75,
+            "predicted_hi": 0.85,
+            "measured": 0.81 if place < holds else 0.6,
+            "measured_lo": 0.5,
+            "measured_hi": 0.9,
+            "goodput": 0.82,
+            "holds": place < holds,
+            "best_steps": 6.0,
+            "flat_from_steps": 3.0,
+            "flat_to_steps": 12.0,
+            "measured_best": place == 0,
+            "predicted_best": place == 0,
+        }
+        for place in range(number)
+    )

@@ -1,0 +1,74 @@
+"""The figures on the decision show the tables, and tell what was measured from what is projected."""
+
+from __future__ import annotations
+
+import pytest
+from decision_tables import checked, decided
+from figure_parts import caption_of, lines, titles
+from figure_tables import Study, empty_tables
+
+from ckptbench.figures import FIGURES
+
+
+def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected() -> None:
+    figure = FIGURES["advice"].draw(decided("measured"))
+    assert titles(figure) == ["PyTorch\n2 ranks, measured", "1,024 GPUs, projected", "131,072 GPUs, projected"]  # fmt: skip
+    caption = caption_of(figure)
+    assert "Projected: a step" in caption
+    assert "Llama 3" in caption
+    assert "Measured on CPU (a machine)" in caption
+
+
+def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> None:
+    tables = decided("measured")
+    axes = FIGURES["advice"].draw(tables).axes[2]
+    advice = tables["advice"]
+    own = advice[(advice["gpus"] == 131_072) & (advice["rate"] == "llama3")]
+    points = sorted((line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, "best"))
+    assert points == sorted(zip(own["best_minutes"], 100 * own["goodput"], strict=True))
+    flats = list(lines(axes, "flat"))
+    assert len(flats) == len(own)
+    assert min(line.get_xdata().min() for line in flats) >= own["flat_from_minutes"].min()
+
+
+def test_only_the_most_ranks_are_projected_from() -> None:
+    figure = FIGURES["advice"].draw(decided("several"))
+    measured = [title for title in titles(figure) if "measured" in title]
+    assert measured == ["Chainer\n2 ranks, measured", "PyTorch\n2 ranks, measured"]
+
+
+def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:
+    figure = FIGURES["advice"].draw(decided("given"))
+    assert titles(figure)[0].startswith("my training")
+    assert "Costs of costs-example.yaml, not measured here." in caption_of(figure)
+
+
+def test_scale_joins_measured_points_by_a_solid_and_projected_ones_by_a_dashed_line() -> None:
+    tables = decided("several")
+    figure = FIGURES["scale"].draw(tables)
+    assert titles(figure) == ["Chainer", "PyTorch"]
+    pytorch = figure.axes[1]
+    measured, projected = lines(pytorch, "measured"), lines(pytorch, "projected")
+    assert {tuple(line.get_xdata()) for line in measured} == {(1, 2)}
+    assert all(line.get_xdata()[0] == 2 for line in projected)
+    assert all(line.get_linestyle() != "-" for line in projected)
+    assert all(line.get_xdata()[-1] == 131_072 for line in projected)
+
+
+@pytest.mark.parametrize("name", ["advice", "scale", "validation"])
+def test_without_anything_to_decide_from_a_figure_says_so(name: str) -> None:
+    tables = {**empty_tables(), "provenance": Study().tables()["provenance"]}
+    figure = FIGURES[name].draw(tables)
+    assert [text.get_gid() for text in figure.texts].count("nothing") == 1
+
+
+def test_validation_shows_both_goodputs_and_counts_what_holds() -> None:
+    tables = {**Study(frameworks=("pytorch",)).tables(), "validation": checked(holds=3)}
+    figure = FIGURES["validation"].draw(tables)
+    (axes,) = figure.axes
+    (measured,) = lines(axes, "measured")
+    assert list(measured.get_xdata()) == [2, 4, 8, 16]
+    assert list(measured.get_ydata()) == pytest.approx([81, 81, 81, 60])
+    (predicted,) = lines(axes, "predicted")
+    assert list(predicted.get_ydata()) == pytest.approx([80] * 4)
+    assert "3 of 4 measured points lie in their predicted intervals" in caption_of(figure)
