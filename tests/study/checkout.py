@@ -67,6 +67,18 @@ class Checkout:
             check=False,
         )
 
+    def make_target(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`make` with these arguments, in the environment that the tests run in."""
+        own = ["-o", "environment", f"BIN={Path(sys.executable).parent}"]
+        return subprocess.run(
+            ["make", "-f", ROOT / "Makefile", *own, *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
     def start(self, *options: str, study: str) -> subprocess.Popen[bytes]:
         """The workflow in the background, in a process group of its own as in a terminal."""
         log = (self.folder / "workflow.log").open("ab")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from checkout import ROOT, Checkout
 
-from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.analysis.tables.registry import DECIDED, TABLES
 from ckptbench.study.config import load_config
 from ckptbench.study.expansion import expand
 
@@ -29,7 +29,7 @@ def test_the_linter_finds_nothing_but_that_environments_are_not_condas() -> None
 
 def test_the_rules_know_every_table_of_the_registry(tmp_path: Path) -> None:
     listed = Checkout.make(tmp_path / "checkout").run("-n").stdout
-    for name in TABLES:
+    for name in (*TABLES, *DECIDED):
         assert f"results/tables/{name}.parquet" in listed
 
 
@@ -43,3 +43,38 @@ def test_the_published_matrices_can_be_planned(tmp_path: Path, study: str) -> No
     counted = re.search(r"^train_cell +(\d+)$", planned.stdout, re.MULTILINE)
     assert counted is not None
     assert int(counted[1]) == len(cells)
+
+
+def test_costs_of_ones_own_are_enough_to_decide(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    decided = checkout.make_target("decide", "NUMBERS=config/costs-example.yaml")
+    assert decided.returncode == 0, decided.stdout
+    assert "At 512 GPUs, with my training" in decided.stdout
+    assert checkout.is_drawn("advice")
+    assert not checkout.seals()
+
+
+def test_without_tables_and_costs_there_is_one_line_on_what_to_do(tmp_path: Path) -> None:
+    refused = Checkout.make(tmp_path / "checkout").make_target("decide")
+    assert refused.returncode != 0
+    assert "run a study first (make study), or give your own costs" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{rate: nowhere}", "decision.rate is 'nowhere'"),
+        ("{rates: envs}", "decision.rates is 'envs': no file *.yaml is there"),
+        ("{gpus: [1]}", "decision.gpus[0] is 1"),
+        ("{survivable: 2}", "decision.survivable is 2"),
+    ],
+)
+def test_a_wrong_decision_is_refused_before_anything_runs(
+    tmp_path: Path, section: str, words: str
+) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    wrong = checkout.folder / "config/studies/wrong.yaml"
+    wrong.write_text((ROOT / "config/studies/tiny.yaml").read_text() + f"\ndecision: {section}\n")
+    refused = checkout.run("-n", study="config/studies/wrong.yaml")
+    assert refused.returncode != 0
+    assert words in refused.stdout
