@@ -110,6 +110,16 @@ def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() ->
     assert told["wins"].sum() == told["gpus"].nunique()
 
 
+def test_setups_that_are_not_foremost_are_told_but_do_not_win() -> None:
+    better = COSTS.assign(interval="s7", stall_s=0.001, foremost=False)
+    told = advice(pd.concat([COSTS, better]), [LLAMA], CHOICES)
+    other = told[told["interval"] == "s7"]
+    assert len(other) == len(told) / 2
+    assert not other["wins"].any()
+    assert other["chance"].isna().all()
+    assert "s7" not in set(scale(pd.concat([COSTS, better]), LLAMA, CHOICES)["interval"])
+
+
 def test_every_rate_has_its_rows() -> None:
     told = advice(COSTS, RATES, CHOICES)
     assert set(told["rate"]) == {rate.name for rate in RATES}

@@ -26,7 +26,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8}  # fmt: skip
+STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:
@@ -159,3 +159,10 @@ def test_setups_without_times_have_no_row(study: Made) -> None:
     study.rows["strategies"][0]["durable_s"] = math.nan
     assert study.costs().empty
     assert set(STALLS) <= set(STRATEGIES.names)
+
+
+def test_of_several_intervals_the_one_with_the_most_checkpoints_is_foremost(study: Made) -> None:
+    study.rows["strategies"].append(setup(**{**STALLS, "checkpoints": 20}, interval="s2"))
+    study.run(setup(interval="s2"), "whole1")
+    costs = study.costs().set_index("interval")
+    assert dict(costs["foremost"]) == {"s10": False, "s2": True}

@@ -53,8 +53,8 @@ def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, 
 
 
 WINNING = (
-    Column("wins", "flag", "", "whether no other setup and recovery of this system has a higher goodput, each at its best interval"),
-    Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time"),
+    Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; of a strategy only the setup counts that is `foremost` in `decision_costs`"),
+    Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time; missing for setups that do not count"),
 )  # fmt: skip
 ADVICE = Table(
     "advice",
@@ -184,6 +184,7 @@ def advice(costs: pd.DataFrame, rates: Iterable[FailureRate], choices: Choices) 
 
 def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks, and at its doubles up to `MOST_GPUS`."""
+    costs = costs[costs["foremost"]]
     return SCALE.rows(
         {**case.key, **case.best_columns(), **winning}
         for cases in _together(costs, rate, choices, _doubles)
@@ -193,6 +194,7 @@ def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFr
 
 def goodput_curves(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks and at those that were chosen."""
+    costs = costs[costs["foremost"]]
     return GOODPUT_CURVES.rows(
         {**case.key, **point}
         for cases in _together(costs, rate, choices, lambda ranks: choices.gpus)
@@ -217,12 +219,18 @@ def _together(
 
 def _winning(cases: Sequence[_Case]) -> list[Row]:
     """Which case has the highest goodput, and in which part of the draws."""
-    goodputs = np.stack([case.best.goodput for case in cases])
-    first = goodputs[:, 0].argmax()
-    near = goodputs >= goodputs.max(axis=0) - ALIKE
+    counts = [case for case in cases if case.row["foremost"]]
+    goodputs = np.stack([case.best.goodput for case in counts])
+    first = counts[int(goodputs[:, 0].argmax())]
+    highest = goodputs.max(axis=0)
     return [
-        {"wins": bool(place == first), "chance": float(near[place, 1:].mean())}
-        for place in range(len(cases))
+        {
+            "wins": case is first,
+            "chance": float((case.best.goodput >= highest - ALIKE)[1:].mean()),
+        }
+        if case.row["foremost"]
+        else {"wins": False}
+        for case in cases
     ]
 
 

@@ -109,6 +109,7 @@ def read_given(path: Path) -> pd.DataFrame:
         "format": "none",
         "interval": given.interval,
         "steps_per_epoch": given.steps_per_epoch,
+        "foremost": True,
         "down_from": GIVEN,
         "note": "",
         "source": f"costs of {path.name}, not measured here",

@@ -56,6 +56,7 @@ DECISION_COSTS = Table(
         Column("survived", "number", "1", "of the failures that killed a rank, the part that survivors went on from; 0 where all ranks start again"),
         Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
+        Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints: of others figures and sentences say nothing"),
         Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
@@ -92,6 +93,8 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     ]
     epochs = tables["runs"].groupby(list(SYSTEM), dropna=False)["steps_per_epoch"].first()
     measured = _Measured.of(tables)
+    most = timed.groupby([timed[name] for name in (*CELL, "recovery")])["checkpoints"].idxmax()
+    timed = timed.assign(foremost=timed.index.isin(most))
     provenance = tables["provenance"]
     return DECISION_COSTS.rows(
         {
@@ -100,6 +103,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **steps[_key(row, SYSTEM)],
             **{f"{name}{end}": row[f"{name.removesuffix('_s')}{other}_s"] for name in ("stall_s", "slowdown_s", "durable_s") for end, other in (("", ""), ("_lo", "_low"), ("_hi", "_high"))},
             "bytes": row["bytes"],
+            "foremost": row["foremost"],
             "source": caption_facts(provenance[provenance["measured_on"] == row["measured_on"]]),
             **recovering,
         }

@@ -22,7 +22,7 @@ from ckptbench.figures.kit.setups import (
 )
 from ckptbench.figures.kit.style import LINE_STYLES, LineStyle
 
-SERIES = ("strategy", "format", "interval", "recovery")
+SERIES = ("strategy", "format", "recovery")
 KEY = ("framework", *SYSTEM, *SERIES)
 MOST = 6
 """How many curves a panel has. The tables have the rest."""
