@@ -24,7 +24,7 @@ SHARED = {
     "recovery": ("contract", "elastic", "loading", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
-ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}}  # fmt: skip
+ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}, "page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip
 NOT_FOR_ANALYSIS = ("study", "settings", "environments", "frameworks", "training", "launch")
 NOT_FOR_DECISION = ("environments", "frameworks", "training", "launch")
 
@@ -83,8 +83,8 @@ def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not(module: s
     assert not [name for name in own(module) if not is_below(name, IN_RANKS)]
 
 
-@pytest.mark.parametrize("module", modules("analysis", "figures"))
-def test_analysis_and_figures_import_no_framework_config_or_workflow(module: str) -> None:
+@pytest.mark.parametrize("module", modules("analysis", "figures", "page"))
+def test_analysis_figures_and_page_import_no_framework_config_or_workflow(module: str) -> None:
     assert libraries(module) <= ANALYSIS_LIBRARIES[module.partition(".")[0]]
     assert not [name for name in own(module) if is_below(name, NOT_FOR_ANALYSIS)]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
+from typing import Self
+
+from ckptbench.errors import ConfigError
 
 SECONDS_PER_MINUTE = 60.0
 
@@ -19,6 +23,16 @@ class Choices:
     """The part of all failures that hit one node alone, so that survivors can go on."""
     replacement_minutes: float
     """Until a replacement comes for a GPU that is lost, where the recovery does not replace it by itself."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From a JSON object with all fields, as the workflow hands it to scripts. Raises ConfigError where it is none."""
+        names = [field.name for field in fields(cls)]
+        try:
+            content = json.loads(text)
+            return cls(**{**content, "gpus": tuple(content["gpus"])})
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ConfigError(f"choices {text}: use a JSON object with {', '.join(names)}") from error
 
     @property
     def replacement_s(self) -> float:
