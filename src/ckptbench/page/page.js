@@ -35,6 +35,9 @@ const CHOICES = ["setup", "strategy", "recovery", "rate"];
 const OF_STORAGE = ["gigabytes", "gigabytes_per_s"];
 const OF_ONE_ROW = [...COSTS, "survived"];
 const SLIDES = 1000;
+const SHOWN_LOSS = 0.02;
+const SHOWN_OF_BEST = 6;
+const SHOWN_OF_CHOSEN = 1.5;
 
 const study = unpack(JSON.parse(byId("study").textContent));
 /** What the user has changed. All else is as in the study. */
@@ -216,8 +219,11 @@ function showStorage(row, asked) {
 
 // ---- answer
 
-function setData(element, value, text) {
+/** A number as text, beside the number with all its digits and the ends of its interval. */
+function setData(element, known, text) {
+  const { value, lo, hi } = typeof known === "number" ? { value: known, lo: known, hi: known } : known;
   element.value = String(value);
+  Object.assign(element.dataset, { lo, hi });
   element.textContent = text;
 }
 
@@ -255,11 +261,11 @@ function showAnswer(row, asked, answered, stands) {
   const { best: found, chosen } = answered;
   showKnown(byId("known"), stands.known, row);
   byId("known").textContent = stands.text;
-  setData(byId("best-steps"), found.steps.value, steps(found.steps.value));
-  setData(byId("best-interval"), found.intervalS.value, duration(found.intervalS.value));
-  setData(byId("best-lost"), found.lost.value, percent(found.lost));
+  setData(byId("best-steps"), found.steps, steps(found.steps.value));
+  setData(byId("best-interval"), found.intervalS, duration(found.intervalS.value));
+  setData(byId("best-lost"), found.lost, percent(found.lost));
   setData(byId("chosen-steps"), chosen.steps, counted(chosen.steps, "step"));
-  setData(byId("chosen-lost"), chosen.lost.value, percent(chosen.lost));
+  setData(byId("chosen-lost"), chosen.lost, percent(chosen.lost));
   byId("sentence").textContent = sentence(row, asked, answered, stands);
 }
 
@@ -284,13 +290,13 @@ function tableRow(cells, isNow) {
 function showIntervals(answered) {
   const { best: found, chosen, epoch, formulas, stepS } = answered;
   const line = (name, number, seconds, lost, isNow) =>
-    tableRow([name, [number, steps(number)], [seconds, duration(seconds)], [lost.value, percent(lost)]], isNow);
+    tableRow([name, [number, steps(number)], [seconds, duration(seconds)], [lost, percent(lost)]], isNow);
   byId("intervals").tBodies[0].replaceChildren(
     line("best", found.steps.value, found.intervalS.value, found.lost, false),
-    line("your interval", chosen.steps, chosen.intervalS, chosen.lost, true),
+    line("chosen", chosen.steps, chosen.intervalS, chosen.lost, true),
     line("every epoch", epoch.steps, epoch.steps * stepS, epoch.lost, false),
     ...formulas.map(({ name, intervalS, possibleS, lost }) =>
-      tableRow([FORMULAS[name], [possibleS / stepS, steps(Math.max(1, Math.round(possibleS / stepS)))], [intervalS, duration(intervalS)], [lost, percent({ value: lost, lo: lost, hi: lost })]], false)),
+      line(FORMULAS[name], Math.max(1, Math.round(possibleS / stepS)), intervalS, { value: lost, lo: lost, hi: lost }, false)),
   );
 }
 
@@ -339,7 +345,7 @@ function showChart(row, asked, answered, stands) {
   const seconds = [...data.curve, ...data.formulas].map((each) => each.seconds);
   const parts = [...data.curve.flatMap(({ lo, hi }) => [lo, hi]), ...data.reference.map((each) => each.goodput)];
   const [shortest, longest] = [Math.min(...seconds), Math.max(...seconds)];
-  const ends = { shortest, longest, lowest: Math.min(...parts), highest: Math.max(...parts) };
+  const ends = { shortest, longest, lowest: Math.max(Math.min(...parts), lowestOf(answered)), highest: Math.max(...parts) };
   for (const [name, value] of Object.entries(ends)) view.signal(name, value);
   view.signal("marks", MARKS_S.filter((each) => shortest <= each && each <= longest));
   for (const [name, values] of Object.entries(data)) view.data(name, values);
@@ -352,6 +358,11 @@ function showChart(row, asked, answered, stands) {
   byId("caption").textContent = `Goodput, the useful part of the time, against the interval: ${percentOfUseful(answered)} at the best.` +
     (isStudy ? "" : " Dashed: not measured. Solid grey: the costs of the study at its own number of GPUs.");
   showCsv(points, asked, answered, stands);
+}
+
+/** Where the axis of the goodput begins at the least: what is far worse than the best and the chosen interval is cut off. */
+function lowestOf({ best: found, chosen }) {
+  return 1 - Math.max(SHOWN_LOSS, SHOWN_OF_BEST * found.lost.hi, SHOWN_OF_CHOSEN * chosen.lost.hi);
 }
 
 function percentOfUseful(answered) {

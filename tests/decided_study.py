@@ -1,0 +1,53 @@
+"""A small study for tests of the decision: plausible costs of two strategies and two recoveries, on two and on four ranks."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.inputs import DECISION_COSTS
+
+ROOT = Path(__file__).resolve().parents[1]
+RATES = ROOT / "config" / "failures"
+CHOICES = Choices(
+    rate="llama3", gpus=(1024, 16384, 131072), survivable=0.77, replacement_minutes=60.0
+)
+SHARED = {
+    "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "deterministic": False,
+    "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6,
+    "source": "measured on 2026-11-23 on a small virtual machine",
+}  # fmt: skip
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "native": {"format": "torch_save", "stall_s": (1.9, 1.7, 2.15), "slowdown_s": (0.0, None, None), "durable_s": (1.95, 1.7, 2.2)},
+    "async": {"format": "torch_save", "stall_s": (0.21, 0.16, 0.27), "slowdown_s": (0.4, -0.2, 1.0), "durable_s": (2.6, 2.3, 2.9)},
+}  # fmt: skip
+RECOVERIES: dict[str, dict[str, Any]] = {
+    "restart": {"down_s": (9.5, 8.1, 11.2), "pause_s": (0.0, None, None), "survived": 0.0, "replaces": True, "down_from": "failures", "note": ""},
+    "ulfm": {"down_s": (9.9, None, None), "pause_s": (1.4, 0.9, 2.1), "survived": 0.9, "replaces": False, "down_from": "restarts", "note": "the runs of one repeat alone: no interval"},
+}  # fmt: skip
+
+
+def costs() -> pd.DataFrame:
+    """The table `decision_costs` of it."""
+    return DECISION_COSTS.rows(
+        {**SHARED, "ranks": ranks, "strategy": strategy, "recovery": recovery, **_times({"step_s": (1.1 * ranks / 2, 1.05 * ranks / 2, 1.16 * ranks / 2), **saved, **recovered})}
+        for ranks in (2, 4)
+        for strategy, saved in STRATEGIES.items()
+        for recovery, recovered in RECOVERIES.items()
+    )  # fmt: skip
+
+
+def _times(values: dict[str, Any]) -> dict[str, Any]:
+    """Each time with the ends of its interval, and whatever else there is."""
+    row: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            ends = zip(("", "_lo", "_hi"), value, strict=True)
+            row |= {f"{name}{end}": math.nan if each is None else each for end, each in ends}
+        else:
+            row[name] = value
+    return row
