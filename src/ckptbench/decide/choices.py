@@ -32,7 +32,9 @@ class Choices:
             content = json.loads(text)
             return cls(**{**content, "gpus": tuple(content["gpus"])})
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ConfigError(f"choices {text}: use a JSON object with {', '.join(names)}") from error
+            raise ConfigError(
+                f"choices {text}: use a JSON object with {', '.join(names)}"
+            ) from error
 
     @property
     def replacement_s(self) -> float:

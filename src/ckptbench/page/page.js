@@ -34,7 +34,7 @@ const FIELDS = {
 const CHOICES = ["setup", "strategy", "recovery", "rate"];
 const OF_STORAGE = ["gigabytes", "gigabytes_per_s"];
 const OF_ONE_ROW = [...COSTS, "survived"];
-const SLIDES = 1000;
+const SLIDES = 200;
 const SHOWN_LOSS = 0.02;
 const SHOWN_OF_BEST = 6;
 const SHOWN_OF_CHOSEN = 1.5;
@@ -44,16 +44,15 @@ const study = unpack(JSON.parse(byId("study").textContent));
 let changed = {};
 let view = null;
 
-/** The row of the study that is asked about: a setup, a strategy and a recovery that it has. */
+/** The row of the study that is asked about. What a setup does not have is taken from the start, or is its first. */
 function chosenRow() {
   const start = study.rows[study.start];
-  const fitting = (rows, name, wanted) => {
-    const found = rows.filter((row) => row[name] === wanted);
-    return found.length ? found : rows;
-  };
-  let rows = fitting(study.rows, "setup", changed.setup ?? start.setup);
-  rows = fitting(rows, "strategy", changed.strategy ?? start.strategy);
-  return fitting(rows, "recovery", changed.recovery ?? start.recovery)[0];
+  let rows = study.rows;
+  for (const name of ["setup", "strategy", "recovery"]) {
+    const known = [changed[name], start[name], rows[0][name]].find((wanted) => rows.some((row) => row[name] === wanted));
+    rows = rows.filter((row) => row[name] === known);
+  }
+  return rows[0];
 }
 
 /** Every number that the answer needs, and what the user wants otherwise. */
@@ -109,11 +108,13 @@ function enter(name) {
 
 function slide(name) {
   const { slider: [least, most], whole } = FIELDS[name];
-  const exact = least * (most / least) ** (byId(`${name}-slider`).valueAsNumber / SLIDES);
-  set(name, whole ? Math.max(1, Math.round(Number(exact.toPrecision(3)))) : Number(exact.toPrecision(3)), null);
+  const slider = byId(`${name}-slider`);
+  const exact = least * (most / least) ** (slider.valueAsNumber / SLIDES);
+  const short = Math.min(Number(exact.toPrecision(3)), most);
+  set(name, whole ? Math.max(1, Math.round(short)) : short, slider);
 }
 
-/** Take over a number. `typing` is the field that the user writes into: it is left as it is. */
+/** Take over a number. `typing` is the field or slider that the user holds: it is left where it is, though the number is rounded. */
 function set(name, value, typing) {
   changed[name] = value;
   // A size or bandwidth sets these costs, in place of what was set by hand.
@@ -157,20 +158,19 @@ function showControls(row, asked, costs, typing) {
     const value = changed[name] ?? startOf(name, row, asked, costs);
     const input = byId(name);
     if (input !== typing) {
-      input.value = value === null ? "" : Number((value * (field.scale ?? 1)).toPrecision(6));
+      input.value = value === null ? "" : field.whole ? value : Number((value * (field.scale ?? 1)).toPrecision(6));
       input.setAttribute("aria-invalid", "false");
       byId(`${name}-wrong`).textContent = "";
     }
-    if (field.slider) showSlider(name, value, field);
+    if (field.slider) showSlider(byId(`${name}-slider`), value, field, typing);
     showKnown(byId(`${name}-known`), knownOf(name, row, asked, costs), row);
   }
   showHints(row, asked);
   for (const button of byId("numbers").children) button.setAttribute("aria-pressed", String(Number(button.value) === asked.gpus));
 }
 
-function showSlider(name, value, { slider: [least, most], unit }) {
-  const slider = byId(`${name}-slider`);
-  slider.value = value === null ? 0 : (SLIDES * Math.log(value / least)) / Math.log(most / least);
+function showSlider(slider, value, { slider: [least, most], unit }, typing) {
+  if (slider !== typing) slider.value = value === null ? 0 : (SLIDES * Math.log(value / least)) / Math.log(most / least);
   slider.setAttribute("aria-valuetext", value === null ? "not known" : `${Number(value.toPrecision(4)).toLocaleString("en-US")} ${unit}`.trim());
 }
 

@@ -1,0 +1,566 @@
+"""The page to ask "what if" in a real Chromium: its numbers are Python's, and it asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.decide import drawn
+from ckptbench.decide.decision import decide
+from ckptbench.decide.model import (
+    Recovering,
+    Saving,
+    best,
+    daly_s,
+    goodput,
+    saxena_s,
+    young_s,
+)
+from ckptbench.decide.rates import FailureRate, read_rates
+from ckptbench.figures.findings import words
+from ckptbench.figures.findings.decision import duration, sentences
+from ckptbench.page.html import page
+from tests.decided_study import CHOICES, RATES, costs
+from tests.study.browser import Browser, chromium, obstacle
+
+TOLERANCE = 1e-6
+LEAST_CONTRAST = 4.5
+"""Of a text that is not large, after the Web Content Accessibility Guidelines 2.2, level AA."""
+PHONE = (360, 740)
+SCREEN = (1280, 900)
+
+
+@pytest.fixture(scope="module")
+def rates() -> dict[str, FailureRate]:
+    return {rate.name: rate for rate in (*read_rates(RATES), *read_rates(RATES / "example"))}
+
+
+@pytest.fixture(scope="module")
+def written(rates: dict[str, FailureRate], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the small study."""
+    path = tmp_path_factory.mktemp("page") / "decision.html"
+    path.write_text(page(costs(), list(rates.values()), CHOICES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def decided(rates: dict[str, FailureRate]) -> dict[str, pd.DataFrame]:
+    """The study's own tables."""
+    return decide(costs(), [rates[CHOICES.rate]], CHOICES)
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    reason = obstacle()
+    if reason is not None:
+        pytest.skip(f"left out: what needs a real Chromium: {reason}")
+    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(window: Browser, written: Path) -> Iterator[Browser]:
+    """At the start of the page. Whatever a test does there, nothing but the file is asked for, and the console stays empty."""
+    window.shape(*SCREEN)
+    window.prefer("light")
+    window.open(written)
+    yield window
+    asked = {address.partition("#")[0] for address in window.requests()}
+    assert asked <= {written.as_uri(), "data:,"}
+    assert written.as_uri() in asked
+    assert window.console() == []
+
+
+# ---- the same numbers as in Python
+
+
+def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
+    (row,) = (
+        row for row in records(costs())
+        if (row["ranks"], row["strategy"], row["recovery"]) == (ranks, strategy, recovery)
+    )  # fmt: skip
+    return row
+
+
+def exact(row: dict[str, Any], **times: float) -> dict[str, Any]:
+    """The row with these costs in place of its own, without intervals."""
+    return {**row, **times, **{f"{name}_{end}": math.nan for name in times for end in ("lo", "hi")}}
+
+
+def given_hours(hours: float) -> FailureRate:
+    return FailureRate(
+        name="mine", title="", source="own", counts="", mean_gpu_hours=hours, is_projected=False, is_approximate=False, failures=None, gpus=None,
+    )  # fmt: skip
+
+
+def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, choices: Any = CHOICES) -> dict[str, Any]:  # fmt: skip
+    """By name, what the page must show: estimate and draws of each number."""
+    step_s, saving = drawn.step_s(row), drawn.saving(row)
+    recovering = drawn.recovering(row, gpus, choices)
+    failing = drawn.failures_per_s(rate, gpus)
+    found = best(saving, recovering, failing, least_s=step_s)
+
+    def lost(interval_s: Any) -> np.ndarray:
+        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing))
+
+    formulas = {
+        "Young 1974": young_s(saving, failing),
+        "Daly 2006": daly_s(saving, failing),
+        "Saxena et al. 2024": saxena_s(saving, recovering, failing),
+    }
+    epoch = int(row["steps_per_epoch"])
+    return {
+        "best": (np.maximum(np.round(found.interval_s / step_s), 1), found.interval_s, 1 - found.goodput),
+        "chosen": (interval, interval * step_s, lost(interval * step_s)),
+        "every epoch": (epoch, epoch * step_s, lost(epoch * step_s)),
+        **{name: (None, each, lost(np.maximum(each, step_s))) for name, each in formulas.items()},
+    }  # fmt: skip
+
+
+def assert_shows(browser: Browser, wanted: dict[str, Any]) -> None:
+    """The table of intervals, to a millionth: estimates, and the ends of the intervals of losses."""
+    shown = {name: rest for name, *rest in browser.table("intervals")}
+    assert shown.keys() == wanted.keys()
+    for name, (steps, interval_s, lost) in wanted.items():
+        own_steps, own_s, own_lost = shown[name]
+        loss = np.broadcast_to(lost, 1 + drawn.DRAWS)
+        assert own_lost["value"] == pytest.approx(loss[0], rel=TOLERANCE)
+        if name in ("best", "chosen", "every epoch"):
+            lo, hi = drawn.ends(loss)
+            assert (own_lost["lo"], own_lost["hi"]) == pytest.approx((lo, hi), rel=TOLERANCE)
+            assert own_steps["value"] == np.ravel(steps)[0]
+        assert own_s["value"] == pytest.approx(np.ravel(interval_s)[0], rel=located(loss[0]))
+    for name in ("best", "chosen"):
+        assert browser.number(f"{name}-lost") == shown[name][2]
+
+
+def located(lost: float) -> float:
+    """How exactly the best interval can be found by comparing goodputs: so flat is the optimum where little is lost.
+
+    There the goodput is about 1 - lost (1 + x²/2), for an interval that is off by the part x, and has 16 digits.
+    """
+    return max(TOLERANCE, math.sqrt(8 * np.finfo(float).eps / lost))
+
+
+def enter(browser: Browser, name: str, value: float) -> None:
+    """Typed into a field, as a user does."""
+    field = browser.element(name)
+    browser.run("document.getElementById('details').open = true")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(repr(value))
+
+
+def choose(browser: Browser, name: str, text: str) -> None:
+    Select(browser.element(name)).select_by_visible_text(text)
+
+
+def test_the_formulas_are_those_of_python(browser: Browser) -> None:
+    random = np.random.default_rng(5)
+    number = 2000
+
+    def between(first: float, last: float) -> np.ndarray:
+        return np.exp(random.uniform(np.log(first), np.log(last), number))
+
+    none = random.random(number) < 0.1
+    stall, down = np.where(none, 0.0, between(1e-3, 300)), between(1, 1000)
+    durable = np.where(random.random(number) < 0.5, stall, stall + between(1e-2, 600))
+    slowdown = np.where(random.random(number) < 0.5, 0.0, between(1e-3, 30))
+    survived = np.where(random.random(number) < 0.5, 0.0, random.random(number))
+    pause = np.where(survived > 0, between(0.1, 100), 0.0)
+    rate, interval, step = 1 / between(300, 1e8), between(1e-2, 1e5), between(1e-2, 10)
+    saving = Saving(stall_s=stall, durable_s=durable, slowdown_s=slowdown)
+    recovering = Recovering(down_s=down, survived=survived, pause_s=pause)
+    found = best(saving, recovering, rate, least_s=step)
+    shown = np.array(
+        browser.run(
+            """return arguments[0].map(([stallS, durableS, slowdownS, downS, survived, pauseS, rate, interval, step]) => {
+                const saving = {stallS, durableS, slowdownS}, recovering = {downS, survived, pauseS};
+                const found = best(saving, recovering, rate, step);
+                const flat = flatAround(found, saving, recovering, rate, step);
+                return [goodput(interval, saving, recovering, rate), youngS(saving, rate), dalyS(saving, rate),
+                    saxenaS(saving, recovering, rate), found.goodput, flat.shortestS, flat.longestS, found.intervalS];
+            })""",
+            np.stack([stall, durable, slowdown, down, survived, pause, rate, interval, step], axis=1).tolist(),
+        )
+    )  # fmt: skip
+    wanted = np.stack(
+        [goodput(interval, saving, recovering, rate), young_s(saving, rate), daly_s(saving, rate),
+         saxena_s(saving, recovering, rate), found.goodput, found.shortest_s, found.longest_s],
+        axis=1,
+    )  # fmt: skip
+    np.testing.assert_allclose(shown[:, :-1], wanted, rtol=TOLERANCE)
+    at_its_best = np.asarray(goodput(shown[:, -1], saving, recovering, rate))
+    np.testing.assert_allclose(at_its_best, found.goodput, rtol=1e-12)
+    apart = np.abs(shown[:, -1] / found.interval_s - 1)
+    assert (apart <= np.array([located(1 - each) for each in found.goodput])).all()
+
+
+def test_amounts_are_those_of_the_findings(browser: Browser) -> None:
+    random = np.random.default_rng(6)
+    values = [float(each) for each in 10 ** random.uniform(-6, 6, 500)]
+    rows = [{"n": each, "n_lo": each * random.uniform(0.3, 1), "n_hi": each * random.uniform(1, 3)} for each in values]  # fmt: skip
+    shown = browser.run(
+        "return arguments[0].map(row => [amount({value: row.n, lo: row.n_lo, hi: row.n_hi}, 1, 's'), plainAmount(row.n, 's'), duration(row.n)])",
+        rows,
+    )
+    seconds = words.SECONDS
+    assert shown == [
+        [words.amount(row, "n", seconds), words.amount({"n": row["n"]}, "n", seconds), duration(row["n"] / 3600)]
+        for row in rows
+    ]  # fmt: skip
+
+
+def test_it_starts_with_the_sentence_of_the_study(
+    browser: Browser, rates: dict[str, FailureRate], decided: dict[str, pd.DataFrame]
+) -> None:
+    first = next(iter(sentences(decided)))
+    assert first.startswith("On this machine, at 4 ranks, with PyTorch, ")
+    assert browser.element("sentence").text == first
+    assert browser.element("known").text.startswith("From measured costs")
+    row = row_of(4, "async", "ulfm")
+    assert_shows(browser, expected(row, rates["llama3"], 4, 40))
+
+
+@pytest.mark.parametrize("gpus", CHOICES.gpus)
+def test_projected_it_has_the_numbers_of_the_study(
+    browser: Browser, decided: dict[str, pd.DataFrame], gpus: int
+) -> None:
+    (button,) = (each for each in browser.element("numbers").find_elements("css selector", "button") if each.text == f"{gpus:,}")  # fmt: skip
+    button.click()
+    known = decided["advice"]
+    (row,) = records(known[(known["ranks"] == 4) & (known["gpus"] == gpus) & (known["strategy"] == "async") & (known["recovery"] == "ulfm")])  # fmt: skip
+    assert row["projected"]
+    shown = {name: rest for name, *rest in browser.table("intervals")}
+    lost = shown["best"][2]
+    ends = (1 - row["goodput"], 1 - row["goodput_hi"], 1 - row["goodput_lo"])
+    assert (lost["value"], lost["lo"], lost["hi"]) == pytest.approx(ends, rel=TOLERANCE)
+    assert shown["every epoch"][2]["value"] == pytest.approx(1 - row["goodput_every_epoch"], rel=TOLERANCE)  # fmt: skip
+    assert browser.element("sentence").text.startswith(f"Projected to {gpus:,} GPUs, with PyTorch")
+
+
+def test_moved_controls_give_the_numbers_of_python(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    choose(browser, "setup", "PyTorch · 2 ranks")
+    choose(browser, "strategy", "native")
+    choose(browser, "recovery", "restart")
+    row = row_of(2, "native", "restart")
+    assert_shows(browser, expected(row, rates["llama3"], 2, 40))
+    enter(browser, "gpus", 3000)
+    enter(browser, "interval", 75)
+    assert_shows(browser, expected(row, rates["llama3"], 3000, 75))
+    choose(browser, "rate", rates["log"].title)
+    assert_shows(browser, expected(row, rates["log"], 3000, 75))
+    choose(browser, "recovery", "ulfm")
+    row = row_of(2, "native", "ulfm")
+    assert_shows(browser, expected(row, rates["log"], 3000, 75))
+    enter(browser, "survivable", 50)
+    enter(browser, "replacement_minutes", 15)
+    choices = replace(CHOICES, survivable=0.5, replacement_minutes=15)
+    assert_shows(browser, expected(row, rates["log"], 3000, 75, choices))
+    enter(browser, "mean_gpu_hours", 20000)
+    assert_shows(browser, expected(row, given_hours(20000), 3000, 75, choices))
+    assert Select(browser.element("rate")).first_selected_option.text == "your number"
+
+
+def test_costs_that_are_entered_are_exact(browser: Browser, rates: dict[str, FailureRate]) -> None:
+    enter(browser, "gpus", 512)
+    row = row_of(4, "async", "ulfm")
+    entered = {"step_s": 2.5, "stall_s": 3.25, "slowdown_s": 4.0, "durable_s": 31.0, "down_s": 240.0, "pause_s": 12.5}  # fmt: skip
+    for name, value in entered.items():
+        enter(browser, name, value)
+        row = exact(row, **{name: value})
+        assert_shows(browser, expected(row, rates["llama3"], 512, 40))
+    enter(browser, "survived", 35)
+    assert_shows(browser, expected({**row, "survived": 0.35}, rates["llama3"], 512, 40))
+    assert browser.element("stall_s-known").text == "yours"
+    browser.element("reset").click()
+    assert_shows(browser, expected(row_of(4, "async", "ulfm"), rates["llama3"], 4, 40))
+
+
+def test_every_failure_that_hits_one_node_can_be_survived(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    for name in ("survived", "survivable"):
+        enter(browser, name, 100)
+    row = {**row_of(4, "async", "ulfm"), "survived": 1.0}
+    shown = {name: rest for name, *rest in browser.table("intervals")}
+    wanted = expected(row, rates["llama3"], 4, 40, replace(CHOICES, survivable=1.0))
+    assert shown["chosen"][2]["value"] == pytest.approx(wanted["chosen"][2][0], rel=TOLERANCE)
+
+
+def test_size_and_bandwidth_project_what_a_checkpoint_costs(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    """A strategy that waits for the write stalls as long as it takes; any other stalls longer for a larger state."""
+    enter(browser, "gigabytes", 1.89)
+    row = row_of(4, "async", "ulfm")
+    tenfold = exact(row, durable_s=10 * row["durable_s"], stall_s=10 * row["stall_s"], slowdown_s=10 * row["slowdown_s"])  # fmt: skip
+    assert_shows(browser, expected(tenfold, rates["llama3"], 4, 40))
+    enter(browser, "gigabytes_per_s", 0.5)
+    slow = 1.89 / 0.5 / row["durable_s"]
+    projected = exact(tenfold, durable_s=1.89 / 0.5, slowdown_s=slow * row["slowdown_s"])
+    assert_shows(browser, expected(projected, rates["llama3"], 4, 40))
+    assert browser.element("durable_s-known").text == "projected"
+    assert "no measurement" in browser.element("storage").text
+    assert browser.element("known").text.startswith("Projected")
+    assert browser.element("sentence").text.startswith("At 4 ranks, by numbers that were not measured")  # fmt: skip
+    choose(browser, "strategy", "native")
+    waiting = exact(row_of(4, "native", "ulfm"), durable_s=3.78, stall_s=3.78)
+    assert_shows(browser, expected(waiting, rates["llama3"], 4, 40))
+
+
+def test_a_cost_that_is_entered_comes_before_size_and_bandwidth_until_these_change(
+    browser: Browser,
+) -> None:
+    enter(browser, "gigabytes", 1.89)
+    enter(browser, "stall_s", 7)
+    assert browser.element("stall_s-known").text == "yours"
+    enter(browser, "gigabytes_per_s", 2)
+    assert browser.element("stall_s-known").text == "projected"
+
+
+def test_the_curve_as_csv_is_that_of_python(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    enter(browser, "gpus", 2048)
+    path = browser.downloads / "goodput_curve.csv"
+    browser.element("csv").click()
+    browser.wait(path.exists)
+    curve = pd.read_csv(path)
+    row = row_of(4, "async", "ulfm")
+    saving, recovering = drawn.saving(row), drawn.recovering(row, 2048, CHOICES)
+    failing = drawn.failures_per_s(rates["llama3"], 2048)
+    assert len(curve) > 100
+    assert set(curve["projected"]) == {True}
+    for point in records(curve):
+        parts = np.asarray(goodput(60 * point["interval_minutes"], saving, recovering, failing))
+        wanted = (parts[0], *drawn.ends(parts))
+        shown = (point["goodput"], point["goodput_lo"], point["goodput_hi"])
+        assert shown == pytest.approx(wanted, rel=TOLERANCE)
+    assert curve["interval_minutes"].to_numpy() * 60 == pytest.approx(curve["interval_steps"] * row["step_s"])  # fmt: skip
+
+
+def test_every_strategy_and_recovery_is_compared(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    enter(browser, "gpus", 100_000)
+    shown = browser.table("compared")
+    wanted = {}
+    for strategy in ("native", "async"):
+        for recovery in ("restart", "ulfm"):
+            row = row_of(4, strategy, recovery)
+            _, interval_s, lost = expected(row, rates["llama3"], 100_000, 40)["best"]
+            wanted[strategy, recovery] = (interval_s[0], lost[0])
+    assert [(row[0], row[1]) for row in shown] == sorted(wanted, key=lambda each: wanted[each][1])
+    for strategy, recovery, interval, lost in shown:
+        assert (interval["value"], lost["value"]) == pytest.approx(wanted[strategy, recovery], rel=TOLERANCE)  # fmt: skip
+
+
+# ---- measured and projected, the address, wrong entries
+
+
+def test_projected_curves_are_dashed_and_measured_ones_are_not(browser: Browser) -> None:
+    dashes = (
+        "return getComputedStyle(document.querySelector('#chart .now_marks path')).strokeDasharray"
+    )
+    assert browser.run(dashes) == "none"
+    assert not browser.element("legend-study").is_displayed()
+    assert browser.element("gpus-known").text == "measured"
+    enter(browser, "gpus", 8)
+    assert browser.run(dashes) != "none"
+    assert browser.element("legend-study").is_displayed()
+    assert browser.element("gpus-known").text == browser.element("known").text.lower() == "projected"  # fmt: skip
+    assert "Dashed: not measured" in browser.element("caption").text
+
+
+def test_the_address_holds_the_what_if(browser: Browser, written: Path) -> None:
+    choose(browser, "setup", "PyTorch · 2 ranks")
+    choose(browser, "strategy", "native")
+    for name, value in {"gpus": 777, "interval": 33, "down_s": 61.5, "survived": 12.5}.items():
+        enter(browser, name, value)
+    choose(browser, "rate", Select(browser.element("rate")).options[2].text)
+    before = browser.table("intervals")
+    what_if = browser.driver.current_url.partition("#")[2]
+    browser.open(written, f"#{what_if}")
+    assert browser.table("intervals") == before
+    assert browser.element("gpus").get_attribute("value") == "777"
+    browser.run("location.hash = ''")
+    browser.wait(lambda: browser.element("gpus").get_attribute("value") == "4")
+
+
+def test_nonsense_in_the_address_is_left_out(browser: Browser, written: Path) -> None:
+    start = browser.table("intervals")
+    browser.open(written, "#gpus=-3&interval=x&rate=none&stall_s=Infinity&setup=gone&evil=1")
+    assert browser.table("intervals") == start
+
+
+@pytest.mark.parametrize(
+    ("name", "entered"),
+    [("gpus", "0"), ("gpus", "1.5"), ("interval", "-1"), ("step_s", "0"), ("survived", "101"), ("gigabytes", "0"), ("gpus", "")],
+)  # fmt: skip
+def test_a_wrong_entry_is_named_and_changes_nothing(
+    browser: Browser, name: str, entered: str
+) -> None:
+    start = browser.table("intervals")
+    paste(browser, name, entered)
+    assert browser.element(name).get_attribute("aria-invalid") == "true"
+    assert wrong(browser, name).startswith("Enter a ")
+    assert browser.table("intervals") == start
+    paste(browser, name, "50")
+    assert browser.element(name).get_attribute("aria-invalid") == "false"
+    assert wrong(browser, name) == ""
+
+
+def paste(browser: Browser, name: str, text: str) -> None:
+    """All at once: what stands in a field while one types may be right for a moment."""
+    browser.run(
+        "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('input'))",
+        name,
+        text,
+    )
+
+
+def wrong(browser: Browser, name: str) -> str:
+    return str(
+        browser.run("return document.getElementById(arguments[0]).textContent", f"{name}-wrong")
+    )
+
+
+def test_what_a_user_types_is_left_as_it_is(browser: Browser) -> None:
+    field = browser.element("interval")
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys("0100")
+    assert field.get_attribute("value") == "0100"
+    assert browser.number("chosen-steps")["value"] == 100
+
+
+# ---- who uses it, and on what
+
+
+def test_the_keyboard_reaches_and_moves_every_control(browser: Browser) -> None:
+    reached = []
+    body = browser.driver.find_element("tag name", "body")
+    body.send_keys(Keys.TAB)
+    for _ in range(80):
+        focused = browser.driver.switch_to.active_element
+        if focused.tag_name == "body":
+            break
+        reached.append(focused.get_attribute("id") or focused.tag_name)
+        if focused.tag_name == "summary":
+            focused.send_keys(Keys.ENTER)
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    wanted = browser.run("return [...document.querySelectorAll('#controls :is(input, select, [id=reset], [id=csv])')].map(each => each.id)")  # fmt: skip
+    assert set(wanted) <= set(reached)
+    slider = browser.element("gpus-slider")
+    slider.send_keys(Keys.END)
+    assert browser.element("gpus").get_attribute("value") == "1048576"
+    slider.send_keys(Keys.HOME)
+    assert browser.element("gpus").get_attribute("value") == "1"
+    slider.send_keys(Keys.ARROW_RIGHT * 100)
+    gpus = int(browser.element("gpus").get_attribute("value"))
+    assert gpus == pytest.approx(1024, rel=0.01)
+    strategy = browser.element("strategy")
+    strategy.send_keys(Keys.HOME)
+    assert Select(strategy).first_selected_option.text == "native"
+    assert ", native, " in browser.element("sentence").text
+
+
+def test_every_control_has_a_name_of_its_own(browser: Browser) -> None:
+    browser.run("document.getElementById('details').open = true")
+    tree = browser.command("Accessibility.getFullAXTree")["nodes"]
+    roles = ("spinbutton", "slider", "combobox", "button", "link")
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in tree
+        if node.get("role", {}).get("value") in roles
+    ]
+    assert len(named) >= 14 + 5 + 4 + 2
+    assert all(name for _, name in named)
+    assert len(set(named)) == len(named)
+    (chart,) = (node for node in tree if node.get("role", {}).get("value") in ("image", "img"))
+    assert "Goodput" in chart["name"]["value"]
+
+
+@pytest.mark.parametrize("what_if", ["", "#gpus=131072&gigabytes=1800&gigabytes_per_s=40"])
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    browser: Browser, written: Path, what_if: str
+) -> None:
+    browser.shape(*PHONE)
+    browser.open(written, what_if)
+    browser.run("document.getElementById('details').open = true")
+    assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
+    beyond = browser.run(
+        "return [...document.querySelectorAll('body *')].filter(each => each.getBoundingClientRect().right > innerWidth + 1)"
+        ".map(each => each.outerHTML.slice(0, 80))"
+    )
+    assert beyond == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_are_legible_in_light_and_dark(browser: Browser, written: Path, scheme: str) -> None:
+    browser.prefer(scheme)
+    browser.open(written, "#gpus=16384&gigabytes=18&stall_s=3")
+    browser.run("document.getElementById('details').open = true")
+    seen = browser.run(
+        """const opaque = element => {
+            for (let each = element; each; each = each.parentElement) {
+                const color = getComputedStyle(each).backgroundColor;
+                if (color !== "rgba(0, 0, 0, 0)" && color !== "transparent") return color;
+            }
+            return null;
+        };
+        const texts = [...document.body.querySelectorAll("*")].filter(each => each.checkVisibility()
+            && (each.matches("input:not([type=range]), select") || [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+            && !each.matches("script, style, noscript, option"));
+        return texts.map(each => [each.textContent.slice(0, 30) || each.id,
+            each.closest("svg") ? getComputedStyle(each).fill : getComputedStyle(each).color, opaque(each)])"""
+    )
+    assert len(seen) > 100
+    poor = [(text, ratio) for text, ink, paper in seen if (ratio := contrast(ink, paper)) < LEAST_CONTRAST]  # fmt: skip
+    assert poor == []
+    brightness = luminance(browser.run("return getComputedStyle(document.body).backgroundColor"))
+    assert brightness > 0.8 if scheme == "light" else brightness < 0.05
+
+
+def contrast(ink: str, paper: str) -> float:
+    darker, lighter = sorted((luminance(ink), luminance(paper)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of `rgb(r, g, b)`, as those guidelines define it."""
+    channels = [int(each) / 255 for each in color.removeprefix("rgb(").removesuffix(")").split(",")]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]  # fmt: skip
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def as_data(text: bytes) -> str:
+    return f"data:text/html;base64,{base64.b64encode(text).decode('ascii')}"
+
+
+def test_it_works_inside_the_report(browser: Browser, written: Path, tmp_path: Path) -> None:
+    """Snakemake's report shows a page as a frame with an address `data:`."""
+    text = written.read_bytes()
+    report = tmp_path / "report.html"
+    report.write_text("<!doctype html><title>report</title><p id=sentence>report</p><iframe width=1200 height=800></iframe>", encoding="utf-8")  # fmt: skip
+    browser.open(report)
+    browser.run("document.querySelector('iframe').src = arguments[0]", as_data(text))
+    browser.driver.switch_to.frame(0)
+    browser.wait(lambda: browser.element("sentence").text.startswith("On this machine"))
+    enter(browser, "gpus", 1024)
+    assert browser.element("sentence").text.startswith("Projected to 1,024 GPUs")
+    browser.driver.switch_to.default_content()
+    assert browser.console() == []
+    browser.open(written)
