@@ -1,6 +1,6 @@
 "use strict";
 // The formulas of src/ckptbench/decide/model.py, under the same names and with the same steps, for single numbers.
-// Sources and derivations are there. tests/study/test_decision_page.py compares both over random inputs.
+// Sources and derivations are there. tests/study/test_page_in_browser.py compares both over random inputs.
 
 const WITHIN = 0.01;
 const LONGEST = 50;

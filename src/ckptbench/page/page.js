@@ -3,7 +3,8 @@
 
 const byId = (id) => document.getElementById(id);
 const GIVEN = "given";
-const KNOWN = { study: "measured", projected: "projected", yours: "yours" };
+const OWN = "own";
+const KNOWN = { study: "measured", projected: "projected", assumed: "assumed", yours: "yours" };
 const FORMULAS = { young: "Young 1974", daly: "Daly 2006", saxena: "Saxena et al. 2024" };
 const DOWN_FROM = {
   failures: "What a failure costs was measured with ranks that were killed.",
@@ -33,6 +34,7 @@ const FIELDS = {
 };
 const CHOICES = ["setup", "strategy", "recovery", "rate"];
 const OF_STORAGE = ["gigabytes", "gigabytes_per_s"];
+const ASSUMED = ["survivable", "replacement_minutes"];
 const OF_ONE_ROW = [...COSTS, "survived"];
 const SLIDES = 200;
 const SHOWN_LOSS = 0.02;
@@ -64,6 +66,8 @@ function askedOf(row) {
 function startOf(name, row, asked, costs) {
   if (name === "gpus") return row.ranks;
   if (name === "interval") return row.in_use_steps;
+  if (ASSUMED.includes(name)) return "assumed";
+  if (name === "survived") return "study";
   if (name === "mean_gpu_hours") return study.rates.find((each) => each.name === asked.rate).mean_gpu_hours;
   if (OF_STORAGE.includes(name)) return seenStorage(row)[name];
   if (name === "survived") return row.survived;
@@ -158,7 +162,7 @@ function showControls(row, asked, costs, typing) {
     const value = changed[name] ?? startOf(name, row, asked, costs);
     const input = byId(name);
     if (input !== typing) {
-      input.value = value === null ? "" : field.whole ? value : Number((value * (field.scale ?? 1)).toPrecision(6));
+      input.value = value === null ? "" : shortened(value * (field.scale ?? 1));
       input.setAttribute("aria-invalid", "false");
       byId(`${name}-wrong`).textContent = "";
     }
@@ -169,16 +173,23 @@ function showControls(row, asked, costs, typing) {
   for (const button of byId("numbers").children) button.setAttribute("aria-pressed", String(Number(button.value) === asked.gpus));
 }
 
+/** With four digits, or all of a whole number. */
+function shortened(value) {
+  return value >= 1000 ? Math.round(value) : Number(value.toPrecision(4));
+}
+
 function showSlider(slider, value, { slider: [least, most], unit }, typing) {
   if (slider !== typing) slider.value = value === null ? 0 : (SLIDES * Math.log(value / least)) / Math.log(most / least);
   slider.setAttribute("aria-valuetext", value === null ? "not known" : `${Number(value.toPrecision(4)).toLocaleString("en-US")} ${unit}`.trim());
 }
 
-/** How a number is known: `study`, `projected`, `yours`, or "" where that says nothing. */
+/** How a number is known: one of KNOWN, or "" where that says nothing. */
 function knownOf(name, row, asked, costs) {
   if (name === "gpus") return asked.gpus === row.ranks ? "study" : "projected";
   if (changed[name] !== undefined) return "yours";
   if (COSTS.includes(name)) return costs[name].known;
+  if (ASSUMED.includes(name)) return "assumed";
+  if (name === "survived") return "study";
   if (name === "mean_gpu_hours") return study.rates.find((each) => each.name === asked.rate).projected ? "projected" : "";
   return OF_STORAGE.includes(name) && row.bytes !== null ? "study" : "";
 }
@@ -191,12 +202,17 @@ function showKnown(badge, known, row) {
 
 function showHints(row, asked) {
   const unit = row.given ? "GPU" : "rank";
+  const rate = asked.mean_gpu_hours === undefined ? study.rates.find((each) => each.name === asked.rate) : null;
+  const hours = rate ? rate.mean_gpu_hours : asked.mean_gpu_hours;
+  const source = rate && rate.source !== OWN ? ` Source: ${rate.source}.` : "";
+  byId("mean_gpu_hours-hint").textContent = `So ${counted(asked.gpus, "GPU")} have a failure every ${duration((hours / asked.gpus) * SECONDS_PER_HOUR)}.${source}`;
   byId("gpus-hint").textContent = `${row.given ? "Given" : "Measured"}: ${counted(row.ranks, unit)}${row.hardware}.`;
   for (const name of COSTS) {
     const { value, lo, hi } = row.costs[name];
     const range = lo === null || hi === null ? { value, lo: value, hi: value } : { value, lo, hi };
     byId(`${name}-hint`).textContent = `${row.given ? "Given" : "Measured"}: ${amount(range, 1, "s")}.`;
   }
+  byId("down_s-hint").append(row.given ? "" : ` ${DOWN_FROM[row.down_from] ?? ""}`);
   byId("survived-hint").textContent = "Of those that hit one node alone. 0 %: all ranks begin again from a version after every failure.";
   byId("survivable-hint").textContent = "Of all failures.";
   byId("replacement_minutes-hint").textContent = row.replaces
@@ -235,7 +251,7 @@ function useful(lost) {
 function standing(row, asked, costs) {
   const ways = new Set(COSTS.map((name) => costs[name].known));
   const elsewhere = asked.gpus !== row.ranks || ways.has("projected");
-  const assumed = ["mean_gpu_hours", "survived", "survivable", "replacement_minutes"].some((name) => changed[name] !== undefined);
+  const assumed = ["mean_gpu_hours", "survived", ...ASSUMED].some((name) => changed[name] !== undefined);
   const own = ways.has("yours") || assumed;
   const start = row.given ? "From costs that were given" : "From measured costs, at the number of ranks that was measured";
   const text = elsewhere ? `Projected${own ? ", with numbers of yours" : ""}` : own ? "With numbers of yours" : start;
@@ -443,6 +459,8 @@ async function begin() {
   makeFields();
   makeShortcuts();
   await makeChart();
+  byId("survivable-assumed").textContent = plainAmount(100 * study.choices.survivable, "%");
+  byId("replacement-assumed").textContent = duration(study.choices.replacement_minutes * SECONDS_PER_MINUTE);
   byId("draws").textContent = study.number_of_draws.toLocaleString("en-US");
   for (const name of CHOICES) byId(name).addEventListener("change", (event) => choose(name, event.target.value));
   byId("reset").addEventListener("click", () => {

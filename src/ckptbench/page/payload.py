@@ -140,6 +140,7 @@ def _rate(rate: FailureRate, draws: _Draws) -> Row:
     return {
         "name": rate.name,
         "title": rate.title,
+        "source": rate.source,
         "projected": rate.is_projected,
         "mean_gpu_hours": rate.mean_gpu_hours,
         "draws": draws.place(hours),

@@ -82,6 +82,17 @@ def browser(window: Browser, written: Path) -> Iterator[Browser]:
     assert window.console() == []
 
 
+def test_a_request_would_be_seen(window: Browser, tmp_path: Path) -> None:
+    """Or the check after every test would find nothing, whatever the page did."""
+    path = tmp_path / "asking.html"
+    address = "http://127.0.0.1:9/anything"
+    path.write_text(f"<!doctype html><p id=sentence>asks</p><img src={address}>", encoding="utf-8")
+    window.open(path)
+    window.wait(lambda: window.run("return document.images[0].complete"))
+    assert address in window.requests()
+    assert any(address in each for each in window.console())
+
+
 # ---- the same numbers as in Python
 
 
