@@ -243,6 +243,21 @@ def test_it_starts_with_the_sentence_of_the_study(
     assert_shows(browser, expected(row, rates["llama3"], 4, 40))
 
 
+def test_every_field_starts_with_the_value_of_the_study(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    row = row_of(4, "async", "ulfm")
+    wanted = {
+        "gpus": 4, "mean_gpu_hours": rates["llama3"].mean_gpu_hours, "interval": 40, "gigabytes": 0.189, "gigabytes_per_s": 0.189 / row["durable_s"],
+        "survived": 100 * row["survived"], "survivable": 77, "replacement_minutes": 60,
+        **{name: row[name] for name in ("step_s", "stall_s", "slowdown_s", "durable_s", "down_s", "pause_s")},
+    }  # fmt: skip
+    shown = browser.run(
+        "return Object.fromEntries([...document.querySelectorAll('input[type=number]')].map(each => [each.id, each.valueAsNumber]))"
+    )
+    assert shown == pytest.approx(wanted, rel=1e-3)
+
+
 @pytest.mark.parametrize("gpus", CHOICES.gpus)
 def test_projected_it_has_the_numbers_of_the_study(
     browser: Browser, decided: dict[str, pd.DataFrame], gpus: int

@@ -66,8 +66,6 @@ function askedOf(row) {
 function startOf(name, row, asked, costs) {
   if (name === "gpus") return row.ranks;
   if (name === "interval") return row.in_use_steps;
-  if (ASSUMED.includes(name)) return "assumed";
-  if (name === "survived") return "study";
   if (name === "mean_gpu_hours") return study.rates.find((each) => each.name === asked.rate).mean_gpu_hours;
   if (OF_STORAGE.includes(name)) return seenStorage(row)[name];
   if (name === "survived") return row.survived;
