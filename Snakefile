@@ -26,6 +26,7 @@ rule all:
         get_all_figures(),
         get_all_tables(),
         DECISION_PAGE,
+        WHAT_IF_PAGE,
         FINDINGS_PAGE,
 
 

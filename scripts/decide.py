@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.decide import COST_TABLES
@@ -24,7 +22,7 @@ def main() -> int:
 
     def work() -> None:
         rates = read_rates(options.rates)
-        choices = Choices(**{**options.choices, "gpus": tuple(options.choices["gpus"])})
+        choices = Choices.parse(options.choices)
         if options.numbers:
             costs, checked = read_given(options.numbers), VALIDATION.rows([])
         else:
@@ -39,21 +37,12 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--rates", type=Path, required=True, help="folder of the failure rates")
-    parser.add_argument(
-        "--choices", type=_object, required=True, help="JSON object: what to decide for"
-    )
+    parser.add_argument("--choices", required=True, help="JSON object: what to decide for")
     parser.add_argument(
         "--numbers", type=Path, help="file with costs, instead of those of the tables"
     )
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
-
-
-def _object(text: str) -> dict[str, Any]:
-    content = json.loads(text)
-    if not isinstance(content, dict):
-        raise argparse.ArgumentTypeError("give a JSON object")
-    return content
 
 
 if __name__ == "__main__":

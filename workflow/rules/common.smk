@@ -52,9 +52,14 @@ FAILURE_LOGS = [
     str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
 ]
 
+CHOICES = CONFIG.decision.model_dump_json(
+    include={"rate", "gpus", "survivable", "replacement_minutes"}
+)
+
 STUDY = "results/study.json"
 FINDINGS_PAGE = "results/findings.txt"
 DECISION_PAGE = "results/decision.txt"
+WHAT_IF_PAGE = "results/decision.html"
 
 
 wildcard_constraints:

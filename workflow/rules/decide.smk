@@ -21,9 +21,7 @@ rule decide:
         "results/logs/decide.log",
     localrule: True
     params:
-        choices=CONFIG.decision.model_dump_json(
-            include={"rate", "gpus", "survivable", "replacement_minutes"}
-        ),
+        choices=CHOICES,
         rates=CONFIG.decision.rates,
         numbers=[f"--numbers {shlex.quote(path)}" for path in get_numbers()],
     message:
@@ -49,7 +47,35 @@ rule write_decision:
         "python {input.script} --decision --tables results/tables --output {output} --log {log}"
 
 
+# One HTML file that computes in the browser.
+rule write_decision_page:
+    input:
+        "results/tables/decision_costs.parquet",
+        get_failure_rates(),
+        script="scripts/write_decision_page.py",
+        library=get_sources("page", "py", "js", "css", "html", "json", "txt"),
+    output:
+        report(
+            WHAT_IF_PAGE,
+            caption="../report/decision.rst",
+            category="How often to checkpoint",
+            labels={"page": "What if: ask for other numbers"},
+        ),
+    log:
+        "results/logs/write_decision_page.log",
+    localrule: True
+    params:
+        choices=CHOICES,
+        rates=CONFIG.decision.rates,
+    message:
+        "the page to ask what if"
+    shell:
+        "python {input.script} --tables results/tables --rates {params.rates:q}"
+        " --choices {params.choices:q} --output {output} --log {log}"
+
+
 rule decision:
     input:
         DECISION_PAGE,
+        WHAT_IF_PAGE,
         get_decision_figures(),

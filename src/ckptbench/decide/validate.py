@@ -207,7 +207,10 @@ class _Known:
 
     def _noise(self, random: np.random.Generator) -> Floats:
         """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
-        return np.exp(np.concatenate([[0.0], random.normal(0, self.spread, drawn.DRAWS)]))
+        factors: Floats = np.exp(
+            np.concatenate([[0.0], random.normal(0, self.spread, drawn.DRAWS)])
+        )
+        return factors
 
     def _work_s(self, run: Row) -> float:
         """What the run would take undisturbed, at the speed of its own steps."""

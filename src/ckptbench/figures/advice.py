@@ -72,7 +72,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _chosen(advice: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    return advice.loc[advice["rate"] == curves["rate"].iloc[0]]
+    rate: str = curves["rate"].iloc[0]
+    return advice[advice["rate"].eq(rate)]
 
 
 def _title(system: str, rows: pd.DataFrame) -> str:
