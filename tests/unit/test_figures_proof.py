@@ -52,7 +52,7 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
     }
     assert ordinary == {
-        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "training",
+        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "training", "advice", "scale",
     }  # fmt: skip
     assert not FIGURES["strategies"].shows(BASELINE)
     assert not FIGURES["timeline"].shows(BASELINE)
