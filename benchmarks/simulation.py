@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, LOST_PARTS
 
 FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
@@ -178,6 +179,7 @@ class Simulation:
             "epochs": self._epochs((step_s + after_s).reshape(len(step_s), shape.epochs, -1)),
             "checkpoints": self._checkpoints(stall_s, step_s, end_s),
             "memory": self._memory(),
+            "machine": MACHINE.rows([]),  # nothing disturbs a simulated run
         }
 
     def _lost_s(self) -> Floats:

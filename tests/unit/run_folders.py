@@ -21,6 +21,7 @@ from ckptbench.proof.digest import digests
 from ckptbench.runs import events
 from ckptbench.runs.events import (
     Captured,
+    Counted,
     Digest,
     Durable,
     End,
@@ -37,7 +38,14 @@ from ckptbench.runs.events import (
     Start,
     Written,
 )
-from ckptbench.runs.layout import KEPT_BYTES, MANIFEST, SCHEMA_VERSION, final_path, trace_path
+from ckptbench.runs.layout import (
+    KEPT_BYTES,
+    LAUNCHER_TRACE,
+    MANIFEST,
+    SCHEMA_VERSION,
+    final_path,
+    trace_path,
+)
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.seal import seal
 from ckptbench.runs.training import Training
@@ -166,6 +174,8 @@ class FakeRun:
     model_bytes: int = 600
     manifest: dict[str, Any] = field(default_factory=dict)
     """Fields to put in the place of the usual ones."""
+    counted: tuple[Counted, ...] = ()
+    """Counters of the launcher's machine. An earlier version had none."""
 
     def write(self, runs: Path) -> Path:
         """Write and seal `runs/<cell id>`; returns it."""
@@ -174,6 +184,11 @@ class FakeRun:
         for rank in range(self.cell.ranks):
             _Rank(self, rank, folder).run()
         write_json(folder / MANIFEST, {**self._usual_manifest(), **self.manifest})
+        if self.counted:
+            launcher = Recorder(folder / LAUNCHER_TRACE)
+            for event in self.counted:
+                launcher.write(event)
+            launcher.close()
         seal(folder, self.cell.ranks)
         return folder
 

@@ -51,6 +51,7 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         "failures": 0,
         "progress": 0,
         "lineage": 0,
+        "machine": 1,
     }
     assert tables["steps"]["warmup"].sum() == 2 * 3
     assert tables["steps"]["duration_s"].tolist() == pytest.approx([0.1] * 40)

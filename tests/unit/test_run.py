@@ -43,6 +43,7 @@ def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
     assert {path.name for path in verify_seal(plan.run_folder)} == {
         "manifest.json",
         "trace-0.jsonl",
+        "launcher.jsonl",
     }
     manifest = read_json(plan.run_folder / "manifest.json")
     assert (manifest["status"], manifest["attempts"], manifest["error"]) == ("complete", 1, None)

@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,32 +177,41 @@ def _launch_until_done(
     if entry.elastic or entry.starts_all or entry.starts_node:
         # The survivors do not wait either, and what starts several ranks has no exit status for one of them.
         limits = dataclasses.replace(limits, grace_s=0.0)
-    own = _Attempts(plan, recovery, reunion, manifest)
-    while True:
-        verdict = launch(
-            own,
-            allocation,
-            recovery,
-            python=execution.python,
-            logs=execution.logs,
-            limits=limits,
-        )
-        if verdict is None:
-            return
-        own.all_ended()
-        own.choose()
+    # Ranks on other nodes, and then those beside the launcher too, are started by services of the scheduler.
+    is_local = all(seat.node == allocation.here for seat in allocation.seats(plan.cell.ranks))
+    with closing(Seen(plan, starts_ranks=is_local)) as seen:
+        own = _Attempts(plan, recovery, reunion, manifest, seen)
+        while True:
+            verdict = launch(
+                own,
+                allocation,
+                recovery,
+                python=execution.python,
+                logs=execution.logs,
+                limits=limits,
+            )
+            if verdict is None:
+                own.completed()
+                return
+            own.all_ended()
+            own.choose()
 
 
 class _Attempts:
     """The attempts at one run, in turn."""
 
     def __init__(
-        self, plan: Plan, recovery: Recovery, reunion: Reunion, manifest: dict[str, Any]
+        self,
+        plan: Plan,
+        recovery: Recovery,
+        reunion: Reunion,
+        manifest: dict[str, Any],
+        seen: Seen,
     ) -> None:
         self._recovery = recovery
         self._reunion = reunion
         self._manifest = manifest
-        self._seen = Seen(plan)
+        self._seen = seen
         self._begin(plan)
 
     def _begin(self, plan: Plan) -> None:
@@ -210,6 +219,10 @@ class _Attempts:
         plan.write()
         self._manifest["attempts"] = plan.attempt
         write_json(plan.run_folder / MANIFEST, self._manifest)
+        self._seen.begins(plan.attempt)
+
+    def completed(self) -> None:
+        self._seen.completed(self.plan.attempt)
 
     def lost(self, loss: Loss) -> None:
         self._seen.lost(self.plan.attempt, loss)

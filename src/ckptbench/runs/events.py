@@ -426,6 +426,40 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What the launcher's machine has counted so far. Two of these tell who else used it during an attempt."""
+
+    moment: ClassVar = "in the launcher's trace, just before an attempt begins and when all its processes have ended"
+    attempt: int
+    when: Annotated[Literal["begin", "end"], "of the attempt"]
+    at_ns: Ns
+    cores: Annotated[int, "of the machine, that were online"]
+    busy_s: Annotated[float, "CPU time of all processes and kernel threads, without interrupts"]
+    own_s: Annotated[
+        float | None,
+        "of this, that of the launcher and of all that it has started; missing if ranks are on other nodes too, as a "
+        "scheduler's services then start them",
+    ] = None
+    kernel_s: Annotated[
+        float | None,
+        "of this, that of the kernel's threads, such as those that write pages back; missing in a container that hides them",
+    ] = None
+    stolen_s: Annotated[
+        float | None,
+        "time in which cores of a virtual machine were ready to run and the host did not let them",
+    ] = None
+    pressure_s: Annotated[
+        dict[str, float],
+        "time in which some process had to wait for `cpu`, `io` and `memory`; empty if the kernel does not count it",
+    ]
+    mhz_min: Annotated[
+        float | None,
+        "frequency of the slowest core at this moment; missing if unknown, as in most virtual machines",
+    ] = None
+    mhz_max: Annotated[float | None, "of the fastest core"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The rank has ended without an error."""
 
@@ -436,7 +470,7 @@ class End:
 Event = (
     Phase | Start | State | Steps | Pause | Memory | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
     | Epoch | Evaluation | Stop | Digest | Kill | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
-    | World | Regroup
+    | World | Regroup | Counted
 )  # fmt: skip
 
 

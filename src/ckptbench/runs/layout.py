@@ -30,4 +30,4 @@ def strikes_path(folder: Path, rank: int) -> Path:
 
 
 LAUNCHER_TRACE = "launcher.jsonl"
-"""What the launcher of a struck run saw: losses, and what it did about them."""
+"""What the launcher saw: the counters of its machine, and of a struck run the losses and what it did about them."""

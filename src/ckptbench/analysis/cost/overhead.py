@@ -56,7 +56,7 @@ MACHINE = ("host", "device", "cores", "checkpoint_file_system")
 
 
 def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
+    """From the tables `runs`, `steps`, `epochs`, `checkpoints` and `machine`."""
     setups = list(_setups(tables))
     ratios = estimates(
         [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
@@ -81,6 +81,8 @@ class _Setup:
     """How many checkpoints reached which level; empty where all reached SHARED alone."""
     same_machine: bool
     """Whether every baseline ran where its run did."""
+    disturbed: list[str]
+    """Which of the runs and baselines were disturbed by others, and how."""
 
     @property
     def system(self) -> tuple[Any, ...]:
@@ -93,6 +95,7 @@ def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
     times = run_times(tables, valid)
     baselines = baselines_of(valid)
     reached = _reached(tables["checkpoints"], valid)
+    noise = _disturbed_by(tables["machine"])
     for key, group in groups(valid[valid["interval"] != str(NEVER)], SETUP):
         rows = records(group)
         pairs = [(row, baselines[row["run"]]) for row in rows if row["run"] in baselines]
@@ -103,7 +106,23 @@ def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
             pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
             levels=_counted([levels for row in rows for levels in reached.get(row["run"], [])]),
             same_machine=on_same_machine(pairs),
+            disturbed=list(_disturbed(rows, [baseline for _, baseline in pairs], noise)),
         )
+
+
+def _disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
+    """By run that was disturbed, what did."""
+    rows = machine[machine["disturbed"].fillna(False).astype(bool)]
+    return dict(zip(rows["run"], rows["by"], strict=True))
+
+
+def _disturbed(
+    runs: Iterable[dict[str, Any]], baselines: Iterable[dict[str, Any]], by: Mapping[str, str]
+) -> Iterator[str]:
+    for what, rows in (("repeat", runs), ("the baseline of repeat", baselines)):
+        for row in rows:
+            if row["run"] in by:
+                yield f"{what} {row['repeat']} ({by[row['run']]})"
 
 
 def _reached(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[str, list[str]]:
@@ -187,6 +206,8 @@ def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Itera
         yield f"{len(setup.runs) - len(setup.pairs)} of {len(setup.runs)} repeats have no baseline"
     if not setup.same_machine:
         yield "a baseline ran on another machine, device or file system than its run"
+    if setup.disturbed:
+        yield f"disturbed: {', '.join(setup.disturbed)}"
     if len(setup.runs) == 1:
         yield note_of_one_repeat(against_baseline, inside)
     if not any(len(run.checkpoints) for run in setup.runs):

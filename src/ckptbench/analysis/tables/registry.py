@@ -61,6 +61,7 @@ COLLECTED = _entries(
         "failures": "collect.failures",
         "lineage": "collect.lineage",
         "progress": "collect.progress",
+        "machine": "collect.machine",
     },
 )
 """What the run folders say."""

@@ -1,0 +1,145 @@
+"""The table `machine`: who else used the launcher's machine during each run, and was the run disturbed?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.tables.columns import RUN
+from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.runs.events import Counted
+from ckptbench.runs.layout import LAUNCHER_TRACE
+from ckptbench.runs.seal import refused
+from ckptbench.runs.trace import whole_events
+
+LIMITS = {"stolen": 0.01, "others": 0.02}
+"""A run is disturbed if one of these shares of the machine's CPU time is larger. Two baselines on a quiet machine differ by as much."""
+WORDS = {"stolen": "the host took {:.1%} of the CPU time", "others": "other programs used {:.1%} of the CPU time"}  # fmt: skip
+PRESSURES = ("cpu", "io", "memory")
+
+MACHINE = Table(
+    "machine",
+    "One row a run: the counters of its launcher's machine, from just before the launch to the end of all its processes, over all attempts that ended."
+    " Nothing is known of the other nodes of a run. Shares are of the CPU time of all cores.",
+    ("run",),
+    (
+        RUN,
+        Column("host", "text", "", "name of the launcher's machine"),
+        Column("seconds", "number", "s", "that were counted; missing of a run of an earlier version"),
+        Column("cores", "count", "1", "of the machine, that were online"),
+        Column("busy", "number", "1", "share that processes and kernel threads used, without interrupts"),
+        Column("own", "number", "1", "of this, that of the launcher and of all that it has started; missing if the ranks were on several nodes"),
+        Column("kernel", "number", "1", "of this, that of the kernel's own threads, such as those that write pages back; missing if they cannot be seen"),
+        Column("others", "number", "1", "of this, the rest: other programs, and processes of the run whose parent ended before them; missing where `own` is"),
+        Column("stolen", "number", "1", "share that the host of a virtual machine did not give, while a core was ready to run; missing if the kernel does not count it"),
+        *(Column(f"{name}_pressure", "number", "1", f"part of the seconds in which some process, of the run or not, waited for {name}; missing if the kernel does not count it") for name in PRESSURES),
+        Column("mhz_min", "number", "MHz", "frequency of the slowest core at the begin or end of an attempt; missing if unknown, as in most virtual machines"),
+        Column("mhz_max", "number", "MHz", "that of the fastest core"),
+        Column("disturbed", "verdict", "", f"whether `stolen` is above {LIMITS['stolen']} or `others` above {LIMITS['others']}; missing if both are unknown"),
+        Column("by", "text", "", "what disturbed it, in words; empty where nothing did"),
+    ),
+)  # fmt: skip
+
+
+def machine(runs: Sequence[Run]) -> pd.DataFrame:
+    return MACHINE.rows(_row(run) for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What was counted during one attempt. A number that is unknown is NaN."""
+
+    begin: Counted
+    end: Counted
+
+    @property
+    def seconds(self) -> float:
+        return (self.end.at_ns - self.begin.at_ns) / 1e9
+
+    def grown(self, name: str) -> float:
+        return _difference(getattr(self.begin, name), getattr(self.end, name))
+
+    def pressure_s(self, resource: str) -> float:
+        return _difference(self.begin.pressure_s.get(resource), self.end.pressure_s.get(resource))
+
+
+def _difference(begin: float | None, end: float | None) -> float:
+    """NaN where it is unknown, and where a counter went back, as that of stolen time can when a machine moves."""
+    if begin is None or end is None or end < begin:
+        return math.nan
+    return end - begin
+
+
+def _row(run: Run) -> dict[str, Any]:
+    path = run.folder / LAUNCHER_TRACE
+    counted = [event for event in whole_events(path) if isinstance(event, Counted)]
+    for event in counted:
+        _check(path, event)
+    stretches = list(_stretches(counted))
+    row = {"run": run.cell.id, "host": run.manifest["host"]["host"], "by": ""}
+    return row | (_shares(stretches) if stretches else {})
+
+
+def _check(path: Path, event: Counted) -> None:
+    """Raises RunFolderError where a counter is no number, or no core was online."""
+    numbers = dataclasses.asdict(event)
+    del numbers["when"]
+    pressure = numbers.pop("pressure_s")
+    if not isinstance(pressure, dict):
+        raise refused(path, f"pressure_s is {pressure!r:.100}, not one number for each resource")
+    numbers |= {f"pressure_s.{name}": value for name, value in pressure.items()}
+    for name, value in numbers.items():
+        if value is not None and not isinstance(value, int | float):
+            raise refused(path, f"{name} is {value!r:.100}, not a number")
+    if event.cores < 1:
+        raise refused(path, f"cores is {event.cores}, less than one")
+
+
+def _stretches(counted: Sequence[Counted]) -> Iterator[_Stretch]:
+    """Of every attempt that ended. One that was cut off has no end."""
+    begin = None
+    for each in counted:
+        if each.when == "begin":
+            begin = each
+        elif begin is not None and begin.attempt == each.attempt and each.at_ns > begin.at_ns:
+            yield _Stretch(begin, each)
+            begin = None
+
+
+def _shares(stretches: Sequence[_Stretch]) -> dict[str, Any]:
+    seconds = sum(each.seconds for each in stretches)
+    allowed_s = sum(each.seconds * each.end.cores for each in stretches)
+    used_s = {
+        name: sum(each.grown(f"{name}_s") for each in stretches)
+        for name in ("busy", "own", "kernel", "stolen")
+    }
+    shares = {name: each / allowed_s for name, each in used_s.items()}
+    kernel = 0.0 if math.isnan(shares["kernel"]) else shares["kernel"]
+    # Linux counts the machine's time by ticks and that of a process exactly, so the rest may come out below zero.
+    others = shares["busy"] - shares["own"] - kernel
+    shares["others"] = others if math.isnan(others) else max(0.0, others)
+    by = [
+        WORDS[name].format(shares[name]) for name, limit in LIMITS.items() if shares[name] > limit
+    ]
+    known = any(not math.isnan(shares[name]) for name in LIMITS)
+    found = [each for stretch in stretches for each in (stretch.begin, stretch.end)]
+    return {
+        "seconds": seconds,
+        "cores": stretches[-1].end.cores,
+        **shares,
+        **{
+            f"{name}_pressure": sum(each.pressure_s(name) for each in stretches) / seconds
+            for name in PRESSURES
+        },
+        "mhz_min": min((each.mhz_min for each in found if each.mhz_min is not None), default=None),
+        "mhz_max": max((each.mhz_max for each in found if each.mhz_max is not None), default=None),
+        "disturbed": bool(by) if known else None,
+        "by": " and ".join(by),
+    }

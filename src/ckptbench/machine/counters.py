@@ -1,0 +1,126 @@
+"""What Linux has counted of this machine so far: CPU time and who used it, pressure, and the frequency of the cores.
+
+Two samples tell what happened between them. A number that the kernel or a container does not give is missing (None).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC, SYSTEM = Path("/proc"), Path("/sys")
+RESOURCES = ("cpu", "io", "memory")
+"""Of which the kernel counts pressure: the time in which some process had to wait for it (PSI)."""
+STOLEN = 7
+"""Place of the stolen time among the numbers of /proc/stat; older kernels have fewer numbers (proc(5))."""
+IS_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of the kernel's include/linux/sched.h, in the flags of /proc/<process>/stat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """One sample. Times are in seconds and grow; those of CPU are summed over all cores."""
+
+    cores: int
+    """Cores that are online."""
+    busy_s: float
+    """CPU time of all processes and kernel threads. The time of interrupts is not in it."""
+    own_s: float | None
+    """CPU time of this process and of all that it has started. A process whose parent ended first is not counted any more."""
+    kernel_s: float | None
+    """CPU time of the kernel's threads, such as those that write pages back. None in a container that hides them."""
+    stolen_s: float | None
+    """Time in which a core of this virtual machine was ready to run, and the host did not let it."""
+    pressure_s: Mapping[str, float]
+    """By resource; empty where the kernel does not count."""
+    mhz: tuple[float, float] | None
+    """Frequency of the slowest and of the fastest core at this moment."""
+
+    @classmethod
+    def now(
+        cls, *, process: int | None = None, proc: Path = PROC, system: Path = SYSTEM
+    ) -> Counters:
+        """`process` is the one that counts as this one. Raises OSError without /proc/stat."""
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        lines = (proc / "stat").read_text(encoding="ascii").splitlines()
+        ticks = [int(number) for number in lines[0].split()[1:]]
+        used = _processes(proc)
+        kernel = [each.own for each in used.values() if each.is_kernel]
+        return cls(
+            cores=sum(re.match(r"cpu\d", line) is not None for line in lines),
+            busy_s=sum(ticks[:3]) * tick_s,
+            own_s=_of_tree(used, os.getpid() if process is None else process, tick_s),
+            kernel_s=sum(kernel) * tick_s if kernel else None,
+            stolen_s=ticks[STOLEN] * tick_s if len(ticks) > STOLEN else None,
+            pressure_s=dict(_pressure(proc)),
+            mhz=_mhz(proc, system),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """CPU time of one process, in ticks."""
+
+    parent: int
+    is_kernel: bool
+    own: int
+    waited_for: int
+    """Of the processes that it has started, that have ended, and that it has waited for."""
+
+
+def _processes(proc: Path) -> dict[int, _Used]:
+    found = {}
+    for folder in proc.glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            # The name of the command is in brackets, and may hold brackets and spaces.
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            user, kernel, of_children, kernel_of_children = map(int, fields[11:15])
+            found[int(folder.name)] = _Used(
+                parent=int(fields[1]),
+                is_kernel=bool(int(fields[6]) & IS_KERNEL_THREAD),
+                own=user + kernel,
+                waited_for=of_children + kernel_of_children,
+            )
+    return found
+
+
+def _of_tree(used: Mapping[int, _Used], root: int, tick_s: float) -> float | None:
+    """CPU time of a process and of all below it, in seconds."""
+    if root not in used:
+        return None
+    children: dict[int, list[int]] = {}
+    for process, each in used.items():
+        children.setdefault(each.parent, []).append(process)
+    ticks, ahead = 0, [root]
+    while ahead:
+        process = ahead.pop()
+        ticks += used[process].own + used[process].waited_for
+        ahead += children.get(process, [])
+    return ticks * tick_s
+
+
+def _pressure(proc: Path) -> Iterator[tuple[str, float]]:
+    for resource in RESOURCES:
+        with suppress(OSError):  # the kernel is built or was started without it
+            for line in (proc / "pressure" / resource).read_text(encoding="ascii").splitlines():
+                kind, *_, total = line.split()
+                if kind == "some":
+                    yield resource, int(total.removeprefix("total=")) / 1e6
+
+
+def _mhz(proc: Path, system: Path) -> tuple[float, float] | None:
+    """From cpufreq, or from /proc/cpuinfo if the CPU has counters for it: without them that number is the nominal one."""
+    kilohertz = []
+    for path in system.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"):
+        with suppress(OSError, ValueError):  # the core went offline, or its driver does not know
+            kilohertz.append(int(path.read_text(encoding="ascii")))
+    found = [each / 1e3 for each in kilohertz]
+    if not found:
+        text = (proc / "cpuinfo").read_text(encoding="utf-8")
+        if re.search(r"^flags\s*:.*\baperfmperf\b", text, re.MULTILINE):
+            found = [float(each) for each in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)]
+    return (min(found), max(found)) if found else None
