@@ -62,7 +62,7 @@ def test_a_finished_run_is_not_trained_again_when_its_workflow_has_missed_the_en
         run_cell(plan, keeping)
         assert trace_path(plan.run_folder, 0).read_bytes() == trace
         assert (plan.run_folder / "manifest.json").read_bytes() == manifest
-        assert len(verify_seal(plan.run_folder)) == 2
+        assert len(verify_seal(plan.run_folder)) == 3
         (plan.run_folder / "seal.json").unlink()
     assert "it would be made from the same again: it is kept" in caplog.text
     assert [path.name for path in plan.checkpoint_folder.glob("version-*")] == ["version-00000012"]
