@@ -52,9 +52,7 @@ FAILURE_LOGS = [
     str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
 ]
 
-CHOICES = CONFIG.decision.model_dump_json(
-    include={"rate", "gpus", "survivable", "replacement_minutes"}
-)
+CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
 STUDY = "results/study.json"
 FINDINGS_PAGE = "results/findings.txt"
