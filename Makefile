@@ -18,7 +18,7 @@ decide: environment
 	@test -n "$(NUMBERS)" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	$(BIN)/snakemake --profile local decision \
-	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_failure_fits decision \
+	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
 	  $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
 
 # The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.

@@ -86,13 +86,15 @@ def get_all_figures():
         for name, entry in FIGURES.items()
         if any(entry.shows(cell) for cell in CELLS.values())
     ]
-    return [*_files_of(shown), *get_decision_figures()]
+    return list(dict.fromkeys([*_files_of(shown), *get_decision_figures()]))
 
 
 def get_decision_figures():
     """Those of the decision, if there is something to decide from. Fits are of rates that come from a log."""
     decided = any(FIGURES["advice"].shows(cell) for cell in CELLS.values())
     shown = ["advice", "scale"] if decided or CONFIG.decision.numbers else []
+    if any(FIGURES["validation"].shows(cell) for cell in CELLS.values()):
+        shown.append("validation")
     return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
 
 
@@ -104,7 +106,11 @@ def _files_of(figures):
 
 def get_cost_tables(wildcards):
     """The tables that costs come from: of a study, unless the user gives them in a file."""
-    return [] if CONFIG.decision.numbers else expand("results/tables/{table}.parquet", table=COST_TABLES)
+    return (
+        []
+        if CONFIG.decision.numbers
+        else expand("results/tables/{table}.parquet", table=COST_TABLES)
+    )
 
 
 def get_numbers():

@@ -49,7 +49,7 @@ VALIDATION = Table(
         Column("predicted_lo", "number", "1", "lower end of the interval in which 95 % of such measurements should lie"),
         Column("predicted_hi", "number", "1", "upper end of it"),
         Column("measured", "number", "1", "work ÷ wall time; the work is all steps of the run at its own median, and what the baselines spend between steps"),
-        Column("measured_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
+        Column("measured_lo", "number", "1", "lower end of its 95 % interval, for these failures: from how far prediction ÷ measurement differs over repeats; missing where no setup ran twice"),
         Column("measured_hi", "number", "1", "upper end of it"),
         Column("goodput", "number", "1", "as in the table `goodput`: against the baselines as they are"),
         Column("holds", "flag", "", "whether the measured goodput lies in the predicted interval"),
@@ -80,22 +80,23 @@ def validation(tables: Tables) -> pd.DataFrame:
         for (_, own), rate in zip(groups(checked, [*CELL, "history"]), _rates(checked), strict=True)
         for row in known.rows(own, rate)
     ]
-    found = estimates([row.pop("ratio") for row in rows])
+    found = [row.pop("measured") for row in rows]
+    off = estimates([row.pop("off") for row in rows])
     highest: dict[tuple[Any, ...], tuple[float, float]] = {}
     for row, measured in zip(rows, found, strict=True):
         before = highest.get(_trace(row), (0.0, 0.0))
-        highest[_trace(row)] = max(before[0], measured.value), max(before[1], row["predicted"])
+        highest[_trace(row)] = max(before[0], measured), max(before[1], row["predicted"])
     return VALIDATION.rows(
         {
             **row,
-            "measured": measured.value,
-            "measured_lo": measured.interval.lo,
-            "measured_hi": measured.interval.hi,
-            "holds": row["predicted_lo"] <= measured.value <= row["predicted_hi"],
-            "measured_best": measured.value == highest[_trace(row)][0],
+            "measured": measured,
+            "measured_lo": measured * apart.interval.lo / apart.value,
+            "measured_hi": measured * apart.interval.hi / apart.value,
+            "holds": row["predicted_lo"] <= measured <= row["predicted_hi"],
+            "measured_best": measured == highest[_trace(row)][0],
             "predicted_best": row["predicted"] == highest[_trace(row)][1],
         }
-        for row, measured in zip(rows, found, strict=True)
+        for row, measured, apart in zip(rows, found, off, strict=True)
     )
 
 
@@ -172,7 +173,7 @@ class _Known:
         if costs is None or (cell not in self.downs and cell not in self.pauses):
             return
         for setup in records(own):
-            predicted, ratio = self._predicted(setup, costs)
+            predicted, measured, off = self._compared(setup, costs)
             lo, hi = drawn.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
@@ -184,15 +185,16 @@ class _Known:
                 "predicted_lo": float(lo),
                 "predicted_hi": float(hi),
                 "goodput": setup["goodput"],
-                "ratio": ratio,
+                "measured": measured,
+                "off": off,
             }
 
-    def _predicted(self, setup: Row, costs: Row) -> tuple[Floats, Repeated]:
-        """Goodput of the repeats together, (1 + draws,), and what was measured in each."""
+    def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated]:
+        """Predicted goodput of the repeats together, (1 + draws,), what was measured, and predicted ÷ measured time of each repeat."""
         runs = self.runs[_like(self.runs, setup, SETUP)]
         saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
         useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
-        works, walls = [], []
+        works, walls, predicted = [], [], []
         for run in records(runs[runs["baseline"].isin(self.runs["run"])]):
             work = self._work_s(run)
             works.append(work)
@@ -201,9 +203,11 @@ class _Known:
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             interval_s = work_s * _steps(setup, costs) / run["steps"]
             lost = [self._lost(costs, random) for _ in strikes]
+            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
+            predicted.append(float(wall_s[0]))
             useful_s += work
-            all_s += finished_s(list(strikes), lost, work_s, interval_s, saving)
-        return useful_s / all_s, Repeated.ratio(works, walls)
+            all_s += wall_s
+        return useful_s / all_s, sum(works) / sum(walls), Repeated.ratio(predicted, walls)
 
     def _noise(self, random: np.random.Generator) -> Floats:
         """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""

@@ -60,7 +60,7 @@ def payload(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices)
 
 def _named(costs: pd.DataFrame) -> list[Row]:
     """The rows in the order of figures, with the names that readers choose from."""
-    known = prepared(costs.assign(gpus=costs["ranks"]))
+    known = prepared(costs[costs["foremost"]].assign(gpus=costs["ranks"]))
     of_checkpoint = [
         "strategy",
         *(name for name in ("format", "interval") if _is_needed(known, name)),
