@@ -58,7 +58,7 @@ class Made:
         lost = {**dict.fromkeys(LOST_PARTS, 0.0), **parts}
         self.rows["failures"].append({"run": run, "kind": kind, "second": second, "from_step": from_step, **lost, "total_s": sum(lost.values())})  # fmt: skip
 
-    def costs(self) -> pd.DataFrame:
+    def tables(self) -> dict[str, pd.DataFrame]:
         tables = {}
         for name, rows in self.rows.items():
             table = TABLES[name].table
@@ -66,7 +66,10 @@ class Made:
             kinds = {column.name: column.kind for column in table.columns}
             texts = [name for name, kind in kinds.items() if kind == "text"]
             tables[name] = frame.fillna(dict.fromkeys(texts, "")) if len(frame) else frame
-        return decision_costs(tables)
+        return tables
+
+    def costs(self) -> pd.DataFrame:
+        return decision_costs(self.tables())
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_decision_costs import Made, setup
 
 from ckptbench.decide.arrivals import exponential
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.simulate import useful_part
-from ckptbench.decide.validate import Lost, finished_s
+from ckptbench.decide.validate import Lost, finished_s, validation
 
 BLOCKING = Saving(stall_s=2.0, durable_s=2.0)
 BEHIND = Saving(stall_s=1.0, durable_s=5.0, slowdown_s=1.0)
@@ -64,3 +65,63 @@ def test_it_takes_as_long_as_the_simulation_of_the_decision_says() -> None:
         work_s = np.array([part * until_s])
         took = finished_s(strikes, [RESTART] * len(strikes), work_s, np.array([interval_s]), saving)
         assert took[0] == pytest.approx(until_s, rel=1e-3)
+
+
+DOWN_S, STEP_S, STEPS = 4.5, 0.5, 80
+STRIKES = {0: [12.3, 30.1], 1: [25.7]}
+"""By repeat."""
+
+
+def struck_study(*, slower: float = 1.0, off_s: float = 0.0) -> Made:
+    """Two repeats that failures struck, and what other runs cost, as the model has it.
+
+    Steps of the struck runs are `slower`, and each of their walls is `off_s` off.
+    """
+    study = Made()
+    study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_low_s=0.0, slowdown_high_s=0.0)
+    known = setup(history="listed_name_costs")
+    checked = setup(history="exponential_mean_s_36")
+    for repeat, strikes in STRIKES.items():
+        baseline, costs, run = f"never{repeat}", f"costs{repeat}", f"struck{repeat}"
+        study.run(setup(interval="never", format="none"), baseline)
+        study.run(known, costs)
+        study.failure(costs, detection_s=DOWN_S, import_s=0.0, launch_s=0.1)
+        study.run(checked, run)
+        for second in strikes:
+            study.failure(run, second=second, detection_s=99.0, launch_s=0.1)
+        work_s = np.array([STEPS * STEP_S * slower])
+        lost = Lost(
+            down_s=np.array([DOWN_S + 0.1]), pause_s=np.zeros(1), survived=np.array([False])
+        )
+        saving = Saving(stall_s=0.2, durable_s=0.3)
+        wall_s = finished_s(strikes, [lost] * len(strikes), work_s, work_s / STEPS * 10, saving)[0]
+        for name, took_s, own in ((baseline, STEPS * STEP_S, 1.0), (costs, 60.0, 1.0), (run, wall_s + off_s, slower)):  # fmt: skip
+            row = next(each for each in study.rows["runs"] if each["run"] == name)
+            row.update(wall_s=took_s, baseline=baseline, steps=STEPS, timing_valid=True)
+            study.rows["steps"] += [{"run": name, "rank": 0, "step": step, "duration_s": STEP_S * own, "warmup": False} for step in range(STEPS)]  # fmt: skip
+    study.rows["goodput"].append({**checked, "repeats": 2, "paired_repeats": 2, "failures": 1.5, "failures_per_hour": 100.0, "goodput": 0.7})  # fmt: skip
+    return study
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.5])
+def test_a_study_in_which_the_model_is_true_holds_at_any_speed_of_the_machine(slower: float) -> None:  # fmt: skip
+    (row,) = validation(struck_study(slower=slower).tables()).to_dict("records")
+    assert row["predicted"] == pytest.approx(row["measured"])
+    assert row["predicted_lo"] < row["predicted"] < row["predicted_hi"]
+    assert row["holds"]
+    assert (row["failures"], row["repeats"], row["interval_steps"]) == (3, 2, 10)
+    assert row["measured_best"]
+    assert row["predicted_best"]
+    assert row["flat_from_steps"] < row["best_steps"] < row["flat_to_steps"]
+
+
+def test_time_that_the_model_does_not_know_of_is_seen() -> None:
+    (row,) = validation(struck_study(off_s=40.0).tables()).to_dict("records")
+    assert row["measured"] < row["predicted_lo"]
+    assert not row["holds"]
+
+
+def test_runs_whose_costs_no_other_run_tells_are_not_predicted() -> None:
+    study = struck_study()
+    study.rows["failures"] = [row for row in study.rows["failures"] if "struck" in row["run"]]
+    assert validation(study.tables()).empty
