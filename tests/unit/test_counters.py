@@ -65,6 +65,24 @@ def test_what_the_machine_does_not_tell_is_missing(machine: Machine) -> None:
     assert now.pressure_s == {}
 
 
+def test_processes_that_end_or_hide_meanwhile_are_left_out(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.process(10, 1, 20)
+    for pid in (11, 12):
+        machine.process(pid, 10, 1000)
+    read = Path.read_text
+    gone = {"11": PermissionError(), "12": ProcessLookupError()}
+
+    def reading(path: Path, *args: str, **named: str) -> str:
+        if path.parent.name in gone:
+            raise gone[path.parent.name]
+        return read(path, *args, **named)
+
+    monkeypatch.setattr(Path, "read_text", reading)
+    assert machine.now().own_s == pytest.approx(20 / TICKS)
+
+
 def test_pressure_is_the_time_in_which_some_process_waited(machine: Machine) -> None:
     some = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
     full = "full avg10=0.00 avg60=0.00 avg300=0.00 total=77\n"

@@ -75,7 +75,8 @@ class _Used:
 def _processes(proc: Path) -> dict[int, _Used]:
     found = {}
     for folder in proc.glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        # It has just ended, or this user may not see it.
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             # The name of the command is in brackets, and may hold brackets and spaces.
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             user, kernel, of_children, kernel_of_children = map(int, fields[11:15])
