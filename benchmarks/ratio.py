@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-RESAMPLES = 10_000
+from ckptbench.audit.ratio import Ratio
 
 
 def report(
     pairs: Sequence[tuple[float, float]], first: str, second: str, *, promise: float
 ) -> None:
     """Print the median of first / second over the pairs, its bootstrap 95 % interval, and the promise."""
-    seconds = np.asarray(pairs)
-    ratios = seconds[:, 0] / seconds[:, 1]
-    random = np.random.default_rng(0)
-    drawn = ratios[random.integers(len(ratios), size=(RESAMPLES, len(ratios)))]
-    lo, hi = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-    medians = np.median(seconds, axis=0)
-    print(f"  {first}: median {medians[0]:.6g} s; {second}: median {medians[1]:.6g} s")
+    ratio = Ratio.of(pairs)
+    print(f"  {first}: median {ratio.medians[0]:.6g} s; {second}: median {ratio.medians[1]:.6g} s")
     print(
-        f"  {first} / {second} = {np.median(ratios):.4f}, 95 % interval "
-        f"{lo:.4f} to {hi:.4f}, {len(ratios)} pairs; promised: at most {promise}"
+        f"  {first} / {second} = {ratio.value:.4f}, 95 % interval "
+        f"{ratio.lo:.4f} to {ratio.hi:.4f}, {len(pairs)} pairs; promised: at most {promise}"
     )

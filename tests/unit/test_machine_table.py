@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from counted import BEGIN, during
 from in_process import interrupt
 from run_folders import FakeRun, cell
 
@@ -23,25 +24,6 @@ from ckptbench.runs.events import Counted
 from ckptbench.runs.layout import LAUNCHER_TRACE
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.trace import whole_events
-
-BEGIN = Counted(
-    attempt=1,
-    when="begin",
-    at_ns=5 * 10**9,
-    cores=2,
-    busy_s=1000.0,
-    own_s=3.0,
-    kernel_s=10.0,
-    stolen_s=7.0,
-    pressure_s={"cpu": 4.0, "io": 1.0},
-)
-
-
-def during(seconds: float = 100.0, begin: Counted = BEGIN, **used_s: float) -> tuple[Counted, ...]:
-    """The counters around an attempt, in which each of these has grown by so much."""
-    grown = {f"{name}_s": getattr(begin, f"{name}_s") + each for name, each in used_s.items()}
-    at_ns = begin.at_ns + round(seconds * 1e9)
-    return begin, dataclasses.replace(begin, when="end", at_ns=at_ns, **grown)  # type: ignore[arg-type]
 
 
 def only_row(folder: Path, counted: tuple[Counted, ...]) -> dict[str, Any]:

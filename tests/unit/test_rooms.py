@@ -95,6 +95,16 @@ def test_the_decision_imports_no_framework_and_trains_nothing(module: str) -> No
     assert not [name for name in own(module) if is_below(name, NOT_FOR_DECISION)]
 
 
+@pytest.mark.parametrize("module", modules("audit"))
+def test_the_audit_needs_no_framework(module: str) -> None:
+    assert libraries(module) <= {"numpy", "pandas"}
+    assert not [name for name in own(module) if is_below(name, ("study", "environments"))]
+
+
+def test_benchmarks_take_a_ratio_in_any_environment() -> None:
+    assert libraries("audit.ratio") | set(own("audit.ratio")) <= {"numpy"}
+
+
 @pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])
 def test_a_plugin_knows_no_other_of_its_room(module: str) -> None:
     """A folder, as Horovod's, may build on others."""

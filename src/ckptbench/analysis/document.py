@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TableEntry
+from ckptbench.analysis.tables.registry import AUDITED, COLLECTED, DECIDED, DERIVED, TableEntry
 
 INTRODUCTION = """\
 # Tables
@@ -27,6 +27,7 @@ def document() -> str:
             *_section("What the run folders say", COLLECTED.values()),
             *_section("What follows from it", DERIVED.values()),
             *_section("What to do about it", DECIDED.values()),
+            *_section("Whether to believe it", AUDITED.values()),
         ]
     )
 

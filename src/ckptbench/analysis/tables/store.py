@@ -9,7 +9,7 @@ import pandas as pd
 from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 from pyarrow import csv
 
-from ckptbench.analysis.tables.registry import DECIDED, TABLES
+from ckptbench.analysis.tables.registry import AUDITED, DECIDED, TABLES
 from ckptbench.analysis.tables.schema import Table
 from ckptbench.errors import RunFolderError
 
@@ -26,7 +26,7 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
 def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
     """The tables of these names, with the types of their columns. Raises RunFolderError where one is missing or of
     another version."""
-    every = {**TABLES, **DECIDED}
+    every = {**TABLES, **DECIDED, **AUDITED}
     return {name: _read(folder / f"{name}.parquet", every[name].table) for name in names}
 
 

@@ -1,0 +1,56 @@
+"""The whole audit of this machine."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from ckptbench.audit import baselines, calibration, cold, disturbance, recorder_cost, storage
+from ckptbench.audit.check import Check
+from ckptbench.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+NO_PLACE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENOENT, errno.EEXIST,
+}  # fmt: skip
+"""The errors of a folder that is not there, or cannot take more files."""
+
+
+def audit_machine(tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path) -> list[Check]:
+    """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints.
+
+    Everything that the audit writes lies in a folder of its own in `folder`, and is removed. Raises CheckpointError where
+    that cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="audit-", dir=folder) as own:
+            return _checks(tables, Path(own), lock)
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        raise CheckpointError(
+            f"{folder} cannot take the files of the audit ({error.strerror}): it needs 200 MB there; free some, or name "
+            "another folder in checkpoints.folder"
+        ) from error
+
+
+def _checks(tables: Mapping[str, pd.DataFrame], own: Path, lock: Path) -> list[Check]:
+    log.info("calibration: short trainings whose cost is known (half a minute)")
+    found = calibration.calibrate(own, lock)
+    log.info("the baselines of the study against one another")
+    found.append(baselines.check(tables))
+    log.info("the cost of the recorder (some seconds)")
+    found.append(recorder_cost.check(own))
+    log.info("fsync against O_DIRECT, and the flushes of the device")
+    found += storage.checks(own)
+    os.sync()  # what was written above must not be written back during the reads
+    log.info("cold reads")
+    return [*found, *cold.checks(own, tables), *disturbance.checks(tables)]

@@ -1,0 +1,344 @@
+"""The audit: its verdicts, its table and its page, A/A over made-up baselines, and one thin calibration."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from counted import during
+from run_folders import FakeRun, cell
+
+from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
+from ckptbench.analysis.tables.registry import AUDITED
+from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.audit import baselines, calibration, cold, disturbance, parts, recorder_cost, storage
+from ckptbench.audit.check import Check, Words, against_limit, against_truth, exactly
+from ckptbench.audit.machine import audit_machine
+from ckptbench.audit.page import none_made, page
+from ckptbench.audit.ratio import Ratio
+from ckptbench.audit.table import audit
+from ckptbench.errors import CheckpointError
+from ckptbench.machine import page_cache
+from ckptbench.machine.block_device import BlockDevice, device_of
+from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES
+from ckptbench.networks.models import ARCHITECTURES
+
+WORDS = Words(holds="good", fails="bad", unknown="who knows")
+SMALL = calibration.Size(repeats=2, steps_per_epoch=20, interval=10)
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "verdict"),
+    [
+        (-0.01, 0.02, "holds"),
+        (0.004, 0.02, "holds"),
+        (0.006, 0.02, "fails"),
+        (-0.03, -0.0051, "fails"),
+        (-0.2, 0.2, "unknown"),
+        (0.01, 0.5, "fails"),
+        (math.nan, math.nan, "unknown"),
+    ],
+)
+def test_a_truth_must_lie_in_an_interval_that_is_narrow_enough_to_say_something(
+    lo: float, hi: float, verdict: str
+) -> None:
+    estimate = Estimate(0.01, Interval(lo, hi))
+    check = against_truth("a", "b", estimate, truth=0.0, limit=0.005, widest=0.05, unit="1", words=WORDS)  # fmt: skip
+    assert check.verdict == verdict
+    assert check.meaning == WORDS.of(check.verdict)
+
+
+@pytest.mark.parametrize(
+    ("interval", "at_most", "at_least"),
+    [
+        (Interval(0.1, 0.9), "holds", "fails"),
+        (Interval(1.1, 1.9), "fails", "holds"),
+        (Interval(0.9, 1.1), "unknown", "unknown"),
+        (UNKNOWN, "unknown", "unknown"),
+    ],
+)
+def test_a_limit_must_have_the_whole_interval_on_one_side(
+    interval: Interval, at_most: str, at_least: str
+) -> None:
+    estimate = Estimate(1.0, interval)
+    for allowed, verdict in ((True, at_most), (False, at_least)):
+        check = against_limit("a", "b", estimate, limit=1.0, at_most=allowed, unit="1", words=WORDS)
+        assert check.verdict == verdict
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    lock = tmp_path_factory.mktemp("lock") / "main.txt"
+    lock.write_text("numpy==1\n")
+    with pytest.MonkeyPatch.context() as patch, parts.registered():
+        patch.setitem(calibration.IMAGES, "classes", 16)
+        patch.setattr(parts, "STALL_S", 0.02)
+        return calibration._tables(tmp_path_factory.mktemp("audit"), lock, SMALL)
+
+
+def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
+    calibrated: dict[str, pd.DataFrame],
+) -> None:
+    rows = calibrated["strategies"].set_index("strategy")
+    assert rows.loc[parts.NOTHING, "stall_s"] < 0.015
+    assert 0.02 <= rows.loc[parts.STALLING, "stall_s"] < 0.05
+    overhead = calibrated["overhead"].set_index("strategy")
+    # A save every ten steps: three of a run's four come after the warm-up of five steps, as the fourth does.
+    assert SMALL.saves == 4
+    assert overhead.loc[parts.STALLING, "checkpoints"] == 2 * SMALL.saves
+    assert overhead.loc[parts.STALLING, "stall_s"] >= SMALL.saves * 0.02
+    assert (calibrated["machine"]["seconds"] > 0).all()
+
+
+def test_the_checks_of_a_calibration_know_the_truth(calibrated: dict[str, pd.DataFrame]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "STALL_S", 0.02)
+        found = calibration._checks(calibrated, SMALL)
+    assert len(found) == 6
+    assert [each.truth for each in found[:3]] == [0.0, 0.0, 0.0]
+    baseline_s = calibrated["overhead"]["baseline_s"].iloc[-1]
+    assert [each.truth for each in found[3:]] == pytest.approx([0.08 / baseline_s] * 2 + [0.02])
+
+
+def test_a_stall_that_is_measured_wrongly_fails(calibrated: dict[str, pd.DataFrame]) -> None:
+    strategies = calibrated["strategies"].assign(
+        stall_s=0.05, stall_low_s=0.049, stall_high_s=0.051
+    )
+    overhead = calibrated["overhead"].assign(in_run=0.3, in_run_lo=0.29, in_run_hi=0.31)
+    found = calibration._checks({"overhead": overhead, "strategies": strategies}, SMALL)
+    assert [found[place].verdict for place in (1, 2, 5)] == ["fails"] * 3
+
+
+def test_the_parts_of_the_calibration_are_in_no_registry_afterwards(
+    calibrated: dict[str, pd.DataFrame],
+) -> None:
+    assert parts.FRAMEWORK not in FRAMEWORKS
+    assert not {parts.NOTHING, parts.STALLING} & STRATEGIES.keys()
+    assert parts.MODEL not in ARCHITECTURES
+
+
+def of_baselines(folder: Path, step_s: list[float]) -> Check:
+    runs = [
+        FakeRun(cell=cell("never", repeat=repeat), step_s=lambda rank, step, s=seconds: s)
+        for repeat, seconds in enumerate(step_s)
+    ]
+    return baselines.check(collect([run.write(folder) for run in runs]))
+
+
+def test_equal_baselines_measure_the_same(tmp_path: Path) -> None:
+    check = of_baselines(tmp_path, [0.1, 0.102, 0.101, 0.1, 0.101, 0.102])
+    assert (check.verdict, check.truth) == ("holds", 0.0)
+    assert check.lo < 0 < check.hi
+    assert "3 pairs" in check.subject
+
+
+def test_a_machine_that_becomes_slower_fails_a_against_a(tmp_path: Path) -> None:
+    check = of_baselines(tmp_path, [0.1, 0.11, 0.12, 0.132, 0.14, 0.1541])
+    assert check.verdict == "fails"
+    assert check.value == pytest.approx(0.1, abs=0.002)
+
+
+@pytest.mark.parametrize("step_s", [[], [0.1], [0.1, 0.11, 0.1]])
+def test_too_few_baselines_say_what_is_needed(tmp_path: Path, step_s: list[float]) -> None:
+    check = of_baselines(tmp_path, step_s)
+    assert check.verdict == "unknown"
+    assert "run it, then the audit again" in check.meaning
+    assert baselines.check({}).verdict == "unknown"
+
+
+def test_baselines_that_differ_without_order_cannot_tell(tmp_path: Path) -> None:
+    check = of_baselines(tmp_path, [0.1, 0.2, 0.2, 0.1])
+    assert check.verdict == "unknown"
+    assert "differ too much" in check.meaning
+
+
+def test_disturbed_runs_are_named(tmp_path: Path) -> None:
+    runs = [
+        FakeRun(cell=cell(repeat=repeat), counted=during(busy=100, own=100 - others))
+        for repeat, others in enumerate((0, 20))
+    ]
+    stolen, others = disturbance.checks(collect([run.write(tmp_path) for run in runs]))
+    assert stolen.verdict == "holds"
+    assert others.verdict == "fails"
+    assert others.value == pytest.approx(0.1)
+    assert "rep1 (10.0%)" in others.meaning
+    assert [each.verdict for each in disturbance.checks({})] == ["unknown"] * 2
+
+
+def test_the_recorder_is_measured_against_the_loop_without_it(tmp_path: Path) -> None:
+    pairs = recorder_cost.measure(tmp_path, pairs=3, steps=2, size=8)
+    assert len(pairs) == 3
+    assert all(one > 0 and two > 0 for one, two in pairs)
+    ratio = Ratio.of([(1.01, 1.0), (1.02, 1.0), (1.03, 1.0)])
+    assert ratio.value == pytest.approx(1.02)
+    assert ratio.lo <= ratio.value <= ratio.hi
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def test_a_file_system_in_memory_flushes_nothing_and_has_no_cold_read(in_memory: Path) -> None:
+    assert device_of(in_memory) is None
+    flushes = storage._flushes(in_memory)
+    assert (flushes.verdict, math.isnan(flushes.value)) == ("unknown", True)
+    evicted, _ = cold.checks(in_memory, {}, size=2**20)
+    assert evicted.verdict in ("fails", "unknown")
+    assert not list(in_memory.iterdir())
+
+
+def test_a_write_that_fsync_does_not_sync_is_too_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {0: 0.01, storage.os.O_DIRECT: 0.1}
+    monkeypatch.setattr(storage, "_written_s", lambda path, memory, blocks, flags: seconds[flags])
+    check = storage._bandwidth(tmp_path, storage.BLOCK, 3)
+    assert (check.verdict, check.value) == ("fails", pytest.approx(10.0))
+
+
+def test_a_file_system_without_direct_writes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> float:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(storage, "_written_s", refuse)
+    check = storage._bandwidth(tmp_path, storage.BLOCK, 3)
+    assert check.verdict == "unknown"
+    assert "takes no O_DIRECT writes (Invalid argument)" in check.meaning
+
+
+class Device:
+    """A folder like /sys with one disk, whose counter a test sets."""
+
+    def __init__(self, folder: Path, number: str, *, partition: bool, cache: str) -> None:
+        self.system = folder / "sys"
+        self.disk = self.system / "devices" / "disk"
+        own = self.disk / "disk1" if partition else self.disk
+        own.mkdir(parents=True)
+        if partition:
+            (own / "partition").write_text("1\n")
+        (self.disk / "queue").mkdir()
+        (self.disk / "queue" / "write_cache").write_text(f"{cache}\n")
+        self.count(7)
+        link = self.system / "dev" / "block" / number
+        link.parent.mkdir(parents=True)
+        link.symlink_to(own)
+
+    def count(self, flushes: int, fields: int = 17) -> None:
+        numbers = [*range(15), flushes, 5][:fields]
+        (self.disk / "stat").write_text(" ".join(map(str, numbers)) + "\n")
+
+
+@pytest.mark.parametrize("partition", [True, False])
+def test_flushes_are_those_of_the_whole_disk(tmp_path: Path, partition: bool) -> None:
+    number = storage.os.stat(tmp_path).st_dev
+    name = f"{storage.os.major(number)}:{storage.os.minor(number)}"
+    fake = Device(tmp_path, name, partition=partition, cache="write through")
+    device = device_of(tmp_path, system=fake.system)
+    assert device == BlockDevice(fake.disk)
+    assert (device.name, device.flushes, device.caches_writes) == ("disk", 7, False)
+    fake.count(0, fields=11)
+    assert device.flushes is None
+
+
+@pytest.mark.parametrize(
+    ("flushes", "cache", "verdict"),
+    [
+        ((storage.SYNCS, 0), "write back", "holds"),
+        ((2 * storage.SYNCS, storage.SYNCS), "write back", "holds"),
+        ((storage.SYNCS, storage.SYNCS), "write back", "fails"),
+        ((0, 0), "write back", "fails"),
+        ((0, 0), "write through", "unknown"),
+    ],
+)
+def test_each_sync_must_flush_the_device(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flushes: tuple[int, int],
+    cache: str,
+    verdict: str,
+) -> None:
+    synced, others = flushes
+    fake = Device(tmp_path, "1:1", partition=False, cache=cache)
+    monkeypatch.setattr(storage, "device_of", lambda folder: BlockDevice(fake.disk))
+    monkeypatch.setattr(storage, "_counted", lambda device, path, sync: synced if sync else others)
+    assert storage._flushes(tmp_path).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdicts"),
+    [
+        ([0, 100, 100, 100], ["holds", "holds"]),
+        ([0, 3, 3, 3], ["fails", "unknown"]),
+        ([0, 100, 100, 200], ["holds", "fails"]),
+        ([None] * 4, ["unknown", "unknown"]),
+    ],
+)
+def test_cold_reads_are_what_the_kernel_counts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: list[int | None],
+    verdicts: list[str],
+) -> None:
+    told = iter(counts)
+    monkeypatch.setattr(page_cache, "read_bytes", lambda: next(told))
+    assert [each.verdict for each in cold.checks(tmp_path, {}, size=100)] == verdicts
+
+
+def test_restarts_of_the_study_that_were_not_as_cold_as_asked_are_named(tmp_path: Path) -> None:
+    restore = pd.DataFrame(
+        {"run": ["one", "two"], "cold_shown": pd.array([True, False], "boolean")}
+    )
+    *_, study = cold.checks(tmp_path, {"restore": restore}, size=100)
+    assert (study.verdict, study.value) == ("fails", 0.5)
+    assert "two" in study.meaning
+    assert "one" not in study.meaning
+
+
+def test_a_folder_that_cannot_take_the_files_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"file/runs cannot take .* checkpoints.folder"):
+        audit_machine({}, tmp_path / "file" / "runs", tmp_path / "lock")
+
+
+CHECKS = [
+    Check(check="calibration", subject="s", value=0.001, lo=-0.01, hi=0.02, truth=0.0, limit=0.005, verdict="holds", meaning="fine"),
+    Check(check="fsync", subject="f", value=3.0, lo=2.5, hi=3.5, limit=2.0, verdict="fails", meaning="not fine"),
+    Check(check="A/A", subject="a", truth=0.0, limit=0.005, verdict="unknown", meaning="no study"),
+]  # fmt: skip
+
+
+def test_the_table_is_read_back_in_the_order_of_the_checks(tmp_path: Path) -> None:
+    write_tables(tmp_path, {"audit": audit(CHECKS)})
+    found = read_tables(tmp_path, AUDITED)["audit"]
+    assert found["number"].tolist() == [1, 2, 3]
+    assert found["verdict"].tolist() == ["holds", "fails", "unknown"]
+    assert found["value"].tolist()[:2] == [0.001, 3.0]
+    assert np.isnan(found["value"].iloc[2])
+
+
+def test_the_page_says_first_whether_to_believe_it_and_then_what_fails() -> None:
+    made = {"host": "node1", "folder": "results/runs", "seconds": 60.0}
+    text = page(CHECKS, **made)  # type: ignore[arg-type]
+    assert "Not as it is: 1 of 3 checks fail." in text
+    assert text.index("What fails") < text.index("What could not be told") < text.index("holds**")
+    assert "0.1 % [-1.0 % to 2.0 %]; the truth is 0.0 %. Fine." in text
+    assert "Yes: all 1 checks hold." in page(CHECKS[:1], **made)  # type: ignore[arg-type]
+    assert "none fails, and 1 could not be told" in page([CHECKS[0], CHECKS[2]], **made)  # type: ignore[arg-type]
+    assert "make audit" in none_made()
+
+
+def test_a_value_that_was_counted_has_itself_as_its_interval() -> None:
+    check = against_limit("a", "b", exactly(1.0), limit=1.0, at_most=True, unit="1", words=WORDS)
+    assert dataclasses.astuple(check)[2:5] == (1.0, 1.0, 1.0)
+    assert check.verdict == "holds"
