@@ -7,7 +7,7 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean decide
+.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean decide audit
 
 study: environment
 	$(BIN)/snakemake --profile local
@@ -20,6 +20,10 @@ decide: environment
 	$(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
 	  $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
+
+# Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
+audit: environment
+	$(BIN)/snakemake --profile local --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.
 test: lint environments

@@ -16,6 +16,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/decide.smk"
+include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -28,6 +29,7 @@ rule all:
         DECISION_PAGE,
         WHAT_IF_PAGE,
         FINDINGS_PAGE,
+        AUDIT_PAGE,
 
 
 rule environments:

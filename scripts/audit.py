@@ -44,7 +44,6 @@ def main() -> int:
         )
         write_tables(options.tables, {"audit": audit(checks)})
         _write(options.output, text)
-        print(text)
 
     return run_script(work, options.log)
 

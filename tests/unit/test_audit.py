@@ -73,55 +73,65 @@ def test_a_limit_must_have_the_whole_interval_on_one_side(
         assert check.verdict == verdict
 
 
+def test_no_config_can_name_the_parts_of_the_calibration() -> None:
+    registries = (FRAMEWORKS, STRATEGIES, ARCHITECTURES)
+    before = [dict(registry) for registry in registries]
+    with pytest.raises(RuntimeError), parts.registered():  # noqa: PT012
+        assert parts.FRAMEWORK in FRAMEWORKS
+        raise RuntimeError
+    assert [dict(registry) for registry in registries] == before
+
+
 @pytest.fixture(scope="module")
-def calibrated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, pd.DataFrame]]:
     lock = tmp_path_factory.mktemp("lock") / "main.txt"
     lock.write_text("numpy==1\n")
     with pytest.MonkeyPatch.context() as patch, parts.registered():
         patch.setitem(calibration.IMAGES, "classes", 16)
         patch.setattr(parts, "STALL_S", 0.02)
-        return calibration._tables(tmp_path_factory.mktemp("audit"), lock, SMALL)
+        yield calibration.collected_runs(tmp_path_factory.mktemp("audit"), lock, SMALL)
 
 
 def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
     calibrated: dict[str, pd.DataFrame],
 ) -> None:
-    rows = calibrated["strategies"].set_index("strategy")
-    assert rows.loc[parts.NOTHING, "stall_s"] < 0.015
-    assert 0.02 <= rows.loc[parts.STALLING, "stall_s"] < 0.05
-    overhead = calibrated["overhead"].set_index("strategy")
-    # A save every ten steps: three of a run's four come after the warm-up of five steps, as the fourth does.
+    _, nothing = calibration._estimated(calibrated, parts.NOTHING)
+    overhead, stalling = calibration._estimated(calibrated, parts.STALLING)
+    assert nothing["stall_s"] < 0.015
+    assert 0.02 <= stalling["stall_s"] < 0.05
     assert SMALL.saves == 4
-    assert overhead.loc[parts.STALLING, "checkpoints"] == 2 * SMALL.saves
-    assert overhead.loc[parts.STALLING, "stall_s"] >= SMALL.saves * 0.02
+    assert overhead["checkpoints"] == 2 * SMALL.saves
+    assert overhead["stall_s"] >= SMALL.saves * 0.02
     assert (calibrated["machine"]["seconds"] > 0).all()
 
 
-def test_the_checks_of_a_calibration_know_the_truth(calibrated: dict[str, pd.DataFrame]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "STALL_S", 0.02)
-        found = calibration._checks(calibrated, SMALL)
+def test_the_checks_of_a_calibration_know_the_truth(
+    calibrated: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "STALL_S", 0.02)
+    found = calibration.checks_of(calibrated, SMALL)
     assert len(found) == 6
     assert [each.truth for each in found[:3]] == [0.0, 0.0, 0.0]
-    baseline_s = calibrated["overhead"]["baseline_s"].iloc[-1]
-    assert [each.truth for each in found[3:]] == pytest.approx([0.08 / baseline_s] * 2 + [0.02])
+    overhead, _ = calibration._estimated(calibrated, parts.STALLING)
+    truths = [0.08 / overhead["baseline_s"]] * 2 + [0.02]
+    assert [each.truth for each in found[3:]] == pytest.approx(truths)
 
 
-def test_a_stall_that_is_measured_wrongly_fails(calibrated: dict[str, pd.DataFrame]) -> None:
-    strategies = calibrated["strategies"].assign(
-        stall_s=0.05, stall_low_s=0.049, stall_high_s=0.051
-    )
-    overhead = calibrated["overhead"].assign(in_run=0.3, in_run_lo=0.29, in_run_hi=0.31)
-    found = calibration._checks({"overhead": overhead, "strategies": strategies}, SMALL)
-    assert [found[place].verdict for place in (1, 2, 5)] == ["fails"] * 3
-
-
-def test_the_parts_of_the_calibration_are_in_no_registry_afterwards(
-    calibrated: dict[str, pd.DataFrame],
+def test_a_cost_that_is_measured_wrongly_does_not_hold(
+    calibrated: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert parts.FRAMEWORK not in FRAMEWORKS
-    assert not {parts.NOTHING, parts.STALLING} & STRATEGIES.keys()
-    assert parts.MODEL not in ARCHITECTURES
+    """The stalls were 20 ms, and are held against half a second."""
+    monkeypatch.setattr(parts, "STALL_S", 0.5)
+    found = calibration.checks_of(calibrated, SMALL)
+    assert "holds" not in [each.verdict for each in found[3:]]
+
+
+def test_a_narrow_interval_without_the_truth_in_it_fails() -> None:
+    cost = {"stall_s": 0.05, "stall_low_s": 0.049, "stall_high_s": 0.051}
+    assert calibration._of_stall("stall", cost, 0.02).verdict == "fails"
+    assert calibration._of_stall("stall", cost, 0.0505).verdict == "holds"
+    row = {"in_run": 0.3, "in_run_lo": 0.29, "in_run_hi": 0.31}
+    assert calibration._of_overhead("overhead", row, "in_run", 0.2).verdict == "fails"
 
 
 def of_baselines(folder: Path, step_s: list[float]) -> Check:

@@ -58,6 +58,8 @@ STUDY = "results/study.json"
 FINDINGS_PAGE = "results/findings.txt"
 DECISION_PAGE = "results/decision.txt"
 WHAT_IF_PAGE = "results/decision.html"
+AUDIT = "results/audit.txt"
+AUDIT_PAGE = "results/audit_page.txt"
 
 
 wildcard_constraints:
@@ -120,6 +122,11 @@ def get_numbers():
 def get_failure_rates():
     """The files of the failure rates, and the logs that they name."""
     return [*map(str, FAILURE_FILES), *FAILURE_LOGS]
+
+
+def get_audit():
+    """The text of the last audit of this machine, if one was made."""
+    return [AUDIT] if Path(AUDIT).exists() else []
 
 
 def get_recipe(wildcards):
@@ -218,9 +225,10 @@ def write_study():
 
 
 def show_findings():
-    """Print what was found, or what to do about it, where the workflow was asked for it."""
+    """Print what was found, what to do about it, or whether to believe it, where the workflow was asked for it."""
     names = {job.rule.name for job in workflow.dag.jobs}
     pages = {
+        "audit": AUDIT,
         "write_findings": FINDINGS_PAGE,
         "write_decision": DECISION_PAGE,
     }

@@ -1,0 +1,44 @@
+# Is this machine's study to be believed? Only when asked for: `make audit`. It writes what no rule makes, so that no other
+# rule ever starts it.
+rule audit:
+    input:
+        script="scripts/audit.py",
+        library=get_sources("audit", "py"),
+    log:
+        "results/logs/audit.log",
+    localrule: True
+    threads: get_threads
+    resources:
+        machine=1,
+    params:
+        checkpoints=get_checkpoints,
+        text=AUDIT,
+    message:
+        "audit of this machine: less than three minutes, do not use it meanwhile"
+    shell:
+        "python {input.script} --tables results/tables --checkpoints {params.checkpoints:q}"
+        " --output {params.text} --log {log}"
+
+
+# The page of the report: what the last audit found, or how to make one.
+rule write_audit_page:
+    input:
+        made=get_audit(),
+        script="scripts/audit.py",
+        library=get_sources("audit", "py"),
+    output:
+        report(
+            AUDIT_PAGE,
+            caption="../report/audit.rst",
+            category="Audit",
+            labels={"text": "Is this machine's study to be believed?"},
+        ),
+    log:
+        "results/logs/write_audit_page.log",
+    localrule: True
+    params:
+        made=[f"--made {path}" for path in get_audit()],
+    message:
+        "the page of the audit"
+    shell:
+        "python {input.script} --page {params.made} --output {output} --log {log}"
