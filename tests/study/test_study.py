@@ -70,6 +70,31 @@ def test_every_figure_is_there_as_pdf_and_png(done: Checkout, figure: str) -> No
     assert done.is_drawn(figure)
 
 
+def test_the_decision_needs_no_training_and_says_how_often(done: Checkout) -> None:
+    seals = done.seals()
+    decision = done.folder / "results" / "decision.txt"
+    for path in (decision, done.folder / "results/tables/advice.parquet"):
+        path.unlink()
+    decided = done.make_target("decide")
+    assert decided.returncode == 0, decided.stdout
+    assert done.seals() == seals
+    assert "On this machine, at 2 ranks, with " in decided.stdout
+    assert "Projected to 16,384 GPUs" in decided.stdout
+    assert decision.read_text().startswith("How often to checkpoint")
+    assert done.is_drawn("advice")
+    assert done.is_drawn("scale")
+    advice = done.table("advice")
+    assert set(advice["framework"]) == set(FRAMEWORKS)
+    assert advice["goodput"].between(0, 1).all()
+    assert (advice["projected"] == (advice["gpus"] > advice["ranks"])).all()
+
+
+def test_the_findings_begin_with_how_often(done: Checkout) -> None:
+    found = (done.folder / "results" / "findings.txt").read_text()
+    headings = re.findall(r"^\*\*(.+)\*\*$", found, re.MULTILINE)
+    assert headings[0] == "How often to checkpoint"
+
+
 def test_both_estimates_of_overhead_are_numbers(done: Checkout) -> None:
     overhead = done.table("overhead")
     assert overhead[["paired", "in_run"]].notna().all(axis=None)
@@ -165,28 +190,3 @@ def test_a_corrupt_trace_is_named_with_its_remedy(done: Checkout, tmp_path: Path
     assert result.returncode != 0
     assert f"{run.name}/trace-0.jsonl was changed after it was sealed" in result.stdout
     assert f"remove results/runs/{run.name} to run the cell again" in result.stdout
-
-
-def test_the_decision_needs_no_training_and_says_how_often(done: Checkout) -> None:
-    seals = done.seals()
-    decision = done.folder / "results" / "decision.txt"
-    for path in (decision, done.folder / "results/tables/advice.parquet"):
-        path.unlink()
-    decided = done.make_target("decide")
-    assert decided.returncode == 0, decided.stdout
-    assert done.seals() == seals
-    assert "On this machine, at 2 ranks, with " in decided.stdout
-    assert "Projected to 16,384 GPUs" in decided.stdout
-    assert decision.read_text().startswith("How often to checkpoint")
-    assert done.is_drawn("advice")
-    assert done.is_drawn("scale")
-    advice = done.table("advice")
-    assert set(advice["framework"]) == set(FRAMEWORKS)
-    assert advice["goodput"].between(0, 1).all()
-    assert (advice["projected"] == (advice["gpus"] > advice["ranks"])).all()
-
-
-def test_the_findings_begin_with_how_often(done: Checkout) -> None:
-    found = (done.folder / "results" / "findings.txt").read_text()
-    headings = re.findall(r"^\*\*(.+)\*\*$", found, re.MULTILINE)
-    assert headings[0] == "How often to checkpoint"

@@ -115,6 +115,10 @@ def get_cost_tables(wildcards):
     )
 
 
+def get_rates_folder(wildcards):
+    return CONFIG.decision.rates
+
+
 def get_numbers():
     return [CONFIG.decision.numbers] if CONFIG.decision.numbers else []
 
@@ -232,5 +236,5 @@ def show_findings():
         "write_findings": FINDINGS_PAGE,
         "write_decision": DECISION_PAGE,
     }
-    for page in [path for rule, path in pages.items() if rule in names][:1]:
+    for page in [path for name, path in pages.items() if name in names][:1]:
         print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)

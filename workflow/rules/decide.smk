@@ -22,7 +22,7 @@ rule decide:
     localrule: True
     params:
         choices=CHOICES,
-        rates=CONFIG.decision.rates,
+        rates=get_rates_folder,
         numbers=[f"--numbers {shlex.quote(path)}" for path in get_numbers()],
     message:
         "how often to checkpoint"
@@ -66,7 +66,7 @@ rule write_decision_page:
     localrule: True
     params:
         choices=CHOICES,
-        rates=CONFIG.decision.rates,
+        rates=get_rates_folder,
     message:
         "the page to ask what if"
     shell:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
+Costs = TypeVar("Costs", Saving, Recovering)
 
 SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")
 CASE_COLUMNS = (
@@ -130,6 +131,9 @@ class _Case:
     recovering: Recovering
     failures_per_s: Floats
     best: Best
+    """Without the range that is as good."""
+    flat: Best
+    """Of the estimate alone, with that range."""
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
@@ -144,7 +148,10 @@ class _Case:
             saving=saving,
             recovering=recovering,
             failures_per_s=failures_per_s,
-            best=best(saving, recovering, failures_per_s, least_s=step_s),
+            best=best(saving, recovering, failures_per_s, least_s=step_s, flat=False),
+            flat=best(
+                _estimate(saving), _estimate(recovering), failures_per_s[0], least_s=step_s[0]
+            ),
         )
 
     @property
@@ -248,7 +255,7 @@ def _advice(case: _Case) -> Row:
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
         **case.best_columns(),
-        **_flat(found, step_s),
+        **_flat(case.flat, float(step_s[0])),
         "in_use_steps": in_use,
         **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
         "epoch_steps": epoch,
@@ -261,13 +268,19 @@ def _advice(case: _Case) -> Row:
     }
 
 
-def _flat(found: Best, step_s: Floats) -> Row:
-    """The range in which the interval hardly matters, of the estimate."""
-    ends_s = {"from": found.shortest_s[0], "to": found.longest_s[0]}
+def _flat(found: Best, step_s: float) -> Row:
+    """The range in which the interval hardly matters."""
+    ends_s = {"from": float(found.shortest_s), "to": float(found.longest_s)}
     return {
-        **{f"flat_{end}_steps": max(1.0, round(own / step_s[0])) for end, own in ends_s.items()},
+        **{f"flat_{end}_steps": max(1.0, round(own / step_s)) for end, own in ends_s.items()},
         **{f"flat_{end}_minutes": own / SECONDS_PER_MINUTE for end, own in ends_s.items()},
     }
+
+
+def _estimate(costs: Costs) -> Costs:
+    """The same costs without their draws."""
+    values = {field.name: getattr(costs, field.name) for field in fields(costs)}
+    return replace(costs, **{name: np.asarray(own).flat[0] for name, own in values.items()})
 
 
 def _of_formula(case: _Case, name: str, interval_s: Floats) -> Row:
@@ -280,8 +293,8 @@ def _of_formula(case: _Case, name: str, interval_s: Floats) -> Row:
 
 def _curve(case: _Case) -> Iterator[Row]:
     least_s = float(case.step_s[0])
-    shortest_s = max(least_s, float(case.best.shortest_s[0]) / BEYOND)
-    for interval_s in np.geomspace(shortest_s, float(case.best.longest_s[0]) * BEYOND, POINTS):
+    shortest_s = max(least_s, float(case.flat.shortest_s) / BEYOND)
+    for interval_s in np.geomspace(shortest_s, float(case.flat.longest_s) * BEYOND, POINTS):
         yield {
             "interval_minutes": float(interval_s) / SECONDS_PER_MINUTE,
             "interval_steps": float(interval_s) / least_s,

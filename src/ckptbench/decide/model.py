@@ -196,9 +196,13 @@ class Best:
 WITHIN = 0.01
 LONGEST = 50.0
 """The longest interval that is tried, in times between failures."""
-GRID = 200
+GRID = 60
 """So many intervals are tried before the best of them is refined."""
-HALVINGS = 60
+ROUNDS = 10
+"""How often the neighbourhood of the best one is tried again, each time with `FINE` intervals."""
+FINE = 10
+HALVINGS = 45
+"""An end of the flat range is found to a part in 10¹² of the range that is searched."""
 
 
 def best(
@@ -208,10 +212,12 @@ def best(
     *,
     least_s: Floats,
     far: Far | None = None,
+    flat: bool = True,
 ) -> Best:
     """The best interval of at least `least_s` (a step), found numerically. All inputs are broadcast to one shape.
 
-    Every rate is above 0. Goodput rises with the interval up to the best one, and falls after it.
+    Every rate is above 0. Goodput rises with the interval up to the best one, and falls after it. Without `flat` the ends of the
+    range that is as good are left out: they are NaN.
     """
     rates = np.asarray(failures_per_s, np.float64)
 
@@ -221,34 +227,35 @@ def best(
     shape = np.broadcast_shapes(of(np.log(least_s)).shape, np.shape(least_s))
     first = np.broadcast_to(np.log(least_s), shape)
     last = np.maximum(first, np.log(LONGEST / rates))
-    tried = np.linspace(first, last, GRID)
-    at = np.stack([of(each) for each in tried]).argmax(axis=0)
-    left, right = (
-        np.take_along_axis(tried, np.clip(at + side, 0, GRID - 1)[None], axis=0)[0]
-        for side in (-1, 1)
-    )
-    found = _highest(of, left, right)
+    left, right = _around_the_highest(of, first, last, GRID)
+    for _ in range(ROUNDS):
+        left, right = _around_the_highest(of, left, right, FINE)
+    found = (left + right) / 2
     top = of(found)
     enough = (1 - WITHIN) * top
+    unknown = np.full(shape, np.nan)
     return Best(
         interval_s=np.exp(found),
         goodput=top,
-        shortest_s=np.exp(_crossing(of, enough, first, found)),
-        longest_s=np.exp(_crossing(of, enough, last, found)),
+        shortest_s=np.exp(_crossing(of, enough, first, found)) if flat else unknown,
+        longest_s=np.exp(_crossing(of, enough, last, found)) if flat else unknown,
     )
 
 
 Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-GOLDEN = (np.sqrt(5) - 1) / 2
 
 
-def _highest(of: Function, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:  # fmt: skip
-    """Where the function is highest, by golden section, for arrays of which each element has its own bounds."""
-    for _ in range(HALVINGS):
-        width = GOLDEN * (right - left)
-        is_left = of(right - width) >= of(left + width)
-        left, right = np.where(is_left, left, right - width), np.where(is_left, left + width, right)
-    return (left + right) / 2
+def _around_the_highest(
+    of: Function, left: NDArray[np.float64], right: NDArray[np.float64], number: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The neighbours of that one of so many points at which the function is highest, for arrays of which each element has its own bounds."""
+    tried = np.linspace(left, right, number)
+    at = of(tried).argmax(axis=0)
+    before, after = (np.clip(at + side, 0, number - 1)[None] for side in (-1, 1))
+    return (
+        np.take_along_axis(tried, before, axis=0)[0],
+        np.take_along_axis(tried, after, axis=0)[0],
+    )
 
 
 def _crossing(
