@@ -198,7 +198,7 @@ LONGEST = 50.0
 """The longest interval that is tried, in times between failures."""
 GRID = 60
 """So many intervals are tried before the best of them is refined."""
-ROUNDS = 10
+ROUNDS = 20
 """How often the neighbourhood of the best one is tried again, each time with `FINE` intervals."""
 FINE = 10
 HALVINGS = 45
