@@ -159,9 +159,11 @@ def assert_shows(browser: Browser, wanted: dict[str, Any]) -> None:
 def located(lost: float) -> float:
     """How exactly the best interval can be found by comparing goodputs: so flat is the optimum where little is lost.
 
-    There the goodput is about 1 - lost (1 + x²/2), for an interval that is off by the part x, and has 16 digits.
+    There the goodput is about 1 - lost (1 + x²/2), for an interval that is off by the part x. A dozen operations round it by some
+    units of its last digit.
     """
-    return max(TOLERANCE, math.sqrt(8 * np.finfo(float).eps / lost))
+    part = 0.1  # of what is lost, that depends on the interval
+    return max(TOLERANCE, math.sqrt(64 * np.finfo(float).eps / (part * lost)))
 
 
 def enter(browser: Browser, name: str, value: float) -> None:
