@@ -13,13 +13,14 @@ study: environment
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 
-# How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide NUMBERS=FILE
+# How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide
+# NUMBERS=FILE. With other settings, such as your number of GPUs: make decide CONFIG=FILE
 decide: environment
 	@test -n "$(NUMBERS)" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	$(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
-	  $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
+	  $(if $(CONFIG),--configfile $(CONFIG)) $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
 audit: environment

@@ -45,11 +45,17 @@ def test_the_published_matrices_can_be_planned(tmp_path: Path, study: str) -> No
     assert int(counted[1]) == len(cells)
 
 
-def test_costs_of_ones_own_are_enough_to_decide(tmp_path: Path) -> None:
+def test_costs_and_a_rate_of_ones_own_are_enough_to_decide(tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
-    decided = checkout.make_target("decide", "NUMBERS=config/costs-example.yaml")
+    mine = checkout.folder / "mine.yaml"
+    mine.write_text("decision: {gpus: [2048], rate: mine}\n")
+    rate = {"title": "our cluster", "counts": "ends", "failures": 7, "days": 30, "gpus": 256}
+    (checkout.folder / "config/failures/mine.yaml").write_text(yaml.safe_dump(rate))
+    decided = checkout.make_target("decide", f"CONFIG={mine}", "NUMBERS=config/costs-example.yaml")
     assert decided.returncode == 0, decided.stdout
     assert "At 512 GPUs, with my training" in decided.stdout
+    assert "Projected to 2,048 GPUs" in decided.stdout
+    assert "(our cluster)" in decided.stdout
     assert checkout.is_drawn("advice")
     assert not checkout.seals()
 
