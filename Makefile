@@ -23,8 +23,9 @@ decide: environment
 	  $(if $(CONFIG),--configfile $(CONFIG)) $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
+# Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more.
 audit: environment
-	$(BIN)/snakemake --profile local --allowed-rules audit -- audit
+	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.
 test: lint environments

@@ -15,11 +15,13 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
 from ckptbench.audit.baselines import TABLES  # noqa: E402
+from ckptbench.audit.calibration import Size  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.page import none_made, page  # noqa: E402
 from ckptbench.audit.table import audit  # noqa: E402
 from ckptbench.scripting import run_script  # noqa: E402
 
+LEAST_REPEATS = 2
 OF_STUDY = (*TABLES, "machine", "restore")
 
 
@@ -34,7 +36,10 @@ def main() -> int:
         started = time.monotonic()
         there = [name for name in OF_STUDY if (options.tables / f"{name}.parquet").exists()]
         checks = audit_machine(
-            read_tables(options.tables, there), options.checkpoints.absolute(), options.lock
+            read_tables(options.tables, there),
+            options.checkpoints.absolute(),
+            options.lock,
+            Size(repeats=options.repeats),
         )
         text = page(
             checks,
@@ -63,6 +68,12 @@ def _parse() -> argparse.Namespace:
         help="folder on the file system of the study's checkpoints",
     )
     parser.add_argument("--lock", type=Path, default=Path("envs/main.txt"), help="of this program")
+    parser.add_argument(
+        "--repeats",
+        type=_repeats,
+        default=Size().repeats,
+        help="of the calibration: more make its intervals narrower, and take longer",
+    )
     parser.add_argument("--output", type=Path, required=True, help="the text file to write")
     parser.add_argument(
         "--page", action="store_true", help="measure nothing: only write the page of the report"
@@ -72,6 +83,14 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
+
+
+def _repeats(text: str) -> int:
+    if not text.isdigit() or int(text) < LEAST_REPEATS:
+        raise argparse.ArgumentTypeError(
+            f"{text}: use a whole number from {LEAST_REPEATS}: one repeat has no interval"
+        )
+    return int(text)
 
 
 if __name__ == "__main__":

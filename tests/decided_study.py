@@ -1,4 +1,7 @@
-"""A small study for tests of the decision: plausible costs of two strategies and two recoveries, on two and on four ranks."""
+"""A small study for tests of the decision: plausible costs of two strategies and two recoveries, on two and on four ranks.
+
+Another framework has a strategy with levels, on four ranks.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,17 @@ CHOICES = Choices(
 )
 SHARED = {
     "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "deterministic": False,
-    "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6,
+    "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6, "copied": False,
     "source": "measured on 2026-11-23 on a small virtual machine",
 }  # fmt: skip
 STRATEGIES: dict[str, dict[str, Any]] = {
     "native": {"format": "torch_save", "stall_s": (1.9, 1.7, 2.15), "slowdown_s": (0.0, None, None), "durable_s": (1.95, 1.7, 2.2)},
     "async": {"format": "torch_save", "stall_s": (0.21, 0.16, 0.27), "slowdown_s": (0.4, -0.2, 1.0), "durable_s": (2.6, 2.3, 2.9)},
+}  # fmt: skip
+LEVELS = "deepfreeze_memory_1_shared_6"
+IN_LEVELS: dict[str, Any] = {
+    "framework": "tensorflow", "strategy": LEVELS, "format": "safetensors", "stall_s": (0.05, 0.04, 0.07), "slowdown_s": (0.2, 0.1, 0.3),
+    "durable_s": (0.4, 0.35, 0.45), "shared_durable_s": (2.4, 2.2, 2.7), "shared_every": 6,
 }  # fmt: skip
 RECOVERIES: dict[str, dict[str, Any]] = {
     "restart": {"down_s": (9.5, 8.1, 11.2), "pause_s": (0.0, None, None), "survived": 0.0, "replaces": True, "down_from": "failures", "note": ""},
@@ -33,12 +41,20 @@ RECOVERIES: dict[str, dict[str, Any]] = {
 
 def costs() -> pd.DataFrame:
     """The table `decision_costs` of it."""
-    return DECISION_COSTS.rows(
-        {**SHARED, "ranks": ranks, "strategy": strategy, "recovery": recovery, **_times({"step_s": (1.1 * ranks / 2, 1.05 * ranks / 2, 1.16 * ranks / 2), **saved, **recovered})}
+    plain = [
+        {"strategy": strategy, "shared_every": 1, "shared_durable_s": saved["durable_s"], "ranks": ranks, **saved}
         for ranks in (2, 4)
         for strategy, saved in STRATEGIES.items()
+    ]  # fmt: skip
+    return DECISION_COSTS.rows(
+        {**SHARED, "recovery": recovery, **_times({"step_s": _step_s(saved["ranks"]), **saved, **recovered})}
+        for saved in (*plain, {**IN_LEVELS, "ranks": 4})
         for recovery, recovered in RECOVERIES.items()
     )  # fmt: skip
+
+
+def _step_s(ranks: int) -> tuple[float, float, float]:
+    return 1.1 * ranks / 2, 1.05 * ranks / 2, 1.16 * ranks / 2
 
 
 def _times(values: dict[str, Any]) -> dict[str, Any]:

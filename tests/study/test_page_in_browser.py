@@ -19,6 +19,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide import drawn
 from ckptbench.decide.decision import decide
 from ckptbench.decide.model import (
+    Far,
     Recovering,
     Saving,
     best,
@@ -31,7 +32,7 @@ from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.figures.findings import words
 from ckptbench.figures.findings.decision import duration, sentences
 from ckptbench.page.html import page
-from tests.decided_study import CHOICES, RATES, costs
+from tests.decided_study import CHOICES, LEVELS, RATES, costs
 from tests.study.browser import Browser, chromium, obstacle
 
 TOLERANCE = 1e-6
@@ -119,11 +120,11 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, c
     """By name, what the page must show: estimate and draws of each number."""
     step_s, saving = drawn.step_s(row), drawn.saving(row)
     recovering = drawn.recovering(row, gpus, choices)
-    failing = drawn.failures_per_s(rate, gpus)
-    found = best(saving, recovering, failing, least_s=step_s)
+    failing, far = drawn.failures_per_s(rate, gpus), drawn.far(row, choices)
+    found = best(saving, recovering, failing, least_s=step_s, far=far)
 
     def lost(interval_s: Any) -> np.ndarray:
-        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing))
+        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing, far))
 
     formulas = {
         "Young 1974": young_s(saving, failing),
@@ -219,6 +220,69 @@ def test_the_formulas_are_those_of_python(browser: Browser) -> None:
     assert (apart <= np.array([located(1 - each) for each in found.goodput])).all()
 
 
+def test_the_formulas_of_two_levels_are_those_of_python(browser: Browser) -> None:
+    random = np.random.default_rng(7)
+    number = 1000
+
+    def between(first: float, last: float) -> np.ndarray:
+        return np.exp(random.uniform(np.log(first), np.log(last), number))
+
+    stall, near, shared, down = (
+        between(1e-3, 1),
+        between(1e-1, 10),
+        between(1e-2, 600),
+        between(1, 1000),
+    )
+    needed = np.where(
+        random.random(number) < 0.2, random.integers(0, 2, number), random.random(number)
+    )
+    every = random.integers(2, 50, number)
+    rate, interval, step = 1 / between(300, 1e9), between(1e-2, 1e5), between(1e-2, 10)
+    saving, recovering = Saving(stall_s=stall, durable_s=stall + near), Recovering(down_s=down)
+    far = Far(saving=Saving(stall_s=0.0, durable_s=shared), every=every, needed=needed, down_s=down)
+    shown = np.array(
+        browser.run(
+            """return arguments[0].map(([stallS, durableS, sharedS, downS, needed, every, rate, interval, step]) => {
+                const saving = {stallS, durableS, slowdownS: 0}, recovering = {downS, survived: 0, pauseS: 0};
+                const far = {every, needed, durableS: sharedS, downS};
+                return [goodput(interval, saving, recovering, rate, far), best(saving, recovering, rate, step, far).goodput];
+            })""",
+            np.stack([stall, stall + near, shared, down, needed, every, rate, interval, step], axis=1).tolist(),
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        shown[:, 0], goodput(interval, saving, recovering, rate, far), rtol=1e-12
+    )
+    found = best(saving, recovering, rate, least_s=step, far=far, flat=False)
+    np.testing.assert_allclose(shown[:, 1], found.goodput, rtol=TOLERANCE)
+
+
+def test_versions_in_nodes_are_lost_with_them_and_those_at_the_shared_level_are_not(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    field = browser.element("shared_durable_s")
+    browser.run("document.getElementById('details').open = true")
+    assert not field.is_displayed()
+    choose(browser, "setup", "TensorFlow · 4 ranks")
+    choose(browser, "recovery", "restart")
+    assert field.is_displayed()
+    assert "a failure of one node takes them" in browser.element("shared_durable_s-hint").text
+    row = row_of(4, LEVELS, "restart")
+    assert_shows(browser, expected(row, rates["llama3"], 4, 40))
+    enter(browser, "gpus", 20_000)
+    enter(browser, "shared_durable_s", 45)
+    enter(browser, "survivable", 30)
+    choices = replace(CHOICES, survivable=0.3)
+    row = exact(row, shared_durable_s=45.0)
+    assert_shows(browser, expected(row, rates["llama3"], 20_000, 40, choices))
+    enter(browser, "gigabytes", 0.378)
+    enter(browser, "gigabytes_per_s", 0.1)
+    twice = {name: 2 * row[name] for name in ("stall_s", "durable_s")}
+    slower = row["slowdown_s"] * 3.78 / 2.4
+    row = exact(row, **twice, shared_durable_s=3.78, slowdown_s=slower)
+    assert_shows(browser, expected(row, rates["llama3"], 20_000, 40, choices))
+
+
 def test_amounts_are_those_of_the_findings(browser: Browser) -> None:
     random = np.random.default_rng(6)
     values = [float(each) for each in 10 ** random.uniform(-6, 6, 500)]
@@ -252,7 +316,7 @@ def test_every_field_starts_with_the_value_of_the_study(
     wanted = {
         "gpus": 4, "mean_gpu_hours": rates["llama3"].mean_gpu_hours, "interval": 40, "gigabytes": 0.189, "gigabytes_per_s": 0.189 / row["durable_s"],
         "survived": 100 * row["survived"], "survivable": 77, "replacement_minutes": 60,
-        **{name: row[name] for name in ("step_s", "stall_s", "slowdown_s", "durable_s", "down_s", "pause_s")},
+        **{name: row[name] for name in ("step_s", "stall_s", "slowdown_s", "durable_s", "shared_durable_s", "down_s", "pause_s")},
     }  # fmt: skip
     shown = browser.run(
         "return Object.fromEntries([...document.querySelectorAll('input[type=number]')].map(each => [each.id, each.valueAsNumber]))"
@@ -489,7 +553,7 @@ def test_the_keyboard_reaches_and_moves_every_control(browser: Browser) -> None:
         if focused.tag_name == "summary":
             focused.send_keys(Keys.ENTER)
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-    wanted = browser.run("return [...document.querySelectorAll('#controls :is(input, select, [id=reset], [id=csv])')].map(each => each.id)")  # fmt: skip
+    wanted = browser.run("return [...document.querySelectorAll('#controls :is(input, select, [id=reset], [id=csv])')].filter(each => !each.closest('[hidden]')).map(each => each.id)")  # fmt: skip
     assert set(wanted) <= set(reached)
     slider = browser.element("gpus-slider")
     slider.send_keys(Keys.END)

@@ -60,6 +60,23 @@ def test_costs_and_a_rate_of_ones_own_are_enough_to_decide(tmp_path: Path) -> No
     assert not checkout.seals()
 
 
+def test_the_audit_of_a_machine_needs_no_study(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    refused = checkout.make_target("audit", "REPEATS=1")
+    assert refused.returncode != 0
+    assert "use a whole number from 2: one repeat has no interval" in refused.stdout
+    audited = checkout.make_target("audit", "REPEATS=2")
+    assert audited.returncode == 0, audited.stdout
+    checks = checkout.table("audit")
+    assert set(checks["verdict"]) <= {"holds", "fails", "unknown"}
+    # What does not depend on other programs, which here are other tests.
+    (stall,) = checks[(checks["unit"] == "s") & (checks["truth"] == 0.1)].to_dict("records")
+    assert stall["value"] == pytest.approx(0.1, abs=0.02)
+    assert not list((checkout.folder / "results/runs").iterdir())
+    text = (checkout.folder / "results/audit.txt").read_text()
+    assert all(check in text for check in checks["check"])
+
+
 def test_without_tables_and_costs_there_is_one_line_on_what_to_do(tmp_path: Path) -> None:
     refused = Checkout.make(tmp_path / "checkout").make_target("decide")
     assert refused.returncode != 0

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 from test_given_costs import EXAMPLE
 
+from ckptbench.decide import drawn
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.model import Recovering, Saving, best, goodput, young_s
+from ckptbench.decide.model import Far, Recovering, Saving, best, goodput, young_s
 from ckptbench.decide.rates import FailureRate, read_rates
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
@@ -62,6 +63,43 @@ def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_
     saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
     found = best(saving, recovering, 1024 / (LLAMA.mean_gpu_hours * 3600), least_s=2.5)
     assert row["goodput"] == pytest.approx(float(found.goodput))
+
+
+def test_failures_of_a_node_fall_back_to_the_shared_level_unless_other_nodes_have_copies() -> None:
+    plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "restart")]
+    levels = plain.assign(
+        durable_s=5.0, durable_s_lo=math.nan, durable_s_hi=math.nan, shared_every=8
+    )
+    own = advice(levels, [LLAMA], CHOICES)
+    rate = 16384 / (LLAMA.mean_gpu_hours * 3600)
+    saving, recovering = (
+        Saving(stall_s=2.0, durable_s=5.0, slowdown_s=4.0),
+        Recovering(down_s=600.0),
+    )
+    shared = Saving(stall_s=0.0, durable_s=90.0)
+    far = Far(saving=shared, every=8, needed=CHOICES.survivable, down_s=600.0)
+    row = one(own, "asynchronous", "restart", 16384)
+    found = best(saving, recovering, rate, least_s=2.5, far=far)
+    assert row["goodput"] == pytest.approx(float(found.goodput))
+    assert row["flat_to_minutes"] == pytest.approx(float(found.longest_s) / 60)
+    assert row["goodput_in_use"] == pytest.approx(
+        float(goodput(1250.0, saving, recovering, rate, far))
+    )
+    copied = one(
+        advice(levels.assign(copied=True), [LLAMA], CHOICES), "asynchronous", "restart", 16384
+    )
+    assert row["goodput"] < copied["goodput"]
+    assert (
+        one(advice(plain, [LLAMA], CHOICES), "asynchronous", "restart", 16384)["goodput"]
+        < copied["goodput"]
+    )
+
+
+def test_failures_that_survivors_go_on_from_need_no_level() -> None:
+    plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "shrink")]
+    found = drawn.far({**plain.iloc[0], "shared_every": 8}, CHOICES)
+    assert found is not None
+    assert found.needed == 0.0
 
 
 def test_more_gpus_than_were_measured_are_projected_and_no_others(told: pd.DataFrame) -> None:

@@ -151,6 +151,21 @@ def test_options_of_a_strategy_are_in_the_id_and_survive_json(
     assert chosen.chosen(entry.options) == {"every": 3}
 
 
+@pytest.mark.parametrize("text", [
+    "exponential", "exponential_kind_hang_mean_s_0.5", "exponential_of_node", "ulfm_batch_kept_replace_True", "deepfreeze_memory_1_node_0_partner_0_shared_12",
+])  # fmt: skip
+def test_options_can_be_read_from_the_text_that_tables_have(text: str) -> None:
+    name, options = text.partition("_")[0], {"mean_s": 60.0, "of": "rank", "kind": "kill", "replace": False, "batch": "shrunk", "memory": 0, "node": 0, "partner": 1, "shared": 1}  # fmt: skip
+    read = Variant.read(text, name, options)
+    assert str(read) == text
+    assert all(type(value) is type(options[option]) for option, value in read.options)
+
+
+def test_a_text_with_other_options_is_refused() -> None:
+    with pytest.raises(ValueError, match="not deepfreeze with options of memory"):
+        Variant.read("deepfreeze_colour_3", "deepfreeze", {"memory": 0})
+
+
 def test_a_strategy_is_known_by_the_text_that_tables_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STRATEGIES, "async_tree", STRATEGIES["async"])
     named = ["native", "async", "async_threads_2", "async_tree", "async_tree_threads_2"]

@@ -111,6 +111,18 @@ def test_a_second_level_that_every_failure_needs_is_one_level_with_a_longer_inte
     assert two == pytest.approx(one)
 
 
+@pytest.mark.parametrize("needed", [1e-3, 0.5, 1.0])
+def test_failures_that_need_the_second_level_lose_half_its_interval_where_they_are_rare(
+    needed: float,
+) -> None:
+    none, rate = Saving(stall_s=0.0, durable_s=0.0), 1e-9
+    far = Far(saving=none, every=10, needed=needed, down_s=300.0)
+    lost = 1 - goodput(60.0, none, RESTART, rate, far)
+    # Half of a period, or of one of the periods from version to version of the second level.
+    expected = rate * (300.0 + (1 - needed) * 30.0 + needed * 300.0)
+    assert lost == pytest.approx(expected, rel=1e-5)
+
+
 def test_arrays_of_inputs_are_broadcast() -> None:
     stalls = np.linspace(1, 30, 7)[:, None]
     found = best(Saving(stall_s=stalls, durable_s=stalls), RESTART, RATES, least_s=1.0)

@@ -44,7 +44,7 @@ class Made:
         self.run(setup(), "whole0")
 
     def run(self, made: dict[str, Any], name: str) -> None:
-        self.rows["runs"].append({**made, "run": name, "steps_per_epoch": 20})
+        self.rows["runs"].append({**made, "run": name, "steps_per_epoch": 20, "nodes": 1})
         self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4, first_step=1.5)
 
     def phase(self, run: str, attempt: int = 1, **seconds: float) -> None:
@@ -93,6 +93,27 @@ def test_without_failures_a_restart_is_the_start_of_a_run_and_a_load_as_long_as_
 def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:
     study.rows["strategies"][0]["load_s"] = 7.0
     assert study.costs()["down_s"].item() == pytest.approx(4.5 - 0.5 + 7.0)
+
+
+def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) -> None:
+    row = study.costs().iloc[0]
+    assert (row["shared_every"], row["copied"]) == (1, False)
+    assert row["durable_s"] == row["shared_durable_s"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "copied"),
+    [("memory_1_shared_6", 1, False), ("memory_1_shared_6", 2, True), ("memory_1_partner_0_shared_6", 2, False)],
+)  # fmt: skip
+def test_versions_at_nearer_levels_have_a_durable_time_of_their_own(
+    study: Made, options: str, nodes: int, copied: bool
+) -> None:
+    study.rows["strategies"][0] |= {"strategy": f"deepfreeze_{options}", "format": "safetensors", "near_durable_s": 0.1, "near_durable_low_s": 0.08, "near_durable_high_s": 0.12}  # fmt: skip
+    study.rows["runs"][0]["nodes"] = nodes
+    row = study.costs().iloc[0]
+    assert (row["durable_s"], row["durable_s_lo"], row["durable_s_hi"]) == (0.1, 0.08, 0.12)
+    assert (row["shared_durable_s"], row["shared_durable_s_hi"]) == (0.3, 0.5)
+    assert (row["shared_every"], row["copied"]) == (6, copied)
 
 
 def test_killed_runs_tell_what_a_restart_takes_but_for_a_usual_step(study: Made) -> None:

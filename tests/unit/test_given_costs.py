@@ -47,8 +47,16 @@ def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
     assert pd.isna(row["stall_s_lo"])
     assert (row["slowdown_s"], row["survived"], row["pause_s"]) == (0.0, 0.0, 0.0)
     assert row["replaces"]
+    assert (row["shared_every"], row["shared_durable_s"], row["copied"]) == (1, 3.0, False)
     assert row["interval"] == "e1"
     assert "costs.yaml, not measured here" in row["source"]
+
+
+def test_levels_can_be_given(tmp_path: Path) -> None:
+    levels = {"name": "levels", "stall_s": 0.5, "durable_s": 2, "shared_every": 20, "shared_durable_s": {"value": 90, "lo": 70, "hi": 120}, "copied": True}  # fmt: skip
+    row = read_given(written(tmp_path, strategies=[levels])).iloc[0]
+    assert (row["shared_every"], row["copied"]) == (20, True)
+    assert (row["shared_durable_s"], row["shared_durable_s_hi"]) == (90.0, 120.0)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,7 @@ def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
         ({"gpus": 0}, "gpus"),
         ({"strategies": []}, "strategies"),
         ({"strategies": [{"name": "save"}]}, "stall_s"),
+        ({"strategies": [{"name": "save", "stall_s": 1, "shared_every": 0}]}, "shared_every"),
         ({"recoveries": [{"name": "x", "down_s": 3, "survived": 2}]}, "survived"),
         ({"colour": "blue"}, "colour"),
         ({"interval": "soon"}, "interval"),

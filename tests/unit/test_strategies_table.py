@@ -55,6 +55,14 @@ def test_a_strategy_has_its_stall_slowdown_and_durable_time_for_one_checkpoint(
     assert pd.isna(row["consistent"])
 
 
+def test_where_every_version_reaches_the_shared_level_none_is_durable_at_a_nearer_one(
+    tmp_path: Path,
+) -> None:
+    (row,) = tables(tmp_path, in_background(0), in_background(1))["strategies"].to_dict("records")
+    assert pd.notna(row["durable_s"])
+    assert pd.isna(row["near_durable_s"])
+
+
 def test_a_slowdown_that_differs_as_much_as_it_amounts_to_may_be_none(tmp_path: Path) -> None:
     def run(repeat: int) -> FakeRun:
         slower_s = 0.1 + 0.002 * (repeat + 1)
@@ -211,6 +219,7 @@ def test_durable_and_bytes_are_of_checkpoints_that_reached_the_shared_level(tmp_
     (row,) = found["strategies"].to_dict("records")
     assert (row["checkpoints"], row["durable_checkpoints"]) == (16, 4)
     assert row["durable_s"] == pytest.approx(2.9)  # to memory it takes 0.9
+    assert 0.9 <= row["near_durable_s"] <= 1.9
     (cost,) = found["checkpoint_cost"].to_dict("records")
     assert cost["durable_s"] == pytest.approx(2.9)
     (size,) = found["sizes"].to_dict("records")
@@ -226,6 +235,7 @@ def test_without_a_checkpoint_at_the_shared_level_durable_and_bytes_are_unknown(
     assert row["stall_s"] == pytest.approx(0.05)
     for name in ("durable_s", "durable_low_s", "durable_high_s", "bytes", "files"):
         assert pd.isna(row[name])
+    assert pd.notna(row["near_durable_s"])
     assert pd.isna(found["checkpoint_cost"]["durable_s"]).all()
     assert found["sizes"].empty
 

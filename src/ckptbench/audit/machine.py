@@ -23,8 +23,13 @@ NO_PLACE = {
 """The errors of a folder that is not there, or cannot take more files."""
 
 
-def audit_machine(tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path) -> list[Check]:
-    """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints.
+def audit_machine(
+    tables: Mapping[str, pd.DataFrame],
+    folder: Path,
+    lock: Path,
+    size: calibration.Size | None = None,
+) -> list[Check]:
+    """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints. `size` is that of the calibration.
 
     Everything that the audit writes lies in a folder of its own in `folder`, and is removed. Raises CheckpointError where
     that cannot be written.
@@ -32,7 +37,7 @@ def audit_machine(tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path) 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="audit-", dir=folder) as own:
-            return _checks(tables, Path(own), lock)
+            return _checks(tables, Path(own), lock, size)
     except OSError as error:
         if error.errno not in NO_PLACE:
             raise
@@ -42,9 +47,11 @@ def audit_machine(tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path) 
         ) from error
 
 
-def _checks(tables: Mapping[str, pd.DataFrame], own: Path, lock: Path) -> list[Check]:
+def _checks(
+    tables: Mapping[str, pd.DataFrame], own: Path, lock: Path, size: calibration.Size | None
+) -> list[Check]:
     log.info("calibration: short trainings whose cost is known (half a minute)")
-    found = calibration.calibrate(own, lock)
+    found = calibration.calibrate(own, lock, size)
     log.info("the baselines of the study against one another")
     found.append(baselines.check(tables))
     log.info("the cost of the recorder (some seconds)")

@@ -18,6 +18,7 @@ from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.model import (
     WITHIN,
     Best,
+    Far,
     Recovering,
     Saving,
     best,
@@ -31,7 +32,7 @@ from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
-Costs = TypeVar("Costs", Saving, Recovering)
+Costs = TypeVar("Costs", Saving, Recovering, Far)
 
 SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")
 CASE_COLUMNS = (
@@ -129,6 +130,7 @@ class _Case:
     step_s: Floats
     saving: Saving
     recovering: Recovering
+    far: Far | None
     failures_per_s: Floats
     best: Best
     """Without the range that is as good."""
@@ -138,7 +140,7 @@ class _Case:
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
         step_s, saving = drawn.step_s(row), drawn.saving(row)
-        recovering = drawn.recovering(row, gpus, choices)
+        recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, choices)
         failures_per_s = drawn.failures_per_s(rate, gpus)
         return cls(
             row=row,
@@ -147,10 +149,15 @@ class _Case:
             step_s=step_s,
             saving=saving,
             recovering=recovering,
+            far=far,
             failures_per_s=failures_per_s,
-            best=best(saving, recovering, failures_per_s, least_s=step_s, flat=False),
+            best=best(saving, recovering, failures_per_s, least_s=step_s, far=far, flat=False),
             flat=best(
-                _estimate(saving), _estimate(recovering), failures_per_s[0], least_s=step_s[0]
+                _estimate(saving),
+                _estimate(recovering),
+                failures_per_s[0],
+                least_s=step_s[0],
+                far=far and replace(_estimate(far), saving=_estimate(far.saving)),
             ),
         )
 
@@ -169,7 +176,8 @@ class _Case:
 
     def goodput(self, interval_s: Floats) -> Floats:
         return np.asarray(
-            goodput(interval_s, self.saving, self.recovering, self.failures_per_s), np.float64
+            goodput(interval_s, self.saving, self.recovering, self.failures_per_s, self.far),
+            np.float64,
         )
 
     def best_columns(self) -> Row:
@@ -280,7 +288,8 @@ def _flat(found: Best, step_s: float) -> Row:
 def _estimate(costs: Costs) -> Costs:
     """The same costs without their draws."""
     values = {field.name: getattr(costs, field.name) for field in fields(costs)}
-    return replace(costs, **{name: np.asarray(own).flat[0] for name, own in values.items()})
+    numbers = {name: own for name, own in values.items() if not isinstance(own, Saving)}
+    return replace(costs, **{name: np.asarray(own).flat[0] for name, own in numbers.items()})
 
 
 def _of_formula(case: _Case, name: str, interval_s: Floats) -> Row:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.choices import Choices
-from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.model import Far, Recovering, Saving
 from ckptbench.decide.rates import FailureRate, draws
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,8 @@ LOWEST, HIGHEST = 2.5, 97.5
 SECONDS_PER_HOUR = 3600.0
 SAVED = (*SYSTEM, "strategy", "format", "interval")
 """What the cost of a checkpoint is of."""
+RECOVERED = (*SYSTEM, "strategy", "format", "recovery")
+"""What the cost of a failure is of."""
 
 
 def step_s(row: Row) -> Floats:
@@ -52,14 +54,39 @@ def saving(row: Row) -> Saving:
     )
 
 
+def far(row: Row, choices: Choices) -> Far | None:
+    """The versions at the level `shared`, where not all go there.
+
+    They alone are left after the failure of a node, unless other nodes have copies. Their part of the stall and of the slower steps is in that of all
+    checkpoints, of which `saving` has the mean. A version of either level is taken to be loaded in the same time.
+    """
+    every = int(row["shared_every"])
+    if every == 1:
+        return None
+    of_nodes = choices.survivable * (1 - row["survived"])
+    needed = of_nodes / (1 - row["survived"] * choices.survivable) if of_nodes > 0 else 0.0
+    return Far(
+        saving=Saving(
+            stall_s=0.0,
+            durable_s=_lognormal(row, "shared_durable_s", _random(row, SAVED, "shared_durable_s")),
+        ),
+        every=every,
+        needed=0.0 if row["copied"] else needed,
+        down_s=_down_s(row),
+    )
+
+
+def _down_s(row: Row) -> Floats:
+    return _lognormal(row, "down_s", _random(row, RECOVERED, "down_s"))
+
+
 def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
     """What a failure of so many GPUs costs, if one recovery takes as long as it did at the number of ranks that were measured."""
-    names = (*SYSTEM, "strategy", "format", "recovery")
-    pause_s = _lognormal(row, "pause_s", _random(row, names, "pause_s"))
+    pause_s = _lognormal(row, "pause_s", _random(row, RECOVERED, "pause_s"))
     # The share of the lost GPU is not done until another one has come.
     missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
     return Recovering(
-        down_s=_lognormal(row, "down_s", _random(row, names, "down_s")),
+        down_s=_down_s(row),
         survived=row["survived"] * choices.survivable,
         pause_s=pause_s + missing_s,
     )

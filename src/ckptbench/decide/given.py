@@ -63,6 +63,17 @@ class GivenStrategy(Section):
     slowdown_s: Time = Field(
         default=0.0, description="What all steps together lose while it is written."
     )
+    shared_every: Count = Field(
+        default=1,
+        description="Of so many versions one goes to the storage that outlives a node; the others lie in the nodes.",
+    )
+    shared_durable_s: Time | None = Field(
+        default=None, description="Until a version lies there; null: as long as durable_s."
+    )
+    copied: Flag = Field(
+        default=False,
+        description="Whether other nodes keep copies of the versions in the nodes, so that the loss of one node takes none.",
+    )
     bytes: Annotated[int | None, whole(0, LARGEST_BYTES, or_null=True)] = None
 
 
@@ -116,7 +127,7 @@ def read_given(path: Path) -> pd.DataFrame:
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
-         "survived": recovered.survived, "replaces": recovered.replaces, "bytes": math.nan if saved.bytes is None else saved.bytes}
+         "survived": recovered.survived, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip
@@ -129,6 +140,7 @@ def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) ->
         "stall_s": saved.stall_s,
         "slowdown_s": saved.slowdown_s,
         "durable_s": durable,
+        "shared_durable_s": durable if saved.shared_durable_s is None else saved.shared_durable_s,
         "down_s": recovered.down_s,
         "pause_s": recovered.pause_s,
     }

@@ -23,13 +23,15 @@ from ckptbench.analysis.tables.columns import (
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
+from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 
 FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "training is blocked by one checkpoint",
     "slowdown_s": "extra time of the steps while one checkpoint is written in the background",
-    "durable_s": "from the start of a save until the version can be gone on from",
+    "durable_s": "from the start of a save until the version can be gone on from; where it lies at the nearest levels first, from there",
+    "shared_durable_s": "from the start of a save until the version lies at the level `shared`; `durable_s` where each goes there",
     "down_s": "from a failure until training goes on from a version, without the work that is lost",
     "pause_s": "what a failure costs that survivors go on from; without slower steps where `replaces` is false; 0 where none is",
 }
@@ -55,6 +57,8 @@ DECISION_COSTS = Table(
         ),
         Column("survived", "number", "1", "of the failures that killed a rank, the part that survivors went on from; 0 where all ranks start again"),
         Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
+        Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`; the others lie at nearer levels of the nodes alone"),
+        Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
         Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints: of others figures and sentences say nothing"),
         Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
@@ -91,7 +95,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     timed = timed[
         (timed["history"] == WHOLE) & timed["stall_s"].notna() & timed["durable_s"].notna()
     ]
-    epochs = tables["runs"].groupby(list(SYSTEM), dropna=False)["steps_per_epoch"].first()
+    runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
     measured = _Measured.of(tables)
     most = timed.groupby([timed[name] for name in (*CELL, "recovery")])["checkpoints"].idxmax()
     timed = timed.assign(foremost=timed.index.isin(most))
@@ -99,9 +103,9 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     return DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
-            "steps_per_epoch": epochs[_key(row, SYSTEM)],
+            "steps_per_epoch": runs["steps_per_epoch"][_key(row, SYSTEM)],
             **steps[_key(row, SYSTEM)],
-            **{f"{name}{end}": row[f"{name.removesuffix('_s')}{other}_s"] for name in ("stall_s", "slowdown_s", "durable_s") for end, other in (("", ""), ("_lo", "_low"), ("_hi", "_high"))},
+            **_saving(row, int(runs["nodes"][_key(row, SYSTEM)])),
             "bytes": row["bytes"],
             "foremost": row["foremost"],
             "source": caption_facts(provenance[provenance["measured_on"] == row["measured_on"]]),
@@ -122,6 +126,24 @@ def _step_s(row: Row) -> Row:
     samples = row["ranks"] * row["batch_size"]
     ends = {"": "", "_lo": "_hi", "_hi": "_lo"}
     return {f"step_s{end}": samples / row[f"images_per_s{other}"] for end, other in ends.items()}
+
+
+def _saving(row: Row, nodes: int) -> Row:
+    """The columns on checkpoints, of a row of `strategies` that was measured on so many nodes."""
+    # Where every version goes to `shared`, nothing tells from when it lies at a nearer level.
+    every = named_levels(row["strategy"])[SHARED]
+    nearest = "near_durable" if every > 1 and pd.notna(row["near_durable_s"]) else "durable"
+    measured = {"stall_s": "stall", "slowdown_s": "slowdown", "durable_s": nearest, "shared_durable_s": "durable"}  # fmt: skip
+    ends = {"": "_s", "_lo": "_low_s", "_hi": "_high_s"}
+    return {
+        **{
+            f"{name}{end}": row[f"{column}{other}"]
+            for name, column in measured.items()
+            for end, other in ends.items()
+        },
+        "shared_every": every,
+        "copied": every > 1 and nodes > 1 and keeps_copies(row["strategy"]),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,15 +141,18 @@ def _two_levels_s(period_s: Floats, rate: Floats, far: Far, near_s: Floats, far_
 
         V(j) = (1 - q) / rate + q V(j+1) + (1 - q) ((1 - p) (near + V(j)) + p (far + V(0))),    V(every) = 0,
 
-    which is a V(j) = a + b V(j+1) + (1 - b) V(0), so that V(0) = a (1 - b^every) / ((1 - b) b^every).
+    which is a V(j) = a + b V(j+1) + (1 - b) V(0), so that V(0) = a (1 - b^every) / ((1 - b) b^every). The parts are written so that
+    nothing is lost where a failure in a period is unlikely, and 1 - b is small.
     """
     fails = -np.expm1(-rate * period_s)
     lasting = 1 - fails * (1 - far.needed)
     until_s = period_s * _relative_growth(-rate * period_s)
     from_far_s = far.needed * np.where(np.asarray(far.needed) > 0, far_s, 0.0)
     alone = (until_s + fails * ((1 - far.needed) * near_s + from_far_s)) / lasting
-    b = np.asarray((1 - fails) / lasting)
-    periods = np.where(b == 1, far.every, (b**-far.every - 1) / np.where(b == 1, 1.0, 1 - b))
+    # 1 - b. None falls back, where no failure needs the second level and each period has one.
+    falls_back = fails * far.needed / np.where(lasting > 0, lasting, 1.0)
+    grown = np.expm1(-far.every * np.log1p(-falls_back))  # b^-every - 1
+    periods = np.where(falls_back == 0, far.every, grown / np.where(falls_back == 0, 1.0, falls_back))  # fmt: skip
     return alone * periods / far.every
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.catalogue import STRATEGIES, registered
 from ckptbench.matrix.variant import Variant
 
 MEMORY, NODE, SHARED = "memory", "node", "shared"
@@ -16,6 +16,19 @@ SETTINGS = {
     SHARED: "checkpoints.folder",
 }
 """The setting of the config that says where each level is."""
+
+
+def named_levels(strategy: str) -> dict[str, int]:
+    """As `levels_of`, of a strategy as tables name it, with its options: `deepfreeze_memory_1_shared_6`."""
+    name = registered(strategy)
+    return levels_of(Variant.read(strategy, name, STRATEGIES[name].options))
+
+
+def keeps_copies(strategy: str) -> bool:
+    """Whether this strategy, as tables name it, copies the versions of its nearer levels to other nodes, where there are some."""
+    name = registered(strategy)
+    options = STRATEGIES[name].options
+    return bool(Variant.read(strategy, name, options).chosen(options).get("partner", 0))
 
 
 def levels_of(strategy: Variant) -> dict[str, int]:

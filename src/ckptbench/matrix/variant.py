@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -58,6 +59,24 @@ class Variant:
             [self.name, *(f"{option}_{_text(value)}" for option, value in self.options)]
         )
 
+    @classmethod
+    def read(cls, text: str, name: str, defaults: Mapping[str, Option]) -> Self:
+        """The inverse of `str`, where the name that the text begins with is known and these are all its options.
+
+        Raises ValueError where the text is another.
+        """
+        each = "".join(
+            f"(?:_{re.escape(option)}_(?P<{option}>.+?))?" for option in sorted(defaults)
+        )
+        found = re.fullmatch(re.escape(name) + each, text)
+        if found is None:
+            raise ValueError(f"{text}: not {name} with options of {', '.join(sorted(defaults))}")
+        given = {option: value for option, value in found.groupdict().items() if value is not None}
+        return cls(
+            name,
+            tuple((option, _value(value, defaults[option])) for option, value in given.items()),
+        )
+
     def chosen(self, defaults: Mapping[str, Option]) -> dict[str, Option]:
         """The values of all options, defaults included."""
         return {**defaults, **dict(self.options)}
@@ -78,6 +97,11 @@ class Variant:
 def _text(value: Option) -> str:
     """A float is written as shortly as possible: `30`, `0.7`."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value(text: str, default: Option) -> Option:
+    """The inverse of `_text`, of an option with this default."""
+    return text == str(True) if type(default) is bool else type(default)(text)
 
 
 def _refusal(value: object, default: Option, choices: tuple[str, ...] | None) -> str | None:

@@ -1,8 +1,8 @@
 "use strict";
 // From what the user asks to the numbers of the answer. Nothing here touches the page.
 
-const COSTS = ["step_s", "stall_s", "slowdown_s", "durable_s", "down_s", "pause_s"];
-const STORED = ["stall_s", "slowdown_s", "durable_s"];
+const COSTS = ["step_s", "stall_s", "slowdown_s", "durable_s", "shared_durable_s", "down_s", "pause_s"];
+const STORED = ["stall_s", "slowdown_s", "durable_s", "shared_durable_s"];
 const WAITS_FROM = 0.8; // A stall of at least this part of the durable time is taken to wait for the write.
 const LOWEST = 2.5;
 const HIGHEST = 97.5;
@@ -24,26 +24,28 @@ function unpack(study) {
 /** The storage that the study saw: the bytes of a version, and how many of them became durable in a second. */
 function seenStorage(row) {
   const gigabytes = row.bytes === null ? null : row.bytes / BYTES_PER_GB;
-  const durable = row.costs.durable_s.value;
+  const durable = row.costs.shared_durable_s.value;
   return { gigabytes, gigabytes_per_s: gigabytes === null || !(durable > 0) ? null : gigabytes / durable };
 }
 
-/** What state size and bandwidth make of a checkpoint: no measurement, but a projection of one. Null if it was not asked for, or not
- * enough is known for it. */
+/** What state size and bandwidth make of a checkpoint: no measurement, but a projection of one. The bandwidth is that of the shared level:
+ * nearer ones take as much longer as the state is larger. Null if it was not asked for, or not enough is known for it. */
 function projectedStorage(row, asked) {
   if (asked.gigabytes === undefined && asked.gigabytes_per_s === undefined) return null;
   const seen = seenStorage(row);
   const size = asked.gigabytes ?? seen.gigabytes;
   const bandwidth = asked.gigabytes_per_s ?? seen.gigabytes_per_s;
   if (size === null || bandwidth === null) return null;
-  const { stall_s: stall, slowdown_s: slowdown, durable_s: durable } = row.costs;
+  const { stall_s: stall, slowdown_s: slowdown, durable_s: durable, shared_durable_s: shared } = row.costs;
   const writing = size / bandwidth;
   const waits = stall.value >= WAITS_FROM * durable.value;
   const larger = seen.gigabytes === null ? 1 : size / seen.gigabytes;
+  const near = row.shared_every > 1 ? durable.value * larger : writing;
   return {
-    durable_s: writing,
-    stall_s: waits ? writing : stall.value * larger,
-    slowdown_s: durable.value > 0 ? slowdown.value * (writing / durable.value) : slowdown.value,
+    durable_s: near,
+    shared_durable_s: writing,
+    stall_s: waits ? near : stall.value * larger,
+    slowdown_s: shared.value > 0 ? slowdown.value * (writing / shared.value) : slowdown.value,
   };
 }
 
@@ -65,18 +67,23 @@ function casesOf(study, row, asked) {
   const hours = rate
     ? { value: rate.mean_gpu_hours, draws: rate.draws === null ? null : study.draws[rate.draws] }
     : { value: asked.mean_gpu_hours, draws: null };
-  const survived = (asked.survived ?? row.survived) * (asked.survivable ?? study.choices.survivable);
+  const ofOneNode = asked.survivable ?? study.choices.survivable;
+  const survived = (asked.survived ?? row.survived) * ofOneNode;
+  // Of the failures that are left, those that take a node take its versions.
+  const ofNodes = ofOneNode - survived;
+  const needed = row.copied || !(ofNodes > 0) ? 0 : ofNodes / (1 - survived);
   const replacement = (asked.replacement_minutes ?? study.choices.replacement_minutes) * SECONDS_PER_MINUTE;
   // The share of the lost GPU is not done until another one has come.
   const missing = row.replaces ? 0 : replacement / asked.gpus;
   const certain = [hours, ...Object.values(costs)].every(({ draws }) => draws === null);
   const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : draws[place - 1]);
   return Array.from({ length: certain ? 1 : 1 + study.number_of_draws }, (_, place) => {
-    const [step, stall, slowdown, durable, down, pause] = COSTS.map((name) => at(costs[name], place));
+    const [step, stall, slowdown, durable, shared, down, pause] = COSTS.map((name) => at(costs[name], place));
     return {
       stepS: step,
       saving: { stallS: stall, slowdownS: slowdown, durableS: Math.max(durable, stall) },
       recovering: { downS: down, survived, pauseS: pause + missing },
+      far: row.shared_every > 1 ? { every: row.shared_every, needed, durableS: shared, downS: down } : null,
       failuresPerS: asked.gpus / (at(hours, place) * SECONDS_PER_HOUR),
     };
   });
@@ -98,11 +105,11 @@ function uncertain(values) {
 }
 
 function goodputAt(one, intervalS) {
-  return goodput(intervalS, one.saving, one.recovering, one.failuresPerS);
+  return goodput(intervalS, one.saving, one.recovering, one.failuresPerS, one.far);
 }
 
 function bestOf(one) {
-  return best(one.saving, one.recovering, one.failuresPerS, one.stepS);
+  return best(one.saving, one.recovering, one.failuresPerS, one.stepS, one.far);
 }
 
 /** The answer in numbers. Intervals are in seconds of useful time. */
@@ -110,7 +117,7 @@ function answer(study, row, asked) {
   const cases = casesOf(study, row, asked);
   const [estimate] = cases;
   const found = cases.map(bestOf);
-  const flat = flatAround(found[0], estimate.saving, estimate.recovering, estimate.failuresPerS, estimate.stepS);
+  const flat = flatAround(found[0], estimate.saving, estimate.recovering, estimate.failuresPerS, estimate.stepS, estimate.far);
   const every = (number) => uncertain(cases.map((one) => 1 - goodputAt(one, number * one.stepS)));
   const formulas = [
     ["young", youngS(estimate.saving, estimate.failuresPerS)],

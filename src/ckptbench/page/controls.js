@@ -20,6 +20,7 @@ const FIELDS = {
   stall_s: { label: "Stall: training is blocked", unit: "s", least: 0, most: 1e9 },
   slowdown_s: { label: "Slower steps meanwhile, all together", unit: "s", least: 0, most: 1e9 },
   durable_s: { label: "Durable: until a restart can use it", unit: "s", least: 0, most: 1e9 },
+  shared_durable_s: { label: "Until a version lies at the shared level", unit: "s", least: 0, most: 1e9 },
   down_s: { label: "Recovery from a version", unit: "s", least: 0, most: 1e9 },
   survived: { label: "Failures of one node that survivors go on from", unit: "%", scale: 100, least: 0, most: 100 },
   survivable: { label: "Failures that hit one node alone", unit: "%", scale: 100, least: 0, most: 100 },
@@ -166,6 +167,9 @@ function showHints(row, asked) {
     const range = lo === null || hi === null ? { value, lo: value, hi: value } : { value, lo, hi };
     byId(`${name}-hint`).textContent = `${row.given ? "Given" : "Measured"}: ${amount(range, 1, "s")}.`;
   }
+  document.querySelector("[data-field=shared_durable_s]").hidden = row.shared_every === 1;
+  byId("shared_durable_s-hint").append(` One of ${row.shared_every} goes there. The others lie in the nodes: ` +
+    `${row.copied ? "copies of them outlive a node." : "a failure of one node takes them."}`);
   byId("down_s-hint").append(row.given ? "" : ` ${DOWN_FROM[row.down_from] ?? ""}`);
   byId("survived-hint").textContent = "Of those that hit one node alone. 0 %: all ranks begin again from a version after every failure.";
   byId("survivable-hint").textContent = "Of all failures.";

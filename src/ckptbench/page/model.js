@@ -29,11 +29,32 @@ function recoveryS(rate, striking, downS, lag) {
   return down * (1 + striking * afterwards) + afterwards;
 }
 
-/** The useful part of the time. saving: {stallS, durableS, slowdownS}; recovering: {downS, survived, pauseS}. */
-function goodput(intervalS, saving, recovering, failuresPerS) {
+function meanPeriodS(intervalS, saving, far) {
+  const both = { ...saving, durableS: Math.max(saving.durableS, far.durableS) };
+  return ((far.every - 1) * periodS(saving, intervalS) + periodS(both, intervalS)) / far.every;
+}
+
+function twoLevelsS(period, rate, far, nearS, farS) {
+  const fails = -Math.expm1(-rate * period);
+  const lasting = 1 - fails * (1 - far.needed);
+  const untilS = period * relativeGrowth(-rate * period);
+  const fromFarS = far.needed > 0 ? far.needed * farS : 0;
+  const alone = (untilS + fails * ((1 - far.needed) * nearS + fromFarS)) / lasting;
+  const fallsBack = lasting > 0 ? (fails * far.needed) / lasting : 0;
+  const periods = fallsBack === 0 ? far.every : Math.expm1(-far.every * Math.log1p(-fallsBack)) / fallsBack;
+  return (alone * periods) / far.every;
+}
+
+/** The useful part of the time. saving: {stallS, durableS, slowdownS}; recovering: {downS, survived, pauseS}; far: {every, needed, durableS,
+ * downS}, or null where there is one level. */
+function goodput(intervalS, saving, recovering, failuresPerS, far = null) {
   const stretch = 1 + failuresPerS * recovering.survived * recovering.pauseS;
   const striking = failuresPerS * (1 - recovering.survived);
   const nearS = recoveryS(failuresPerS, striking, recovering.downS, lagS(saving));
+  if (far !== null) {
+    const farS = recoveryS(failuresPerS, striking, far.downS, far.durableS);
+    return intervalS / twoLevelsS(stretch * meanPeriodS(intervalS, saving, far), striking, far, nearS, farS);
+  }
   const undisturbedS = stretch * periodS(saving, intervalS);
   return intervalS / (undisturbedS * relativeGrowth(striking * undisturbedS) * (1 + striking * nearS));
 }
@@ -56,8 +77,8 @@ function saxenaS(saving, recovering, failuresPerS) {
 }
 
 /** The best interval of at least `leastS`, and its goodput. */
-function best(saving, recovering, failuresPerS, leastS) {
-  const { of, first, last } = searched(saving, recovering, failuresPerS, leastS);
+function best(saving, recovering, failuresPerS, leastS, far = null) {
+  const { of, first, last } = searched(saving, recovering, failuresPerS, leastS, far);
   const step = (last - first) / (GRID - 1);
   const tried = (place) => (place === GRID - 1 ? last : first + step * place);
   let at = 0;
@@ -71,8 +92,8 @@ function best(saving, recovering, failuresPerS, leastS) {
 }
 
 /** The shortest and the longest interval with a goodput within WITHIN of the best. */
-function flatAround(found, saving, recovering, failuresPerS, leastS) {
-  const { of, first, last } = searched(saving, recovering, failuresPerS, leastS);
+function flatAround(found, saving, recovering, failuresPerS, leastS, far = null) {
+  const { of, first, last } = searched(saving, recovering, failuresPerS, leastS, far);
   const enough = (1 - WITHIN) * found.goodput;
   const inside = Math.log(found.intervalS);
   return {
@@ -81,10 +102,10 @@ function flatAround(found, saving, recovering, failuresPerS, leastS) {
   };
 }
 
-function searched(saving, recovering, failuresPerS, leastS) {
+function searched(saving, recovering, failuresPerS, leastS, far) {
   const first = Math.log(leastS);
   return {
-    of: (logarithm) => goodput(Math.exp(logarithm), saving, recovering, failuresPerS),
+    of: (logarithm) => goodput(Math.exp(logarithm), saving, recovering, failuresPerS, far),
     first,
     last: Math.max(first, Math.log(LONGEST / failuresPerS)),
   };

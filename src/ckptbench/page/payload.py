@@ -104,6 +104,8 @@ def _row(row: Row, choices: Choices, draws: _Draws) -> Row:
         "costs": _costs(row, choices, draws),
         "survived": float(row["survived"]),
         "replaces": bool(row["replaces"]),
+        "shared_every": int(row["shared_every"]),
+        "copied": bool(row["copied"]),
         "bytes": _or_null(row["bytes"]),
         "down_from": row["down_from"],
         "note": row["note"],
@@ -115,11 +117,13 @@ def _costs(row: Row, choices: Choices, draws: _Draws) -> dict[str, Row]:
     """Value, ends and draws of each. The time until a replacement comes is left out of the pause: it depends on the number of GPUs."""
     saving = drawn.saving(row)
     recovering = drawn.recovering(row, 1, replace(choices, replacement_minutes=0.0))
+    far = drawn.far(row, choices)
     values = {
         "step_s": drawn.step_s(row),
         "stall_s": saving.stall_s,
         "slowdown_s": saving.slowdown_s,
         "durable_s": saving.durable_s,
+        "shared_durable_s": saving.durable_s if far is None else far.saving.durable_s,
         "down_s": recovering.down_s,
         "pause_s": recovering.pause_s,
     }
@@ -163,6 +167,7 @@ def _highest(row: Row, rate: FailureRate, choices: Choices) -> float:
         drawn.recovering(row, gpus, choices),
         drawn.failures_per_s(rate, gpus),
         least_s=drawn.step_s(row),
+        far=drawn.far(row, choices),
     )
     return float(found.goodput[0])
 

@@ -48,6 +48,9 @@ STRATEGIES = Table(
         Column("durable_s", "number", "s", "from the start of a save until the version was on stable storage, of checkpoints that reached the level `shared`: median of a run, mean over runs; missing where none of them did"),
         Column("durable_low_s", "number", "s", "lower end of its interval"),
         Column("durable_high_s", "number", "s", "upper end of its interval"),
+        Column("near_durable_s", "number", "s", "the same of the other checkpoints: until the version was committed at the farthest of its levels; missing where all reached `shared`"),
+        Column("near_durable_low_s", "number", "s", "lower end of its interval"),
+        Column("near_durable_high_s", "number", "s", "upper end of its interval"),
         Column("durable_checkpoints", "integer", "1", "of the checkpoints, those of which durable_s tells: they reached the level `shared`"),
         Column("overhead", "number", "1", "`paired` of the table `overhead`: 0.05 is 5 %"),
         Column("overhead_low", "number", "1", "lower end of its interval"),
@@ -86,6 +89,7 @@ class _Costs:
     stall: Repeated
     slowdown: Slowdown
     durable: Repeated
+    near_durable: Repeated
     durable_checkpoints: int
     memory: Repeated
     growth: Estimate
@@ -104,7 +108,7 @@ def strategies(tables: Tables) -> pd.DataFrame:
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
         name: estimates([getattr(cost, name) for cost in costs])
-        for name in ("stall", "durable", "memory")
+        for name in ("stall", "durable", "near_durable", "memory")
     }
     interrupted = _continued(tables["runs"])
     ratios = estimates([cost.slowdown.ratio for cost in costs])
@@ -117,6 +121,7 @@ def strategies(tables: Tables) -> pd.DataFrame:
             **_seconds("stall", estimated["stall"][index]),
             **_seconds("slowdown", cost.slowdown.estimate(ratios[index])),
             **_seconds("durable", estimated["durable"][index]),
+            **_seconds("near_durable", estimated["near_durable"][index]),
             "durable_checkpoints": cost.durable_checkpoints,
             **_bytes("memory", estimated["memory"][index]),
             **_bytes("growth", cost.growth),
@@ -159,6 +164,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
         used = steady_or_all(group)
         stalls_s = used.groupby("run")["stall_s"].median()
         durable = reached_shared(used)
+        nearer = used.drop(durable.index)
         runs = [str(run) for run in stalls_s.index]
         own = [times[run] for run in runs]
         pairs = [(run, baselines[run]) for run in runs if run in baselines]
@@ -171,6 +177,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             stall=Repeated.mean(stalls_s.to_numpy()),
             slowdown=Slowdown.of(own),
             durable=_mean(list(durable.groupby("run")["durable_s"].median())),
+            near_durable=_mean(list(nearer.groupby("run")["durable_s"].median())),
             durable_checkpoints=len(durable),
             memory=_mean([memory.above(*pair) for pair in pairs]),
             growth=growth_of([memory.growth(run) for run in runs]),
