@@ -72,10 +72,10 @@ STRIKES = {0: [12.3, 30.1], 1: [25.7]}
 """By repeat."""
 
 
-def struck_study(*, slower: float = 1.0, off_s: float = 0.0) -> Made:
+def struck_study(*, slower: float = 1.0, off_s: float = 0.0, late_s: float = 0.0) -> Made:
     """Two repeats that failures struck, and what other runs cost, as the model has it.
 
-    Steps of the struck runs are `slower`, and each of their walls is `off_s` off.
+    Steps of the struck runs are `slower`, and each of their walls is `off_s` off. The last step of each run takes `late_s` longer than others.
     """
     study = Made()
     study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_low_s=0.0, slowdown_high_s=0.0)
@@ -89,16 +89,16 @@ def struck_study(*, slower: float = 1.0, off_s: float = 0.0) -> Made:
         study.run(checked, run)
         for second in strikes:
             study.failure(run, second=second, detection_s=99.0, launch_s=0.1)
-        work_s = np.array([STEPS * STEP_S * slower])
+        work_s = np.array([STEPS * STEP_S * slower + late_s])
         lost = Lost(
             down_s=np.array([DOWN_S + 0.1]), pause_s=np.zeros(1), survived=np.array([False])
         )
         saving = Saving(stall_s=0.2, durable_s=0.3)
         wall_s = finished_s(strikes, [lost] * len(strikes), work_s, work_s / STEPS * 10, saving)[0]
-        for name, took_s, own in ((baseline, STEPS * STEP_S, 1.0), (costs, 60.0, 1.0), (run, wall_s + off_s, slower)):  # fmt: skip
+        for name, took_s, own in ((baseline, STEPS * STEP_S + late_s, 1.0), (costs, 60.0, 1.0), (run, wall_s + off_s, slower)):  # fmt: skip
             row = next(each for each in study.rows["runs"] if each["run"] == name)
             row.update(wall_s=took_s, baseline=baseline, steps=STEPS, timing_valid=True)
-            study.rows["steps"] += [{"run": name, "rank": 0, "step": step, "duration_s": STEP_S * own, "warmup": False} for step in range(STEPS)]  # fmt: skip
+            study.rows["steps"] += [{"run": name, "rank": 0, "step": step, "duration_s": STEP_S * own + (late_s if step == STEPS - 1 else 0.0), "warmup": False} for step in range(STEPS)]  # fmt: skip
     study.rows["goodput"].append({**checked, "repeats": 2, "paired_repeats": 2, "failures": 1.5, "failures_per_hour": 100.0, "goodput": 0.7})  # fmt: skip
     return study
 
@@ -113,6 +113,26 @@ def test_a_study_in_which_the_model_is_true_holds_at_any_speed_of_the_machine(sl
     assert row["measured_best"]
     assert row["predicted_best"]
     assert row["flat_from_steps"] < row["best_steps"] < row["flat_to_steps"]
+
+
+def test_steps_that_take_longer_than_most_are_work_too() -> None:
+    (row,) = validation(struck_study(late_s=6.0).tables()).to_dict("records")
+    assert row["predicted"] == pytest.approx(row["measured"])
+    assert row["measured"] > 1.05 * validation(struck_study().tables())["measured"].item()
+
+
+@pytest.mark.parametrize(("measured_at", "expected"), [("s10", 0.9), ("s80", 0.2)])
+def test_a_checkpoint_costs_what_it_does_at_the_nearest_interval_that_was_measured(
+    measured_at: str, expected: float
+) -> None:
+    study = struck_study()
+    study.rows["strategies"][0]["interval"] = "s11"
+    study.rows["strategies"].append({**study.rows["strategies"][0], "interval": measured_at, "stall_s": 0.9, "durable_s": 0.9})  # fmt: skip
+    (row,) = validation(study.tables()).to_dict("records")
+    other = struck_study()
+    other.rows["strategies"][0].update(stall_s=expected, durable_s=max(0.3, expected))
+    (wanted,) = validation(other.tables()).to_dict("records")
+    assert row["predicted"] == pytest.approx(wanted["predicted"])
 
 
 def test_time_that_the_model_does_not_know_of_is_seen() -> None:

@@ -7,7 +7,7 @@ A run has a certain work to do: its steps at its own speed, the median, and what
 the baseline ran is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
 version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
 what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured), and how far one run differs
-from the next (drawn with the spread of all undisturbed runs).
+from the next (drawn from the differences of all undisturbed runs). A checkpoint has the costs of the nearest interval that was measured in other runs.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _rates(checked: pd.DataFrame) -> Iterator[float]:
 class _Known:
     """What other runs tell, and the runs that are predicted."""
 
-    costs: dict[tuple[Any, ...], Row]
-    """Rows of `decision_costs`, by cell."""
+    costs: dict[tuple[Any, ...], list[Row]]
+    """Rows of `decision_costs`, by cell. Each is of another interval; last, if there is one, that of the runs that tell what a failure costs."""
     downs: dict[tuple[Any, ...], Floats]
     """Seconds of each recovery that was measured, by cell."""
     pauses: dict[tuple[Any, ...], Floats]
@@ -121,9 +121,9 @@ class _Known:
     step_s: pd.Series[float]
     """Median step of each run."""
     between_s: pd.Series[float]
-    """Of each run, the time that is no step: of a baseline evaluation, and loading of batches."""
-    spread: float
-    """Standard deviation of the logarithm of the time of undisturbed runs, in units of their own steps."""
+    """Of each run, all time beyond its steps at their median: of a baseline evaluation, loading of batches, and what some steps take longer than most."""
+    apart: Floats
+    """By how much one undisturbed run differs from the next: logarithms of their times, in units of their own steps."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Known:
@@ -150,11 +150,9 @@ class _Known:
             )
         )
         rows = records(decision_costs(others))
-        # At the interval of the runs that tell what a failure costs, where there are several.
-        costs = {
-            _cell(row): row
-            for row in sorted(rows, key=lambda row: (*_cell(row), row["interval"]) in told)
-        }
+        costs: dict[tuple[Any, ...], list[Row]] = {}
+        for row in sorted(rows, key=lambda row: (*_cell(row), row["interval"]) in told):
+            costs.setdefault(_cell(row), []).append(row)
         return cls(
             costs=costs,
             downs={_cell(key): own["down_s"].to_numpy(float) for key, own in groups(again, CELL)},
@@ -162,23 +160,23 @@ class _Known:
             runs=runs,
             failures=failures,
             step_s=step_s,
-            between_s=runs.set_index("run")["wall_s"] - steps.groupby("run")["duration_s"].sum(),
-            spread=_spread(runs, step_s),
+            between_s=runs.set_index("run")["wall_s"] - runs.set_index("run")["steps"] * step_s,
+            apart=_apart(runs, step_s),
         )  # fmt: skip
 
     def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:
         """Of the setups of one cell and trace, which differ in their interval."""
         cell = _cell(records(own)[0])
-        costs = self.costs.get(cell)
-        if costs is None or (cell not in self.downs and cell not in self.pauses):
+        known = self.costs.get(cell)
+        if known is None or (cell not in self.downs and cell not in self.pauses):
             return
         for setup in records(own):
-            predicted, measured, off = self._compared(setup, costs)
+            predicted, measured, off = self._compared(setup, _nearest(known, setup))
             lo, hi = drawn.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
-                **_best(costs, rate),
-                "interval_steps": _steps(setup, costs),
+                **_best(known[-1], rate),
+                "interval_steps": _steps(setup, known[-1]),
                 "repeats": setup["paired_repeats"],
                 "failures": round(setup["failures"] * setup["repeats"]),
                 "predicted": float(predicted[0]),
@@ -211,9 +209,7 @@ class _Known:
 
     def _noise(self, random: np.random.Generator) -> Floats:
         """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
-        factors: Floats = np.exp(
-            np.concatenate([[0.0], random.normal(0, self.spread, drawn.DRAWS)])
-        )
+        factors: Floats = np.exp(np.concatenate([[0.0], random.choice(self.apart, drawn.DRAWS)]))
         return factors
 
     def _work_s(self, run: Row) -> float:
@@ -259,13 +255,24 @@ def _resampled(values: Floats, random: np.random.Generator) -> Floats:
     return np.concatenate([[values.mean()], random.choice(values, drawn.DRAWS)])
 
 
-def _spread(runs: pd.DataFrame, step_s: pd.Series[float]) -> float:
-    """Of setups that ran at least twice; 0 where none did."""
+def _nearest(known: Sequence[Row], setup: Row) -> Row:
+    """The costs of the interval nearest to that of the setup: a checkpoint may cost less where there are more of them."""
+    steps = _steps(setup, known[-1])
+    return min(known, key=lambda row: abs(math.log(_steps(row, row) / steps)))
+
+
+def _apart(runs: pd.DataFrame, step_s: pd.Series[float]) -> Floats:
+    """Of setups that ran at least twice, each run from the mean of its setup; 0 where none did.
+
+    A mean of n runs is nearer to each of them than to another run: hence the factor.
+    """
     whole = runs[(runs["history"] == WHOLE) & runs["timing_valid"]]
     logs = np.log(whole["wall_s"] / step_s.reindex(whole["run"]).to_numpy(float))
-    within = logs - logs.groupby([whole[name] for name in SETUP]).transform("mean")
-    freedom = len(whole) - whole.groupby(list(SETUP)).ngroups
-    return math.sqrt(float((within**2).sum()) / freedom) if freedom else 0.0
+    setups = logs.groupby([whole[name] for name in SETUP])
+    number = setups.transform("size")
+    within = (logs - setups.transform("mean")) * np.sqrt(number / (number - 1).clip(lower=1))
+    found: Floats = within[number > 1].to_numpy(float)
+    return found if len(found) else np.zeros(1)
 
 
 def _like(runs: pd.DataFrame, row: Mapping[str, Any], names: Sequence[str]) -> pd.Series[bool]:
