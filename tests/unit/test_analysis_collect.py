@@ -234,6 +234,17 @@ def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> No
         collect([folder])
 
 
+def test_a_version_that_a_restart_goes_on_from_was_committed_though_no_rank_could_tell(
+    tmp_path: Path,
+) -> None:
+    """All ranks were lost after the commit, and before it was recorded."""
+    folder = FakeRun(cell=cell(), attempts=2).write(tmp_path)
+    edit_trace(folder, lambda event: (event["event"], event.get("step")) != ("durable", 10))
+    collected = collect([folder])["checkpoints"]
+    assert collected["step"].tolist() == [10, 20]
+    assert not collected["writes"].iloc[0]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

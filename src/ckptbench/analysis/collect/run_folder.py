@@ -259,7 +259,8 @@ def _check(run: Run) -> None:
         epochs = {epoch for trace in run.traces for epoch in trace.epochs}
         _check_all(told.path, "epoch", range(run.cell.epochs), sorted(epochs))
     for step in told.checkpoints:
-        if not any(_committed(trace, step) for trace in run.traces) and not _cut(told, step):
+        committed = any(_committed(trace, step) for trace in run.traces)
+        if not (committed or _cut(told, step) or _gone_on_from(told, step)):
             raise refused(told.path, f"checkpoint {step} was committed by no rank")
 
 
@@ -269,6 +270,11 @@ def _cut(trace: Trace, step: int) -> bool:
     return any(
         step <= regroup.step <= min(later, default=regroup.step) for regroup in trace.regroups
     )
+
+
+def _gone_on_from(trace: Trace, step: int) -> bool:
+    """Whether a later process of the rank began after this step. So its version was committed, and its ranks were lost before one could tell."""
+    return any(life.blocks and life.blocks[0].index[0] == step for life in trace.lives[1:])
 
 
 def _committed(trace: Trace, step: int) -> bool:
