@@ -123,6 +123,14 @@ def test_failures_that_need_the_second_level_lose_half_its_interval_where_they_a
     assert lost == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_lag_of_the_second_level_begins_where_the_stall_ends() -> None:
+    """A version that is durable at once on both levels has no lag, however long its save blocked training."""
+    blocking = Saving(stall_s=60.0, durable_s=60.0)
+    far = Far(saving=Saving(stall_s=0.0, durable_s=60.0), every=1, needed=1.0, down_s=300.0)
+    two, one = goodput(900.0, blocking, RESTART, RATES, far), goodput(900.0, blocking, RESTART, RATES)  # fmt: skip
+    assert two == pytest.approx(one)
+
+
 def test_arrays_of_inputs_are_broadcast() -> None:
     stalls = np.linspace(1, 30, 7)[:, None]
     found = best(Saving(stall_s=stalls, durable_s=stalls), RESTART, RATES, least_s=1.0)

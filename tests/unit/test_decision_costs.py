@@ -95,6 +95,11 @@ def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:
     assert study.costs()["down_s"].item() == pytest.approx(4.5 - 0.5 + 7.0)
 
 
+def test_a_slowdown_that_is_not_known_is_said_to_be_taken_as_none(study: Made) -> None:
+    study.rows["strategies"][0].update(slowdown_s=math.nan, slowdown_low_s=math.nan, slowdown_high_s=math.nan)  # fmt: skip
+    assert "slowdown_s: not known" in study.costs()["note"].item()
+
+
 def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) -> None:
     row = study.costs().iloc[0]
     assert (row["shared_every"], row["copied"]) == (1, False)

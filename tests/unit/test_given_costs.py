@@ -71,6 +71,8 @@ def test_levels_can_be_given(tmp_path: Path) -> None:
         ({"recoveries": [{"name": "x", "down_s": 3, "survived": 2}]}, "survived"),
         ({"colour": "blue"}, "colour"),
         ({"interval": "soon"}, "interval"),
+        ({"interval": "never"}, "interval is 'never': use an interval"),
+        ({"step_s": 0}, "use more than 0 seconds"),
     ],
 )
 def test_a_wrong_value_is_refused_with_file_and_field(

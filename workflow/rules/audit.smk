@@ -17,7 +17,7 @@ rule audit:
         "audit of this machine: less than three minutes, do not use it meanwhile"
     shell:
         "python {input.script} --tables results/tables --checkpoints {params.checkpoints:q}"
-        " --output {params.text} --repeats ${{REPEATS:-6}} --log {log}"
+        " --output {params.text} ${{REPEATS:+--repeats $REPEATS}} --log {log}"
 
 
 # The page of the report: what the last audit found, or how to make one.

@@ -57,8 +57,8 @@ def saving(row: Row) -> Saving:
 def far(row: Row, choices: Choices) -> Far | None:
     """The versions at the level `shared`, where not all go there.
 
-    They alone are left after the failure of a node, unless other nodes have copies. Their part of the stall and of the slower steps is in that of all
-    checkpoints, of which `saving` has the mean. A version of either level is taken to be loaded in the same time.
+    They alone are left after the failure of a node, unless other nodes have copies. `saving` has the slower steps of all checkpoints. Its stall is that of most of
+    them: one that goes to `shared` too is taken to block training no longer. A version of either level is taken to be loaded in the same time.
     """
     every = int(row["shared_every"])
     if every == 1:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from ckptbench.decide.failure_file import Text
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
+from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, Sources
 from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Number, whole
@@ -49,6 +50,18 @@ def _time(value: object) -> Uncertain | float:
 
 
 Time = Annotated[Uncertain | float, BeforeValidator(_time)]
+
+
+def _lasting(time: Uncertain | float) -> Uncertain | float:
+    if time == 0:
+        raise ValueError("use more than 0 seconds: all intervals are counted in steps")
+    return time
+
+
+def _regular(interval: str) -> str:
+    if interval == str(NEVER):
+        raise ValueError("use an interval, such as 1 or 500 steps: never is none to compare with")
+    return interval
 
 
 class GivenStrategy(Section):
@@ -96,9 +109,13 @@ class GivenCosts(Section):
 
     title: Text
     gpus: Count = Field(description="At how many the numbers hold.")
-    step_s: Time = Field(description="One step without checkpoints.")
+    step_s: Annotated[Time, AfterValidator(_lasting)] = Field(
+        description="One step without checkpoints."
+    )
     steps_per_epoch: Count
-    interval: IntervalText = Field(default="e1", description="The interval in use.")
+    interval: Annotated[IntervalText, AfterValidator(_regular)] = Field(
+        default="e1", description="The interval in use."
+    )
     strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
     recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
 

@@ -73,6 +73,7 @@ NOT_LOST_AGAIN = ("unfinished_s", "again_s")
 """Parts of a failure that are lost work, which the model computes from the interval."""
 CELL = (*SYSTEM, "strategy", "format")
 MODEST = "the runs of one repeat alone: no interval"
+UNKNOWN_SLOWDOWN = "slowdown_s: not known, as every step ran beside a save; taken as 0"
 Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 
@@ -193,7 +194,12 @@ class _Measured:
         return {
             **_uncertain("down_s", down.estimate),
             "down_from": down.source,
-            "note": "" if known else f"down_s: {MODEST}",
+            "note": "; ".join(
+                [
+                    *([] if known else [f"down_s: {MODEST}"]),
+                    *([UNKNOWN_SLOWDOWN] if pd.isna(row["slowdown_s"]) else []),
+                ]
+            ),
         }
 
     def _down(self, cell: tuple[Any, ...], recovery: str, row: Row) -> _Down:

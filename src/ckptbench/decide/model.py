@@ -111,7 +111,7 @@ def goodput(
             period_s = period_s * _relative_growth(striking * period_s) * (1 + striking * near_s)
             return np.asarray(interval_s / period_s)
         period_s = stretch * _mean_period_s(interval_s, saving, far)
-        far_s = _recovery_s(rate, striking, far.down_s, far.saving.lag_s)
+        far_s = _recovery_s(rate, striking, far.down_s, saving.and_to(far.saving).lag_s)
         return interval_s / _two_levels_s(period_s, striking, far, near_s, far_s)
 
 

@@ -56,6 +56,8 @@ class _State:
     ) -> None:
         self._length_s, self._longer_s = lengths
         self._lag_s = float(np.asarray(saving.lag_s))
+        both = saving if far is None else saving.and_to(far.saving)
+        self._far_lag_s = float(np.asarray(both.lag_s))
         self._far = far
         self.from_s = np.zeros(replicas)
         self.version = np.zeros(replicas)
@@ -69,8 +71,7 @@ class _State:
         trained_s = np.where(strikes, at - self.from_s, 0.0)  # below 0: it was recovering
         near = self._versions(trained_s - self._lag_s)
         if self._far is not None:
-            lag_s = float(np.asarray(self._far.saving.lag_s))
-            written = self._versions(trained_s - lag_s) // self._far.every * self._far.every
+            written = self._versions(trained_s - self._far_lag_s) // self._far.every * self._far.every  # fmt: skip
             self.far_version = np.where(strikes, np.maximum(self.far_version, written), self.far_version)  # fmt: skip
         self.version = np.where(from_far, self.far_version, np.where(strikes, near, self.version))
 

@@ -290,7 +290,7 @@ def _best(costs: Row, failures_per_s: float) -> Row:
     saving = Saving(
         stall_s=costs["stall_s"],
         durable_s=max(costs["durable_s"], costs["stall_s"]),
-        slowdown_s=max(costs["slowdown_s"], 0.0),
+        slowdown_s=float(np.asarray(drawn.saving(costs).slowdown_s)[0]),
     )
     step_s = costs["step_s"]
     found = best(saving, recovering, failures_per_s, least_s=step_s)

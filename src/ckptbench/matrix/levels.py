@@ -20,15 +20,18 @@ SETTINGS = {
 
 def named_levels(strategy: str) -> dict[str, int]:
     """As `levels_of`, of a strategy as tables name it, with its options: `deepfreeze_memory_1_shared_6`."""
-    name = registered(strategy)
-    return levels_of(Variant.read(strategy, name, STRATEGIES[name].options))
+    return levels_of(_named(strategy))
 
 
 def keeps_copies(strategy: str) -> bool:
     """Whether this strategy, as tables name it, copies the versions of its nearer levels to other nodes, where there are some."""
+    variant = _named(strategy)
+    return bool(variant.chosen(STRATEGIES[variant.name].options).get("partner", 0))
+
+
+def _named(strategy: str) -> Variant:
     name = registered(strategy)
-    options = STRATEGIES[name].options
-    return bool(Variant.read(strategy, name, options).chosen(options).get("partner", 0))
+    return Variant.read(strategy, name, STRATEGIES[name].options)
 
 
 def levels_of(strategy: Variant) -> dict[str, int]:

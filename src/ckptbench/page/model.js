@@ -52,7 +52,8 @@ function goodput(intervalS, saving, recovering, failuresPerS, far = null) {
   const striking = failuresPerS * (1 - recovering.survived);
   const nearS = recoveryS(failuresPerS, striking, recovering.downS, lagS(saving));
   if (far !== null) {
-    const farS = recoveryS(failuresPerS, striking, far.downS, far.durableS);
+    const both = { ...saving, durableS: Math.max(saving.durableS, far.durableS) };
+    const farS = recoveryS(failuresPerS, striking, far.downS, lagS(both));
     return intervalS / twoLevelsS(stretch * meanPeriodS(intervalS, saving, far), striking, far, nearS, farS);
   }
   const undisturbedS = stretch * periodS(saving, intervalS);
