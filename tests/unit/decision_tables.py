@@ -56,6 +56,9 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
         "several": lambda: pd.concat(
             [measured(), measured(ranks=1), measured(framework="chainer")]
         ),
+        "two intervals": lambda: pd.concat(
+            [measured(), measured(interval="s7", stall_s=9.0, foremost=False)]
+        ),
         "empty": lambda: DECISION_COSTS.rows([]),
     }[kind]()
     rates = [rate for rate in read_rates(REPOSITORY / "config" / "failures") if rate.name in ("llama3", "kokolis-1k")]  # fmt: skip
@@ -63,7 +66,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
 
 
 def decided(kind: str) -> dict[str, pd.DataFrame]:
-    """The tables of a study in which the decision was made from `given`, `measured`, `several` or `empty` costs."""
+    """The tables of a study in which the decision was made from `given`, `measured`, `several`, `two intervals` or `empty` costs."""
     own = {name: frame.copy() for name, frame in _decided(kind).items()}
     return {**Study(frameworks=("pytorch",)).tables(), **own}
 

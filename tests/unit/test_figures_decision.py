@@ -31,6 +31,12 @@ def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> Non
     assert min(line.get_xdata().min() for line in flats) >= own["flat_from_minutes"].min()
 
 
+def test_intervals_that_are_not_foremost_have_no_point() -> None:
+    both, one = (FIGURES["advice"].draw(decided(kind)).axes[2] for kind in ("two intervals", "measured"))  # fmt: skip
+    points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, "best")] for axes in (both, one)]  # fmt: skip
+    assert points[0] == points[1]
+
+
 def test_only_the_most_ranks_are_projected_from() -> None:
     figure = FIGURES["advice"].draw(decided("several"))
     measured = [title for title in titles(figure) if "measured" in title]

@@ -72,8 +72,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _chosen(advice: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """Of the rate and the setups that have curves: others have no `chance`."""
     rate: str = curves["rate"].iloc[0]
-    return advice[advice["rate"].eq(rate)]
+    return advice[advice["rate"].eq(rate) & advice["chance"].notna()]
 
 
 def _title(system: str, rows: pd.DataFrame) -> str:
