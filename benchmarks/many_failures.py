@@ -7,7 +7,7 @@
 
 Each run meets two failures, and often a third while it recovers: of any kind, in a step, in a collective, in a save. It is
 sealed only if every failure struck as planned and its ranks ended alike. Runs whose faults are `f...` train a larger network: only
-its checkpoints notice a full disk.
+its checkpoints notice a full disk, and a broken one is struck there too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ckptbench.matrix.catalogue import UNWRITABLE
 
 EPOCHS, STEPS = 3, 20
 BETWEEN = 5
@@ -72,7 +74,8 @@ def config(options: argparse.Namespace) -> dict[str, Any]:
     lists = {f"m{n}": drawn(rng, options.ranks, recovery) for n in range(options.runs)}
     for n in range(options.full_disks):
         step = rng.randrange(3, 20)
-        lists[f"f{n}"] = [{"step": step, "rank": 0, "kind": "full_disk", "lasts_s": 600.0}]
+        kind = rng.choice(UNWRITABLE)
+        lists[f"f{n}"] = [{"step": step, "rank": 0, "kind": kind, "lasts_s": 600.0}]
     matrix = {
         "framework": options.framework,
         "model": "small_cnn",
@@ -143,7 +146,9 @@ def main() -> None:
     parser.add_argument("recovery", nargs="?", default="restart", type=yaml.safe_load)
     parser.add_argument("framework", nargs="?", default="chainer")
     parser.add_argument("--runs", type=int, default=20, help="with a small network")
-    parser.add_argument("--full-disks", type=int, default=0, help="runs whose disk is full")
+    parser.add_argument(
+        "--full-disks", type=int, default=0, help="runs whose disk is full or broken"
+    )
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--strategy", default="native")
     parser.add_argument("--seed", type=int, default=1)

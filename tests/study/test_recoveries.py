@@ -16,7 +16,7 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.ulfm import PREFIX, SHARED_MEMORY
-from ckptbench.runs.events import End, Phase, Regroup, World
+from ckptbench.runs.events import End, Phase, Regroup, SaveFailed, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
@@ -73,6 +73,15 @@ def test_training_survives_failures_of_every_kind(
     assert of(done, "failures", "ulfm", failures)["kind"].tolist() == kinds
     (lineage,) = of(done, "lineage", "ulfm", failures).to_dict("records")
     assert lineage["never_seen"] == 0
+
+
+def test_ranks_whose_disk_is_broken_are_lost_in_a_save(done: Checkout) -> None:
+    (failure,) = of(done, "failures", "ulfm", "broken").to_dict("records")
+    assert (failure["kind"], failure["step"], failure["from_step"]) == ("io_error", 16, 20)
+    assert failure["ranks_after"] == 2
+    (folder,) = (done.folder / "results" / "runs").glob("*-listed_name_broken-ulfm-rep0")
+    (failed,) = (e for e in whole_events(trace_path(folder, 0)) if isinstance(e, SaveFailed))
+    assert "Input/output error" in failed.error
 
 
 def test_nothing_is_left_behind(done: Checkout) -> None:

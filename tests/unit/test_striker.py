@@ -91,11 +91,20 @@ def test_a_slow_victim_is_released_when_its_time_is_over(tmp_path: Path) -> None
     assert struck.monotonic_ns - strike.monotonic_ns >= 0.3e9
 
 
-def test_on_a_full_disk_a_save_fails_and_the_trace_goes_on(tmp_path: Path) -> None:
-    assert start(tmp_path, Failure(step=2, rank=0, kind="full_disk", lasts_s=600.0)) == 3
-    assert int((tmp_path / "failed").read_text()) == errno.EFBIG
-    assert steps_done(tmp_path) >= 2
-    assert [strike.kind for strike in recorded_strikes(tmp_path)] == ["full_disk"]
+@pytest.mark.parametrize(("kind", "error"), [("full_disk", errno.EFBIG), ("io_error", errno.EIO)])
+def test_where_a_disk_fails_a_save_does_and_the_trace_goes_on(
+    tmp_path: Path, kind: str, error: int
+) -> None:
+    assert start(tmp_path, Failure(step=7, rank=0, kind=kind, lasts_s=600.0)) == 3
+    assert int((tmp_path / "failed").read_text()) == error
+    assert steps_done(tmp_path) == 10  # the save of step 5 was written
+    assert [strike.kind for strike in recorded_strikes(tmp_path)] == [kind]
+
+
+def test_a_disk_that_fails_for_a_while_is_written_to_afterwards(tmp_path: Path) -> None:
+    failure = Failure(step=6, rank=0, kind="io_error", lasts_s=0.01)
+    assert start(tmp_path, failure, steps=20) == 0
+    assert any(isinstance(event, Struck) for event in journal(tmp_path))
 
 
 def test_a_failure_strikes_once_and_seconds_go_on_while_nobody_runs(tmp_path: Path) -> None:

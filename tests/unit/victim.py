@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,10 @@ from ckptbench.world.seats import Place
 def save(folder: Path) -> None:
     """Write more than a full disk takes. The rank ends with status 3 if it cannot."""
     try:
-        (folder / "version").write_bytes(bytes(3 * 2**20))
+        with (folder / "versions" / "version").open("wb") as file:
+            file.write(bytes(3 * 2**20))
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         (folder / "failed").write_text(str(error.errno))
         sys.exit(3)
@@ -33,6 +37,7 @@ def main() -> None:
         attempt=attempt,
         near=[Path(folder) / "near"],
     )
+    (Path(folder) / "versions").mkdir(exist_ok=True)
     for done in range(steps):
         target.step(done)
         time.sleep(0.01)

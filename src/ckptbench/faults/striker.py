@@ -12,7 +12,9 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -23,6 +25,7 @@ from typing import Any, Self
 
 from ckptbench.faults.failure import Failure
 from ckptbench.machine.clock import clock
+from ckptbench.machine.held_syncs import answer
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import whole_events
@@ -106,6 +109,7 @@ class Striker:
         self._journal = Recorder(orders.journal)
         self._lines = lines
         self._unheard = deque[str]()
+        self._syncs_fail = False
         self._is_over = False
         self._schedule()
 
@@ -193,6 +197,10 @@ class Striker:
                 _send(victims, signal.SIGCONT)
             case "full_disk":
                 self._fill(victims, failure.lasts_s)
+            case "io_error":
+                self._syncs_fail = True
+                self._wait(failure.lasts_s)
+                self._syncs_fail = False
             case "slow":
                 end = time.monotonic() + failure.lasts_s
                 while time.monotonic() < end and not self._is_over:
@@ -201,6 +209,10 @@ class Striker:
                     _send(victims, signal.SIGCONT)
                     self._wait(TURN_S)
         self._journal.write(Struck(failure=number, monotonic_ns=clock(), unix_ns=time.time_ns()))
+
+    def fails(self, path: Path) -> bool:
+        """Whether a sync of this file fails now. Those of traces, which lie in the run folder itself, never do."""
+        return self._syncs_fail and path.parent != self._orders.journal.parent
 
     def _fill(self, victims: list[int], seconds: float) -> None:
         """Have the kernel refuse to let files of the victims and of their children grow, as where a disk is full.
@@ -295,6 +307,9 @@ def main() -> None:
     except StopIteration:
         return
     striker = Striker(orders, rank, lines)
+    if len(sys.argv) > 2:  # the rank holds its syncs, and this process answers them
+        _, (syncs,), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)
+        threading.Thread(target=answer, args=(syncs, striker.fails), daemon=True).start()
     print("ready", flush=True)
     striker.run()
 

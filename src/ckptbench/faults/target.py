@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any, Self
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.striker import Orders
+from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.runs.layout import strikes_path
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
@@ -66,15 +68,21 @@ class Target:
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
         without = {name: value for name, value in os.environ.items() if name != TOKEN}
-        target = cls(
-            subprocess.Popen(
-                [sys.executable, "-m", "ckptbench.faults.striker", str(os.getpid())],
+        command = [sys.executable, "-m", "ckptbench.faults.striker", str(os.getpid())]
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            holds = any(failure.kind == "io_error" for failure in own.values())
+            striker = subprocess.Popen(
+                [*command, str(theirs.fileno())] if holds else command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=without,
                 start_new_session=True,
+                pass_fds=[theirs.fileno()] if holds else [],
             )
-        )
+            if holds:
+                _hand_over_syncs(ours)
+        target = cls(striker)
         # Not in the command, which every user of the host can read: the token is a secret.
         target._write(orders.to_json())
         if attempt > 1 or comes_again:
@@ -126,3 +134,16 @@ class Target:
         assert self._striker.stdin is not None
         self._striker.stdin.write(json.dumps(line).encode() + b"\n")
         self._striker.stdin.flush()
+
+
+def _hand_over_syncs(striker: socket.socket) -> None:
+    """Hold the syncs of this process, and of all that it starts from now on, for its striker to answer."""
+    try:
+        syncs = hold_syncs()
+    except OSError as error:
+        raise CkptbenchError(
+            f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here: {error}; "
+            "use another machine, or the kind full_disk"
+        ) from error
+    socket.send_fds(striker, [b"syncs"], [syncs])
+    os.close(syncs)

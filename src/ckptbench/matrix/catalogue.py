@@ -245,10 +245,12 @@ def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
     return FRAMEWORKS[framework].formats if own is None else own
 
 
-FAILURE_KINDS = ("kill", "hang", "slow", "full_disk", "damage")
+FAILURE_KINDS = ("kill", "hang", "slow", "full_disk", "io_error", "damage")
 """What a failure does to its victim. `kill`: SIGKILL. `hang`: SIGSTOP, and SIGCONT after its time. `slow`: stopped for half of
-its time, in turns of some milliseconds. `full_disk`: for its time no file may grow (RLIMIT_FSIZE). `damage`: SIGKILL, and a
-byte of the newest version is changed before it can be read."""
+its time, in turns of some milliseconds. `full_disk`: for its time no file may grow (RLIMIT_FSIZE). `io_error`: for its time
+fsync fails with EIO. `damage`: SIGKILL, and a byte of the newest version is changed before it can be read."""
+UNWRITABLE = ("full_disk", "io_error")
+"""The kinds that show in a write alone: they have happened once a save has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

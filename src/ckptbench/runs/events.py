@@ -322,7 +322,7 @@ class Strike:
 
     moment: ClassVar = "in the journal of a striker, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
-    kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk` or `damage`"]
+    kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
     attempt: Annotated[int, "the attempt that it strikes, from 1"]
     pids: Annotated[list[int], "the processes that it strikes"]
     monotonic_ns: Ns

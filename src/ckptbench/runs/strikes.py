@@ -7,6 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ckptbench.errors import LaunchError
+from ckptbench.matrix.catalogue import UNWRITABLE
 from ckptbench.runs.events import Lost, Rested, Strike, Struck
 from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES, strikes_path
 from ckptbench.runs.plan import Plan
@@ -44,24 +45,24 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
             f"these failures did not strike: {said}. Name steps that the run reaches and saves, and a recovery only "
             "after another failure"
         )
-    _check_full_disks(plan)
+    _check_writes(plan)
     unknown = set(range(len(victims))) - known - missed
     if lost := sorted(number for number in unknown if victims[number] in survivors):
         raise LaunchError(f"the failures {lost} did not strike: their strikers left no journal")
 
 
-def _check_full_disks(plan: Plan) -> None:
-    """Raises LaunchError where a disk was full and nobody noticed."""
+def _check_writes(plan: Plan) -> None:
+    """Raises LaunchError where a disk could not be written to and nobody noticed."""
     lost = [
         event.unix_ns
         for event in whole_events(plan.run_folder / LAUNCHER_TRACE)
         if isinstance(event, Lost)
     ]
     for strike in recorded_strikes(plan.run_folder):
-        if strike.kind == "full_disk" and not any(at > strike.unix_ns for at in lost):
+        if strike.kind in UNWRITABLE and not any(at > strike.unix_ns for at in lost):
             raise LaunchError(
-                f"failure {strike.failure} filled the disk, and no write failed: let it last until a checkpoint is written "
-                "that is larger than 1 MiB"
+                f"failure {strike.failure} ({strike.kind}) struck, and no write failed: let it last until a checkpoint is written"
+                + (" that is larger than 1 MiB" if strike.kind == "full_disk" else "")
             )
 
 

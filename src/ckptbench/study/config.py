@@ -295,7 +295,7 @@ class ListedFailure(Section):
         default="kill", description="What happens to the victim."
     )
     lasts_s: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=5.0, description="How long a victim hangs or is slow."
+        default=5.0, description="How long a victim hangs, is slow, or cannot write."
     )
 
 
@@ -314,7 +314,7 @@ class DecisionSection(Section):
         default=[1024, 16384, 131072],
         description="Numbers of GPUs to project to, beside the ranks that were measured.",
     )
-    survivable: Annotated[float, Number(minimum=0, maximum=1)] = Field(
+    survivable: Annotated[float, Number(minimum=0, below=1)] = Field(
         default=0.77,
         description="The part of all failures that hit one node alone, so that ranks on other nodes can go on. The default is that of Llama 3.",
     )

@@ -317,7 +317,7 @@ VALUES = [
         "matrix: {faults: {weibull: {kind: crash}}}",
         "matrix.faults[0]",
         "{'weibull': {'kind': 'crash'}}",
-        "faults weibull: kind is 'crash', use kill or hang or slow or full_disk or damage",
+        "faults weibull: kind is 'crash', use kill or hang or slow or full_disk or io_error or damage",
     ),
     Bad(
         "matrix: {faults: weibul}",
