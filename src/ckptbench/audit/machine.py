@@ -17,10 +17,9 @@ from ckptbench.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 
-NO_PLACE = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENOENT, errno.EEXIST,
-}  # fmt: skip
-"""The errors of a folder that is not there, or cannot take more files."""
+FULL = {errno.ENOSPC, errno.EDQUOT}
+NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
+"""The errors of a folder that is not there or may not be written to, if they name it."""
 
 
 def audit_machine(
@@ -39,12 +38,22 @@ def audit_machine(
         with tempfile.TemporaryDirectory(prefix="audit-", dir=folder) as own:
             return _checks(tables, Path(own), lock, size)
     except OSError as error:
-        if error.errno not in NO_PLACE:
+        if not _is_of(folder, error):
             raise
         raise CheckpointError(
             f"{folder} cannot take the files of the audit ({error.strerror}): it needs 200 MB there; free some, or name "
             "another folder in checkpoints.folder"
         ) from error
+
+
+def _is_of(folder: Path, error: OSError) -> bool:
+    """Whether the folder cannot take more files. A file or a program that is missing elsewhere is another error."""
+    if error.errno in FULL:
+        return True
+    if error.errno not in NO_PLACE or error.filename is None:
+        return False
+    named = Path(os.fsdecode(error.filename))
+    return named.is_relative_to(folder) or folder.is_relative_to(named)
 
 
 def _checks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import time
@@ -22,6 +23,8 @@ SYNC_S = 0.005
 """About what a sync takes, so that other programs have as long to flush without one."""
 FASTER = 2.0
 """Writes that are synced may be this much faster than direct ones, which go one after the other. Memory is ten times as fast."""
+NO_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP}
+"""What file systems without O_DIRECT say."""
 FLUSHED = 0.9
 """Part of the syncs that must have flushed the device. Another program's flush may serve two at once."""
 
@@ -52,6 +55,8 @@ def _if_possible(measure: Callable[[], Estimate]) -> tuple[Estimate, str]:
     try:
         return measure(), ""
     except OSError as error:
+        if error.errno not in NO_DIRECT:
+            raise
         return (
             NOTHING,
             f"this file system takes no O_DIRECT writes ({error.strerror}): nothing to compare with",
