@@ -2,12 +2,13 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
+CLUSTER_STUDIES := $(addprefix tests/cluster/test_,study.py requeue.py near_levels.py)
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment environments lint unit study-tests cluster-tests benchmarks generated locks clean decide audit
+.PHONY: study test test-full environment environments lint unit study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 study: environment
 	$(BIN)/snakemake --profile local
@@ -27,9 +28,9 @@ decide: environment
 audit: environment
 	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local --allowed-rules audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others. Each prints its output when it ends.
+# The tests with schedulers mostly wait, so they run beside the others: three of the four at a time. Each prints its output when it ends.
 test: lint environments
-	$(MAKE) --jobs=2 --keep-going --output-sync=target cluster-tests unit study-tests
+	$(MAKE) --jobs=3 --keep-going --output-sync=target study-tests cluster-studies cluster-tests unit
 
 # The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -66,7 +67,11 @@ study-tests: environments
 
 # Tests with a real Slurm, Grid Engine and PBS: those that `sudo tests/cluster/install.sh` has installed.
 cluster-tests: environments
-	$(BIN)/pytest --durations=10 tests/cluster
+	$(BIN)/pytest --durations=10 tests/cluster $(CLUSTER_STUDIES:%=--ignore=%)
+
+# The same schedulers, with trainings in their jobs.
+cluster-studies: environments
+	$(BIN)/pytest --durations=10 $(CLUSTER_STUDIES)
 
 benchmarks: environment
 	cd benchmarks && for each in recorder_cost dry_run read_runs control_line; do ../$(BIN)/python $$each.py; done

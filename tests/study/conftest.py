@@ -1,7 +1,7 @@
 """The study's tests run in the frameworks' real environments: those that the selected tests name are made first.
 
 A test names its frameworks by its parameter `framework`, or by the mark `frameworks`; the environment that prepares
-data is always made.
+data is always made. The tests of the page to ask "what if" share one Chromium.
 """
 
 from __future__ import annotations
@@ -12,9 +12,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from ckptbench.decide.decision import decide
+from ckptbench.decide.rates import FailureRate, read_rates
+from ckptbench.page.html import page
+from tests.decided_study import CHOICES, RATES, costs
+from tests.study.browser import Browser, chromium, obstacle
+
 ROOT = Path(__file__).resolve().parents[2]
+SCREEN = (1280, 900)
+"""Pixels of the window in which the page is tested."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,3 +60,44 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def rates() -> dict[str, FailureRate]:
+    return {rate.name: rate for rate in (*read_rates(RATES), *read_rates(RATES / "example"))}
+
+
+@pytest.fixture(scope="session")
+def written(rates: dict[str, FailureRate], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the small study."""
+    path = tmp_path_factory.mktemp("page") / "decision.html"
+    path.write_text(page(costs(), list(rates.values()), CHOICES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def decided(rates: dict[str, FailureRate]) -> dict[str, pd.DataFrame]:
+    """The study's own tables."""
+    return decide(costs(), [rates[CHOICES.rate]], CHOICES)
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    reason = obstacle()
+    if reason is not None:
+        pytest.skip(f"left out: what needs a real Chromium: {reason}")
+    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(window: Browser, written: Path) -> Iterator[Browser]:
+    """At the start of the page. Whatever a test does there, nothing but the file is asked for, and the console stays empty."""
+    window.shape(*SCREEN)
+    window.prefer("light")
+    window.open(written)
+    yield window
+    asked = {address.partition("#")[0] for address in window.requests()}
+    assert asked <= {written.as_uri(), "data:,"}
+    assert written.as_uri() in asked
+    assert window.console() == []
