@@ -70,7 +70,7 @@ def _kinds(
         "exponential": lambda rng: exponential(rng, **shared),
         "Weibull, k = 0.7": lambda rng: weibull(rng, shape=0.7, **shared),
         "Weibull, k = 0.5": lambda rng: weibull(rng, shape=0.5, **shared),
-        "30 % followed by another within 10 min": lambda rng: with_bursts(
+        "30 % followed by another 10 min later": lambda rng: with_bursts(
             rng, exponential(rng, **shared), BURSTS, until_s
         ),
     }

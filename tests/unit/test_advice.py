@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from test_given_costs import EXAMPLE
 
-from ckptbench.decide import drawn
+from ckptbench.decide import drawn, inputs
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
@@ -95,9 +95,32 @@ def test_failures_of_a_node_fall_back_to_the_shared_level_unless_other_nodes_hav
     )
 
 
+@pytest.mark.parametrize("source", [inputs.STARTS, inputs.FAILURES])
+def test_an_estimate_that_stands_in_for_others_has_the_same_draws_in_all_rows(source: str) -> None:
+    """Else two strategies would seem to differ by what neither was measured at. To that of a start each adds its own load."""
+    measured = {**COSTS.iloc[0], "down_s": 60.0, "down_s_lo": 50.0, "down_s_hi": 80.0}
+    one_row = {**measured, "strategy": "one", "recovery": "restart", "down_from": source}
+    other = {**one_row, "strategy": "other", "recovery": "ulfm"}
+    if source == inputs.STARTS:
+        other |= {"down_s": 61.0, "down_s_lo": 51.0, "down_s_hi": 81.0}
+    draws = [drawn.recovering(row, 8, CHOICES).down_s for row in (one_row, other)]
+    assert np.corrcoef(*map(np.log, draws))[0, 1] == pytest.approx(1)
+    another = drawn.recovering({**one_row, "framework": "another"}, 8, CHOICES).down_s
+    assert abs(np.corrcoef(draws[0], another)[0, 1]) < 0.3
+
+
+def test_a_single_gpu_has_no_survivors() -> None:
+    row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
+    assert drawn.recovering(row, 2, CHOICES).survived == pytest.approx(0.8)
+    assert drawn.recovering(row, 1, CHOICES).survived == 0
+    alone = drawn.far({**row, "shared_every": 8}, 1, CHOICES)
+    assert alone is not None
+    assert alone.needed == pytest.approx(0.8)
+
+
 def test_failures_that_survivors_go_on_from_need_no_level() -> None:
     plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "shrink")]
-    found = drawn.far({**plain.iloc[0], "shared_every": 8}, CHOICES)
+    found = drawn.far({**plain.iloc[0], "shared_every": 8}, 512, CHOICES)
     assert found is not None
     assert found.needed == 0.0
 

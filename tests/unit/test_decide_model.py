@@ -87,6 +87,14 @@ def test_a_version_that_is_durable_later_costs_as_much_as_a_longer_recovery() ->
     assert goodput(900.0, late, RESTART, RATES) == pytest.approx(goodput(900.0, BLOCKING, slow, RATES))  # fmt: skip
 
 
+def test_the_first_save_after_a_failure_waits_for_none_before() -> None:
+    """Where saves wait for each other: T = (e^(λL) - 1) / λ · (1 + λR) e^(λg), and after a failure L + g = I + d."""
+    behind, interval = Saving(stall_s=1.0, durable_s=400.0), 100.0
+    recovery = np.expm1(RATES * 300) / RATES
+    takes = np.exp(RATES * 100) * (1 + RATES * recovery) * np.expm1(RATES * 400) / RATES
+    assert goodput(interval, behind, RESTART, RATES) == pytest.approx(interval / takes)
+
+
 def test_a_save_waits_for_the_one_before() -> None:
     behind = Saving(stall_s=1.0, durable_s=100.0, slowdown_s=4.0)
     assert goodput(50.0, behind, RESTART, 0.0) == pytest.approx(0.5)
@@ -96,7 +104,8 @@ def test_a_save_waits_for_the_one_before() -> None:
 
 def test_failures_that_survivors_go_on_from_take_only_their_pause() -> None:
     elastic = Recovering(down_s=300.0, survived=1.0, pause_s=36.0)
-    assert goodput(180.0, BLOCKING, elastic, 1 / HOUR) == pytest.approx(0.9 / 1.01)
+    assert goodput(180.0, BLOCKING, elastic, 1 / HOUR) == pytest.approx(0.9 * 0.99)
+    assert goodput(180.0, BLOCKING, elastic, 1 / 36) == 0
 
 
 def test_a_second_level_that_no_failure_needs_costs_only_its_saves() -> None:

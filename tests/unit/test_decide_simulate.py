@@ -12,6 +12,7 @@ from ckptbench.decide.simulate import useful_part
 HOUR, DAY = 3600.0, 86_400.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
 BEHIND = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=10.0)
+LATE = Saving(stall_s=2.0, durable_s=400.0, slowdown_s=10.0)
 RESTART = Recovering(down_s=200.0)
 ELASTIC = Recovering(down_s=200.0, survived=0.7, pause_s=30.0)
 FAR = Far(saving=Saving(stall_s=15.0, durable_s=120.0), every=4, needed=0.3, down_s=260.0)
@@ -31,6 +32,8 @@ def seconds(*times: float) -> Times:
     [
         *((BLOCKING, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
         *((BEHIND, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
+        # A save waits for the one before, but not after a failure.
+        *((LATE, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
         # The formula takes pauses to stretch the time evenly.
         *((BEHIND, ELASTIC, None, mean_s, 2e-3) for mean_s in (600.0, HOUR, 10 * HOUR)),
         # It takes periods of two levels to be equally long, and their lag to be short.
@@ -64,6 +67,11 @@ def test_without_failures_only_the_checkpoints_cost_time(rng: np.random.Generato
         (BLOCKING, 401.0, 2),
         (Saving(stall_s=20.0, durable_s=60.0), 401.0, 1),
         (Saving(stall_s=20.0, durable_s=60.0), 441.0, 2),
+        # The first save after a start waits for none: durable at 180 + 300, the second one 300 s later.
+        (Saving(stall_s=20.0, durable_s=300.0), 479.0, 0),
+        (Saving(stall_s=20.0, durable_s=300.0), 481.0, 1),
+        (Saving(stall_s=20.0, durable_s=300.0), 779.0, 1),
+        (Saving(stall_s=20.0, durable_s=300.0), 781.0, 2),
     ],
 )
 def test_a_failure_loses_what_is_newer_than_the_newest_durable_version(

@@ -73,8 +73,36 @@ def test_levels_can_be_given(tmp_path: Path) -> None:
         ({"interval": "soon"}, "interval"),
         ({"interval": "never"}, "interval is 'never': use an interval"),
         ({"step_s": 0}, "use more than 0 seconds"),
+        (
+            {"strategies": [{"name": "save", "stall_s": 3, "durable_s": 2}]},
+            "strategies[0].durable_s is 2: durable before",
+        ),
+        (
+            {"strategies": [{"name": "save", "stall_s": 3, "shared_durable_s": 9}]},
+            "or set shared_every",
+        ),
+        (
+            {"strategies": [{"name": "save", "stall_s": 3, "shared_every": 5}]},
+            "say in shared_durable_s",
+        ),
+        (
+            {
+                "strategies": [
+                    {"name": "save", "stall_s": 3, "shared_every": 5, "shared_durable_s": 2}
+                ]
+            },
+            "use at least durable_s",
+        ),
+        (
+            {"strategies": [{"name": "save", "stall_s": 3}, {"name": "save", "stall_s": 1}]},
+            "strategies[1].name is 'save': two have this name",
+        ),
+        (
+            {"recoveries": [{"name": "x", "down_s": 3}, {"name": "x", "down_s": 4}]},
+            "recoveries[1].name",
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_value_is_refused_with_file_and_field(
     tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:

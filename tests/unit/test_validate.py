@@ -72,15 +72,21 @@ STRIKES = {0: [12.3, 30.1], 1: [25.7]}
 """By repeat."""
 
 
-def struck_study(*, slower: float = 1.0, off_s: float = 0.0, late_s: float = 0.0) -> Made:
-    """Two repeats that failures struck, and what other runs cost, as the model has it.
+def struck_study(
+    *,
+    slower: float = 1.0,
+    off_s: float = 0.0,
+    late_s: float = 0.0,
+    history: str = "exponential_mean_s_36",
+) -> Made:
+    """Two repeats that failures of `history` struck, and what other runs cost, as the model has it.
 
-    Steps of the struck runs are `slower`, and each of their walls is `off_s` off. The last step of each run takes `late_s` longer than others.
+    Steps and recoveries of the struck runs are `slower`, and each of their walls is `off_s` off. The last step of each run takes `late_s` longer than others.
     """
     study = Made()
     study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_low_s=0.0, slowdown_high_s=0.0)
     known = setup(history="listed_name_costs")
-    checked = setup(history="exponential_mean_s_36")
+    checked = setup(history=history)
     for repeat, strikes in STRIKES.items():
         baseline, costs, run = f"never{repeat}", f"costs{repeat}", f"struck{repeat}"
         study.run(setup(interval="never", format="none"), baseline)
@@ -91,7 +97,9 @@ def struck_study(*, slower: float = 1.0, off_s: float = 0.0, late_s: float = 0.0
             study.failure(run, second=second, detection_s=99.0, launch_s=0.1)
         work_s = np.array([STEPS * STEP_S * slower + late_s])
         lost = Lost(
-            down_s=np.array([DOWN_S + 0.1]), pause_s=np.zeros(1), survived=np.array([False])
+            down_s=np.array([(DOWN_S + 0.1) * slower]),
+            pause_s=np.zeros(1),
+            survived=np.array([False]),
         )
         saving = Saving(stall_s=0.2, durable_s=0.3)
         wall_s = finished_s(strikes, [lost] * len(strikes), work_s, work_s / STEPS * 10, saving)[0]
@@ -119,6 +127,19 @@ def test_steps_that_take_longer_than_most_are_work_too() -> None:
     (row,) = validation(struck_study(late_s=6.0).tables()).to_dict("records")
     assert row["predicted"] == pytest.approx(row["measured"])
     assert row["measured"] > 1.05 * validation(struck_study().tables())["measured"].item()
+
+
+@pytest.mark.parametrize(
+    ("history", "rows"),
+    [
+        ("exponential_mean_s_36_of_node", 1),
+        ("weibull", 1),
+        ("exponential_kind_hang_lasts_s_9", 0),
+        ("listed_name_twice", 0),
+    ],
+)
+def test_failures_are_predicted_that_cost_what_killed_ranks_do(history: str, rows: int) -> None:
+    assert len(validation(struck_study(history=history).tables())) == rows
 
 
 @pytest.mark.parametrize(("measured_at", "expected"), [("s10", 0.9), ("s80", 0.2)])

@@ -140,7 +140,7 @@ class _Case:
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
         step_s, saving = drawn.step_s(row), drawn.saving(row)
-        recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, choices)
+        recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
         failures_per_s = drawn.failures_per_s(rate, gpus)
         return cls(
             row=row,

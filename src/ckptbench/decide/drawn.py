@@ -4,7 +4,8 @@ The ends of each 95 % interval are taken for those of a lognormal distribution w
 noise: it is drawn from a normal distribution, and none below 0 is used. A cost without interval is the same in all draws.
 
 The same cost has the same draws in every row, as the seed is made from what the cost is of. So two recoveries are compared under the
-same stalls, and two strategies under the same failures.
+same stalls, and two strategies under the same failures. Where an estimate stands in for others that were not measured, as the start of
+runs does for restarts from every strategy, all these rows have its draws.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.choices import Choices
+from ckptbench.decide.inputs import STARTS
 from ckptbench.decide.model import Far, Recovering, Saving
 from ckptbench.decide.rates import FailureRate, draws
 
@@ -34,8 +36,8 @@ LOWEST, HIGHEST = 2.5, 97.5
 SECONDS_PER_HOUR = 3600.0
 SAVED = (*SYSTEM, "strategy", "format", "interval")
 """What the cost of a checkpoint is of."""
-RECOVERED = (*SYSTEM, "strategy", "format", "recovery")
-"""What the cost of a failure is of."""
+RECOVERED = (*SYSTEM, "recovery")
+"""What a failure that survivors go on from costs is of."""
 
 
 def step_s(row: Row) -> Floats:
@@ -54,7 +56,7 @@ def saving(row: Row) -> Saving:
     )
 
 
-def far(row: Row, choices: Choices) -> Far | None:
+def far(row: Row, gpus: int, choices: Choices) -> Far | None:
     """The versions at the level `shared`, where not all go there.
 
     They alone are left after the failure of a node, unless other nodes have copies. `saving` has the slower steps of all checkpoints. Its stall is that of most of
@@ -63,8 +65,9 @@ def far(row: Row, choices: Choices) -> Far | None:
     every = int(row["shared_every"])
     if every == 1:
         return None
-    of_nodes = choices.survivable * (1 - row["survived"])
-    needed = of_nodes / (1 - row["survived"] * choices.survivable) if of_nodes > 0 else 0.0
+    survived = _survived(row, gpus, choices)
+    of_nodes = choices.survivable - survived
+    needed = of_nodes / (1 - survived) if of_nodes > 0 else 0.0
     return Far(
         saving=Saving(
             stall_s=0.0,
@@ -76,8 +79,15 @@ def far(row: Row, choices: Choices) -> Far | None:
     )
 
 
+def _survived(row: Row, gpus: int, choices: Choices) -> float:
+    """The part of all failures that survivors go on from. Of a single GPU there are none."""
+    return row["survived"] * choices.survivable if gpus > 1 else 0.0
+
+
 def _down_s(row: Row) -> Floats:
-    return _lognormal(row, "down_s", _random(row, RECOVERED, "down_s"))
+    """What it is of, its estimate tells: one that stands in for others is equal in their rows. To that of a start a load is added."""
+    estimate = () if row["down_from"] == STARTS else ("down_s", "down_s_lo", "down_s_hi")
+    return _lognormal(row, "down_s", _random(row, (*SYSTEM, *estimate), "down_s"))
 
 
 def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
@@ -87,7 +97,7 @@ def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
     missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
     return Recovering(
         down_s=_down_s(row),
-        survived=row["survived"] * choices.survivable,
+        survived=_survived(row, gpus, choices),
         pause_s=pause_s + missing_s,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from ckptbench.decide.failure_file import Text
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
+from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import ConfigFile, Sources
+from ckptbench.settings.sources import ConfigFile, FieldError, Sources
 from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Number, whole
 
 LARGEST_BYTES = 10**15
@@ -81,7 +83,8 @@ class GivenStrategy(Section):
         description="Of so many versions one goes to the storage that outlives a node; the others lie in the nodes.",
     )
     shared_durable_s: Time | None = Field(
-        default=None, description="Until a version lies there; null: as long as durable_s."
+        default=None,
+        description="Until a version lies there; needed where shared_every is above 1.",
     )
     copied: Flag = Field(
         default=False,
@@ -123,7 +126,12 @@ class GivenCosts(Section):
 def read_given(path: Path) -> pd.DataFrame:
     """The table `decision_costs`. Raises ConfigError with one line for each wrong value: the file, the field and the remedy."""
     written = ConfigFile.read(path)
-    given = checked(GivenCosts, Sources(written.content, [written]))
+    sources = Sources(written.content, [written])
+    given = checked(GivenCosts, sources)
+    try:
+        _check_together(given)
+    except FieldError as error:
+        raise ConfigError(sources.explain(error)) from None
     shared: dict[str, Any] = {
         "framework": GIVEN,
         "model": given.title,
@@ -148,6 +156,43 @@ def read_given(path: Path) -> pd.DataFrame:
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip
+
+
+def _check_together(given: GivenCosts) -> None:
+    """Raises FieldError where two costs contradict each other."""
+    for index, saved in enumerate(given.strategies):
+        for field, words in _contradictions(saved):
+            raise FieldError(("strategies", index, field), words, getattr(saved, field))
+    for kind in ("strategies", "recoveries"):
+        names = [each.name for each in getattr(given, kind)]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise FieldError(
+                    (kind, index, "name"), "two have this name: give each its own", name
+                )
+
+
+def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
+    """Each with its field and what to do about it."""
+    durable_s = _value(saved.stall_s if saved.durable_s is None else saved.durable_s)
+    if durable_s < _value(saved.stall_s):
+        yield "durable_s", "durable before training goes on: use at least stall_s, or leave it out"
+    if saved.shared_every == 1 and saved.shared_durable_s is not None:
+        yield (
+            "shared_durable_s",
+            "every version lies in the shared storage: write its time as durable_s, or set shared_every",
+        )
+    if saved.shared_every > 1 and saved.shared_durable_s is None:
+        yield "shared_every", "say in shared_durable_s when a version lies in the shared storage"
+    if saved.shared_durable_s is not None and _value(saved.shared_durable_s) < durable_s:
+        yield (
+            "shared_durable_s",
+            "sooner in the shared storage than in the nodes: use at least durable_s",
+        )
+
+
+def _value(time: Uncertain | float) -> float:
+    return time.value if isinstance(time, Uncertain) else time
 
 
 def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) -> dict[str, float]:

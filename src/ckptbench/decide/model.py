@@ -5,10 +5,10 @@ uncertain one, or a grid. They are broadcast, and so are the results.
 
 Training goes through periods. A period has `interval` of useful time, the stall of a checkpoint, and what slower steps cost
 while that is written. A version is the state at the start of its save, and counts from when it is durable. Let L be the
-length of a period, λ the rate of failures after which all ranks go on from a version, R the expected time from such a
-failure until they do, and g the lag from the end of a stall to its version being durable. From one durable version to the
-next training needs L without a failure; after a failure R, and then L + g, for the save that the failure cut short must be
-made again. The expected time T from one to the next, and B from a failure to the next, follow from
+length of a period, λ the rate of failures after which all ranks go on from a version, and R the expected time from such a
+failure until they do. From one durable version to the next training needs L without a failure. After a failure it needs R, and
+then the interval and the whole time until a version is durable, as no save is under way; let that be L + g. The expected
+time T from one to the next, and B from a failure to the next, follow from
 
     T = (1 - e^(-λL)) (1 / λ + B),    B = R + (1 - e^(-λ(L + g))) (1 / λ + B),
 
@@ -43,10 +43,12 @@ class Saving:
     slowdown_s: Floats = 0.0
     """What all steps together lose that are slower while it is written."""
 
-    @property
-    def lag_s(self) -> Floats:
-        """From the end of the stall until the version can be gone on from."""
-        return np.maximum(self.durable_s - self.stall_s, 0.0)
+    def lag_s(self, interval_s: Floats) -> Floats:
+        """How much longer than a period the first version after a failure takes, from the start of training until it is durable.
+
+        Below 0 where steps are slower after a version is durable.
+        """
+        return interval_s + self.durable_s - self.period_s(interval_s)
 
     def period_s(self, interval_s: Floats) -> Floats:
         """From the start of a save to the start of the next one. That waits where this one is not durable yet."""
@@ -95,24 +97,29 @@ def goodput(
 ) -> Floats:
     """The useful part of the time, between 0 and 1: time that training without checkpoints and failures would take too.
 
-    A failure while ranks recover has them recover anew. Failures that survivors go on from stretch the time in which others
-    may strike. With a second level the periods are taken to be of the same, mean length, and what the lag of the second level
+    A failure while ranks recover has them recover anew. Failures that survivors go on from stretch the time in which others, of
+    that kind too, may strike: nothing is useful where their pauses take all of it. With a second level the periods are taken to be of the same, mean length, and what the lag of the second level
     adds to a failure as the same wherever in the cycle it strikes: it should be short beside the time between failures.
     """
     rate = np.asarray(failures_per_s, np.float64)
-    stretch = 1 + rate * recovering.survived * recovering.pause_s
+    paused = np.minimum(rate * recovering.survived * recovering.pause_s, 1.0)
+    going = paused < 1
+    stretch = 1 / np.where(going, 1 - paused, 1.0)
     striking = rate * (1 - np.asarray(recovering.survived))
     with np.errstate(
         over="ignore", divide="ignore"
     ):  # of a rate at which training never comes to its next version
-        near_s = _recovery_s(rate, striking, recovering.down_s, saving.lag_s)
+        near_s = _recovery_s(rate, striking, recovering.down_s, saving.lag_s(interval_s))
         if far is None:
             period_s = stretch * saving.period_s(interval_s)
             period_s = period_s * _relative_growth(striking * period_s) * (1 + striking * near_s)
-            return np.asarray(interval_s / period_s)
+            return np.where(going, interval_s / period_s, 0.0)
         period_s = stretch * _mean_period_s(interval_s, saving, far)
-        far_s = _recovery_s(rate, striking, far.down_s, saving.and_to(far.saving).lag_s)
-        return interval_s / _two_levels_s(period_s, striking, far, near_s, far_s)
+        far_lag_s = saving.and_to(far.saving).lag_s(interval_s)
+        far_s = _recovery_s(rate, striking, far.down_s, far_lag_s)
+        return np.where(
+            going, interval_s / _two_levels_s(period_s, striking, far, near_s, far_s), 0.0
+        )
 
 
 def _relative_growth(x: Floats) -> Floats:

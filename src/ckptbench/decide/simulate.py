@@ -29,7 +29,7 @@ def useful_part(
     first level. A failure while ranks recover has them recover anew. Work after the last version counts: nothing lost it.
     """
     replicas = len(times)
-    state = _State(replicas, _lengths(interval_s, saving, far), saving, far)
+    state = _State(replicas, interval_s, saving, far)
     kinds = rng.random(times.shape)
     lost = np.asarray(recovering.survived)
     needed = lost + (1 - lost) * np.asarray(0.0 if far is None else far.needed)
@@ -51,13 +51,11 @@ def useful_part(
 class _State:
     """Where every replica is: from `from_s` on it trains, after the version number `version` of the first level."""
 
-    def __init__(
-        self, replicas: int, lengths: tuple[float, float], saving: Saving, far: Far | None
-    ) -> None:
-        self._length_s, self._longer_s = lengths
-        self._lag_s = float(np.asarray(saving.lag_s))
+    def __init__(self, replicas: int, interval_s: float, saving: Saving, far: Far | None) -> None:
+        self._length_s, self._longer_s = _lengths(interval_s, saving, far)
         both = saving if far is None else saving.and_to(far.saving)
-        self._far_lag_s = float(np.asarray(both.lag_s))
+        self._lag_s = float(np.asarray(saving.lag_s(interval_s)))
+        self._far_lag_s = float(np.asarray(both.lag_s(interval_s)))
         self._far = far
         self.from_s = np.zeros(replicas)
         self.version = np.zeros(replicas)
@@ -76,7 +74,7 @@ class _State:
         self.version = np.where(from_far, self.far_version, np.where(strikes, near, self.version))
 
     def _versions(self, trained_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The newest version whose save ended within so many seconds of training after `version`."""
+        """The newest version whose period ended within so many seconds of training after `version`."""
         return self._periods(np.maximum(trained_s, 0.0))[0]
 
     def _periods(self, trained_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip

@@ -3,8 +3,8 @@
 The failures are those that struck: the same at the same times, so chance in how many came is no part of the comparison. All costs come from
 other runs: undisturbed ones, and those that other traces of failures struck.
 
-A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. So a machine that has become slower or faster since
-the baseline ran is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
+A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. A recovery is taken to be as much slower or faster as
+its steps are. So a machine that has become slower or faster since the other runs is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
 version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
 what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured), and how far one run differs
 from the next (drawn from the differences of all undisturbed runs). A checkpoint has the costs of the nearest interval that was measured in other runs.
@@ -26,10 +26,12 @@ from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide import drawn
-from ckptbench.decide.inputs import decision_costs, kills
+from ckptbench.decide.inputs import KILL, decision_costs, kills
 from ckptbench.decide.model import Recovering, Saving, best
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.levels import SHARED, named_levels
+from ckptbench.matrix.variant import Variant
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -38,7 +40,7 @@ Tables = Mapping[str, pd.DataFrame]
 VALIDATION = Table(
     "validation",
     "One row a setup that drawn failures struck, if other runs tell what its checkpoints and its recovery cost: the goodput that the model predicts for"
-    " these failures, and that which was measured.",
+    " these failures, and that which was measured. Failures that kill ranks: hangs and nodes cost what no other run tells.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -70,8 +72,10 @@ SECONDS_PER_HOUR = 3600.0
 def validation(tables: Tables) -> pd.DataFrame:
     """From the tables of a study that `COST_TABLES` names, and `goodput`."""
     goodputs = tables["goodput"]
-    is_drawn = goodputs["history"].str.startswith(DRAWN)
-    checked = goodputs[is_drawn & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
+    alike = np.array(
+        [_kills_ranks(row["history"], row["strategy"]) for row in records(goodputs)], bool
+    )
+    checked = goodputs[alike & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
     if checked.empty:
         return VALIDATION.rows([])
     known = _Known.of(tables)
@@ -100,6 +104,18 @@ def validation(tables: Tables) -> pd.DataFrame:
     )
 
 
+def _kills_ranks(history: str, strategy: str) -> bool:
+    """Whether drawn failures kill ranks, or nodes that hold no versions: what the failures of other runs tell the costs of."""
+    name = next((name for name in DRAWN if f"{history}_".startswith(f"{name}_")), None)
+    if name is None:
+        return False
+    defaults = FAULTS[name].options
+    options = Variant.read(history, name, defaults).chosen(defaults)
+    return options["kind"] == KILL and (
+        options["of"] == "rank" or named_levels(strategy)[SHARED] == 1
+    )
+
+
 def _rates(checked: pd.DataFrame) -> Iterator[float]:
     """Failures in a second of training, of all intervals of a cell together."""
     for _, own in groups(checked, [*CELL, "history"]):
@@ -114,8 +130,9 @@ class _Known:
     costs: dict[tuple[Any, ...], list[Row]]
     """Rows of `decision_costs`, by cell. Each is of another interval; last, if there is one, that of the runs that tell what a failure costs."""
     downs: dict[tuple[Any, ...], Floats]
-    """Seconds of each recovery that was measured, by cell."""
+    """How long each recovery that was measured took, by cell, in steps of its own run at their median."""
     pauses: dict[tuple[Any, ...], Floats]
+    """In the same way, of those that survivors went on from."""
     runs: pd.DataFrame
     failures: pd.DataFrame
     step_s: pd.Series[float]
@@ -155,8 +172,8 @@ class _Known:
             costs.setdefault(_cell(row), []).append(row)
         return cls(
             costs=costs,
-            downs={_cell(key): own["down_s"].to_numpy(float) for key, own in groups(again, CELL)},
-            pauses={_cell(key): own["total_s"].to_numpy(float) for key, own in groups(went_on, CELL)},
+            downs={_cell(key): _in_steps(own, "down_s", step_s) for key, own in groups(again, CELL)},
+            pauses={_cell(key): _in_steps(own, "total_s", step_s) for key, own in groups(went_on, CELL)},
             runs=runs,
             failures=failures,
             step_s=step_s,
@@ -200,12 +217,14 @@ class _Known:
             work_s = work * self._noise(random)
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             interval_s = work_s * _steps(setup, costs) / run["steps"]
-            lost = [self._lost(costs, random) for _ in strikes]
+            lost = [self._lost(costs, float(self.step_s[run["run"]]), random) for _ in strikes]
             wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
-            predicted.append(float(wall_s[0]))
+            predicted.append(_expected_s(wall_s, costs))
             useful_s += work
             all_s += wall_s
-        return useful_s / all_s, sum(works) / sum(walls), Repeated.ratio(predicted, walls)
+        goodput = useful_s / all_s
+        goodput[0] = sum(works) / sum(predicted)
+        return goodput, sum(works) / sum(walls), Repeated.ratio(predicted, walls)
 
     def _noise(self, random: np.random.Generator) -> Floats:
         """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
@@ -227,15 +246,22 @@ class _Known:
             ]
         )
 
-    def _lost(self, costs: Row, random: np.random.Generator) -> Lost:
-        """What one failure costs: drawn from those that were measured, and of the estimate their mean."""
+    def _lost(self, costs: Row, step_s: float, random: np.random.Generator) -> Lost:
+        """What one failure costs a run with this step: drawn from those that were measured, and of the estimate their mean."""
         cell = _cell(costs)
-        survived = np.concatenate([[costs["survived"] >= 0.5], random.random(drawn.DRAWS) < costs["survived"]])  # fmt: skip
+        survived = random.random(1 + drawn.DRAWS) < costs["survived"]
         return Lost(
-            down_s=_resampled(self.downs.get(cell, np.array([costs["down_s"]])), random),
-            pause_s=_resampled(self.pauses.get(cell, np.array([costs["pause_s"]])), random),
+            down_s=_lasting(self.downs.get(cell), costs["down_s"], step_s, random),
+            pause_s=_lasting(self.pauses.get(cell), costs["pause_s"], step_s, random),
             survived=survived,
         )
+
+
+def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Floats:
+    found: Floats = (
+        recoveries[column].to_numpy(float) / step_s.reindex(recoveries["run"]).to_numpy()
+    )
+    return found
 
 
 def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -247,12 +273,22 @@ def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*_cell(row), row["history"])
 
 
+def _lasting(
+    steps: Floats | None, otherwise_s: float, step_s: float, random: np.random.Generator
+) -> Floats:
+    """Seconds, from recoveries in steps; where none was measured, of the costs."""
+    if steps is None:
+        return np.full(1 + drawn.DRAWS, otherwise_s)
+    return step_s * np.concatenate([[steps.mean()], random.choice(steps, drawn.DRAWS)])
+
+
+def _expected_s(wall_s: Floats, costs: Row) -> float:
+    """At the mean of all costs, which comes first. Whether survivors go on is yes or no: where they do sometimes, the mean of the draws."""
+    return float(wall_s[0] if costs["survived"] in (0.0, 1.0) else wall_s[1:].mean())
+
+
 def _steps(setup: Row, costs: Row) -> int:
     return Interval.parse(setup["interval"]).steps(int(costs["steps_per_epoch"]))
-
-
-def _resampled(values: Floats, random: np.random.Generator) -> Floats:
-    return np.concatenate([[values.mean()], random.choice(values, drawn.DRAWS)])
 
 
 def _nearest(known: Sequence[Row], setup: Row) -> Row:

@@ -68,7 +68,7 @@ function casesOf(study, row, asked) {
     ? { value: rate.mean_gpu_hours, draws: rate.draws === null ? null : study.draws[rate.draws] }
     : { value: asked.mean_gpu_hours, draws: null };
   const ofOneNode = asked.survivable ?? study.choices.survivable;
-  const survived = (asked.survived ?? row.survived) * ofOneNode;
+  const survived = asked.gpus > 1 ? (asked.survived ?? row.survived) * ofOneNode : 0;
   // Of the failures that are left, those that take a node take its versions.
   const ofNodes = ofOneNode - survived;
   const needed = row.copied || !(ofNodes > 0) ? 0 : ofNodes / (1 - survived);

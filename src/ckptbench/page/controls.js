@@ -23,7 +23,7 @@ const FIELDS = {
   shared_durable_s: { label: "Until a version lies at the shared level", unit: "s", least: 0, most: 1e9 },
   down_s: { label: "Recovery from a version", unit: "s", least: 0, most: 1e9 },
   survived: { label: "Failures of one node that survivors go on from", unit: "%", scale: 100, least: 0, most: 100 },
-  survivable: { label: "Failures that hit one node alone", unit: "%", scale: 100, least: 0, most: 100 },
+  survivable: { label: "Failures that hit one node alone", unit: "%", scale: 100, least: 0, most: 99.9 },
   pause_s: { label: "Such a failure", unit: "s", least: 0, most: 1e9 },
   replacement_minutes: { label: "Until a lost GPU is replaced", unit: "min", least: 0, most: 1e9 },
 };

@@ -13,14 +13,14 @@ function relativeGrowth(x) {
   return x === 0 ? 1 : Math.expm1(x) / x;
 }
 
-/** From the end of the stall until the version can be gone on from. */
-function lagS(saving) {
-  return Math.max(saving.durableS - saving.stallS, 0);
-}
-
 /** From the start of a save to the start of the next one. */
 function periodS(saving, intervalS) {
   return Math.max(saving.stallS + intervalS + saving.slowdownS, saving.durableS);
+}
+
+/** How much longer than a period the first version after a failure takes. */
+function lagS(saving, intervalS) {
+  return intervalS + saving.durableS - periodS(saving, intervalS);
 }
 
 function recoveryS(rate, striking, downS, lag) {
@@ -48,12 +48,14 @@ function twoLevelsS(period, rate, far, nearS, farS) {
 /** The useful part of the time. saving: {stallS, durableS, slowdownS}; recovering: {downS, survived, pauseS}; far: {every, needed, durableS,
  * downS}, or null where there is one level. */
 function goodput(intervalS, saving, recovering, failuresPerS, far = null) {
-  const stretch = 1 + failuresPerS * recovering.survived * recovering.pauseS;
+  const paused = failuresPerS * recovering.survived * recovering.pauseS;
+  if (paused >= 1) return 0;
+  const stretch = 1 / (1 - paused);
   const striking = failuresPerS * (1 - recovering.survived);
-  const nearS = recoveryS(failuresPerS, striking, recovering.downS, lagS(saving));
+  const nearS = recoveryS(failuresPerS, striking, recovering.downS, lagS(saving, intervalS));
   if (far !== null) {
     const both = { ...saving, durableS: Math.max(saving.durableS, far.durableS) };
-    const farS = recoveryS(failuresPerS, striking, far.downS, lagS(both));
+    const farS = recoveryS(failuresPerS, striking, far.downS, lagS(both, intervalS));
     return intervalS / twoLevelsS(stretch * meanPeriodS(intervalS, saving, far), striking, far, nearS, farS);
   }
   const undisturbedS = stretch * periodS(saving, intervalS);

@@ -117,7 +117,7 @@ def _costs(row: Row, choices: Choices, draws: _Draws) -> dict[str, Row]:
     """Value, ends and draws of each. The time until a replacement comes is left out of the pause: it depends on the number of GPUs."""
     saving = drawn.saving(row)
     recovering = drawn.recovering(row, 1, replace(choices, replacement_minutes=0.0))
-    far = drawn.far(row, choices)
+    far = drawn.far(row, int(row["ranks"]), choices)
     values = {
         "step_s": drawn.step_s(row),
         "stall_s": saving.stall_s,
@@ -167,7 +167,7 @@ def _highest(row: Row, rate: FailureRate, choices: Choices) -> float:
         drawn.recovering(row, gpus, choices),
         drawn.failures_per_s(rate, gpus),
         least_s=drawn.step_s(row),
-        far=drawn.far(row, choices),
+        far=drawn.far(row, gpus, choices),
     )
     return float(found.goodput[0])
 

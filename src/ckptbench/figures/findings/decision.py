@@ -27,8 +27,8 @@ ASSUMED = (
     " in proportion to the GPUs."
 )
 SURVIVED = (
-    "Survivors are taken to go on from {part:.0f} % of all failures, those that hit one node alone (decision.survivable), and where the recovery does not put"
-    " a new rank in the place of a lost one, a replacement to come in time (decision.replacement_minutes)."
+    "Survivors are taken to go on from {part:.0f} % of all failures: from those that hit one node alone (decision.survivable), in the part in which they did where it was"
+    " measured. Where the recovery does not put a new rank in the place of a lost one, one is taken to come after some time (decision.replacement_minutes)."
 )
 
 
@@ -125,7 +125,7 @@ def duration(hours: float) -> str:
 
 
 def _from_how_many(scale: pd.DataFrame) -> Iterator[str]:
-    """`PyTorch: the highest goodput has deepfreeze, restart up to 512 GPUs; deepfreeze, ulfm from 1,024 on.`"""
+    """`PyTorch: the highest goodput is that of deepfreeze, restart up to 512 GPUs (in ...); deepfreeze, ulfm from 1,024 on.`"""
     rows = of_most_ranks(prepared(scale))
     for _, own in groups(rows, ("system", *SYSTEM)):
         if own.groupby("gpus").size().max() == 1:
@@ -134,7 +134,7 @@ def _from_how_many(scale: pd.DataFrame) -> Iterator[str]:
         runs = winners["series"].ne(winners["series"].shift()).cumsum()
         stretches = [stretch for _, stretch in winners.groupby(runs)]
         parts = [
-            f"{stretch['series'].iloc[0]} {_where(stretch, place, len(stretches))} (in {_least(stretch)} of the draws)"
+            f"{stretch['series'].iloc[0]} {_where(stretch, place, len(stretches))} (in {_least(stretch)} of the draws no other is better by 0.1 points)"
             for place, stretch in enumerate(stretches)
         ]
         yield f"{own['system'].iloc[0].replace(SEPARATOR, ', ')}: the highest goodput is that of {'; '.join(parts)}."
