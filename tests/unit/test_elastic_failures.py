@@ -58,6 +58,24 @@ def test_steps_are_slower_until_a_new_rank_has_joined_and_its_start_is_no_part(
     assert row["total_s"] == pytest.approx(wall_s(run) - WHOLE_S)
 
 
+def test_the_first_step_after_ranks_have_joined_counts_where_it_is_slower(tmp_path: Path) -> None:
+    """A framework may compile in it. What other steps take longer is no part of the failure."""
+    run = Elastic(tmp_path)
+    run.steps(0, 4)
+    run.strike(0)
+    run.lose(0)
+    run.regroup([1, 2], step=4, reached={1: 4, 2: 4})
+    began = run.now
+    run.steps(4, 8, seconds=1.5)
+    run.start([0], began=began)
+    run.regroup([0, 1, 2], step=8, reached={0: 0, 1: 8, 2: 8})
+    run.steps(8, 9, seconds=3.0)
+    run.steps(9, 12)
+    (row,) = rows(run)
+    assert row["slower_s"] == pytest.approx(4 * 0.5 + 2.0)
+    assert row["total_s"] == pytest.approx(wall_s(run) - WHOLE_S)
+
+
 def test_survivors_that_go_back_do_work_again(tmp_path: Path) -> None:
     run = Elastic(tmp_path)
     run.steps(0, 5)

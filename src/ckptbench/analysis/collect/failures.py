@@ -319,7 +319,8 @@ def _add_later(
 ) -> None:
     """Add what comes after training is back: slower steps with fewer ranks, and the wait for ranks that join.
 
-    With all ranks the first step may be slow too, if training has begun `anew` with it: a framework may compile in it.
+    With all ranks a step may be slow too, if it is the first after they have joined, or training has begun `anew` with it: a
+    framework may compile in it.
     """
     inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
     durations, whole = history.durations, history.ranks == history.all_ranks
@@ -328,8 +329,16 @@ def _add_later(
     few = durations[inside & ~whole]
     if few.size and usual.size:
         parts["slower_s"] += float((few - np.median(usual)).sum())
-    first = np.flatnonzero(inside)[:1]
-    if anew and not parts["again_s"] and whole[first].all() and usual.size:
+    begun = [regroup.ready for regroup in history.regroups if window[0] <= regroup.ready]
+    if anew and not parts["again_s"]:
+        begun.append(window[0])
+    firsts = {
+        int(later[0])
+        for at in begun
+        if (later := np.flatnonzero(inside & (history.spans[:, 0] >= at))).size
+    }
+    first = [step for step in sorted(firsts) if whole[step]]
+    if usual.size:
         parts["slower_s"] += float(np.maximum(0.0, durations[first] - np.median(usual)).sum())
     for regroup in history.regroups:
         agreed, ready = regroup.within(window)
