@@ -28,9 +28,10 @@ decide: environment
 audit: environment
 	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local --allowed-rules audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others: three of the four at a time. Each prints its output when it ends.
+# The tests with schedulers mostly wait, so they run beside the others: three of the four at a time, the shortest last (the environments are
+# there by then). Each prints its output when it ends.
 test: lint environments
-	$(MAKE) --jobs=3 --keep-going --output-sync=target study-tests cluster-studies cluster-tests unit
+	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies cluster-tests unit
 
 # The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1

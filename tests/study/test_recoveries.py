@@ -77,7 +77,7 @@ def test_training_survives_failures_of_every_kind(
 
 def test_ranks_whose_disk_is_broken_are_lost_in_a_save(done: Checkout) -> None:
     (failure,) = of(done, "failures", "ulfm", "broken").to_dict("records")
-    assert (failure["kind"], failure["step"], failure["from_step"]) == ("io_error", 16, 20)
+    assert (failure["kind"], failure["from_step"]) == ("io_error", 20)
     assert failure["ranks_after"] == 2
     (folder,) = (done.folder / "results" / "runs").glob("*-listed_name_broken-ulfm-rep0")
     (failed,) = (e for e in whole_events(trace_path(folder, 0)) if isinstance(e, SaveFailed))
