@@ -1,7 +1,7 @@
 """A study of many failures, drawn from a seed: does every recovery go on, or end with one clear error?
 
     python benchmarks/many_failures.py ulfm chainer --runs 20 --seed 3 > many.yaml
-    python benchmarks/many_failures.py "{ulfm: {batch: shrunk}}" chainer > others.yaml
+    python benchmarks/many_failures.py "{ulfm: {replace: true}}" chainer > others.yaml
     snakemake --profile local --configfile many.yaml
     python benchmarks/many_failures.py --summary results
 
@@ -30,8 +30,14 @@ BETWEEN = 5
 KINDS = ("kill", "kill", "node", "hang", "slow", "damage")
 ENDING = ("kill", "node", "damage")
 """Kinds after which ranks recover at once."""
-DEFAULTS = {"restart", "torchrun"}
+STARTING = {"restart", "torchrun"}
 """Recoveries in which all ranks start again, so that what fails next fails them all while they start."""
+
+
+def starts_processes(recovery: Any) -> bool:
+    """Whether others wait while processes start, which takes seconds."""
+    replaces = isinstance(recovery, dict) and (next(iter(recovery.values())) or {}).get("replace")
+    return name_of(recovery) in STARTING or bool(replaces)
 
 
 def name_of(recovery: Any) -> str:
@@ -39,7 +45,7 @@ def name_of(recovery: Any) -> str:
     return next(iter(recovery)) if isinstance(recovery, dict) else recovery
 
 
-def drawn(rng: random.Random, ranks: int, recovery: str) -> list[dict[str, Any]]:
+def drawn(rng: random.Random, ranks: int, recovery: Any) -> list[dict[str, Any]]:
     """The failures of one run."""
     end = EPOCHS * STEPS - 12
     first_step = rng.randrange(3, end - 2 * BETWEEN)
@@ -48,7 +54,7 @@ def drawn(rng: random.Random, ranks: int, recovery: str) -> list[dict[str, Any]]
     failures = [_failure(rng, ranks, step) for step in steps]
     first = failures[0]
     if first["kind"] in ("kill", "damage") and rng.random() < 0.6:
-        longest = 2.0 if recovery in DEFAULTS else 0.01
+        longest = 2.0 if starts_processes(recovery) else 0.01
         delay = round(rng.uniform(0, longest), 4)
         failures.insert(1, {"moment": "recovery", "rank": rng.randrange(ranks), "delay_s": delay})
     return failures
@@ -70,8 +76,7 @@ def _failure(rng: random.Random, ranks: int, step: int) -> dict[str, Any]:
 
 def config(options: argparse.Namespace) -> dict[str, Any]:
     rng = random.Random(options.seed)
-    recovery = name_of(options.recovery)
-    lists = {f"m{n}": drawn(rng, options.ranks, recovery) for n in range(options.runs)}
+    lists = {f"m{n}": drawn(rng, options.ranks, options.recovery) for n in range(options.runs)}
     for n in range(options.full_disks):
         step = rng.randrange(3, 20)
         kind = rng.choice(UNWRITABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NoReturn
 import pytest
 from control_links import MakeServer
 from numpy_framework import ALONE, Unasked, linear
+from struck_plans import FAILURES
 
 from ckptbench.data.sources import prepare
 from ckptbench.launch import run
@@ -19,6 +21,7 @@ from ckptbench.machine.clock import boot_id
 from ckptbench.matrix.catalogue import FRAMEWORKS, FrameworkEntry
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
@@ -94,6 +97,15 @@ def make_plan(numpy_framework: None, dataset: Path, tmp_path: Path) -> Callable[
         )
 
     return make
+
+
+@pytest.fixture
+def struck_plan(make_plan: Callable[..., Plan]) -> Plan:
+    """A run of three ranks with the failures of `struck_plans`."""
+    plan = make_plan("never")
+    faults = Variant("listed", (("name", "x"),))
+    cell = dataclasses.replace(plan.cell, ranks=3, faults=faults)
+    return dataclasses.replace(plan, cell=cell, listed=FAILURES, failures=FAILURES)
 
 
 @pytest.fixture

@@ -115,11 +115,10 @@ class AveragingRank(ElasticRank):
 
 def _have_met(plan: Plan) -> bool:
     """Whether all ranks of this attempt have met. Before, those that are left would wait for the lost one for ever."""
-    paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
-    return all(
-        any(
-            isinstance(event, Start) and event.attempt == plan.attempt
-            for event in whole_events(path)
-        )
-        for path in paths
-    )
+    return all(times_met(plan, rank) for rank in range(plan.cell.ranks))
+
+
+def times_met(plan: Plan, rank: int) -> int:
+    """How many processes of this rank have met the others in this attempt."""
+    events = whole_events(trace_path(plan.run_folder, rank))
+    return sum(isinstance(event, Start) and event.attempt == plan.attempt for event in events)

@@ -14,7 +14,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +27,10 @@ from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import boot_id, clock
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Option
-from ckptbench.recovery.contract import Regrouped
-from ckptbench.recovery.elastic import AveragingRank, Elastic
+from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
+from ckptbench.recovery.elastic import AveragingRank, Elastic, times_met
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
@@ -40,6 +43,8 @@ CHUNK = 2**20
 """Gradients are summed in parts of so many numbers: small enough for a cache, large enough that their number is no cost."""
 UNKNOWN = -1
 """The step of a rank whose state is in part that of another step."""
+COME_SECONDS = 300.0
+"""For so long survivors wait for processes that they have started, as long as the launcher waits for its own."""
 
 
 OPTIONS = (
@@ -56,9 +61,34 @@ PREFIX = f"ckptbench-{os.getuid()}-ulfm-"
 class Ulfm(Elastic):
     """The half that the launcher calls."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost: Counter[tuple[int, int]] = Counter()
+        """How many processes the survivors were to replace, by attempt and rank."""
+
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         mpiexec = Path(rank[0]).with_name("mpiexec")  # of the MPI in the environment of the ranks
         return [str(mpiexec), *OPTIONS, "-n", str(plan.cell.ranks), *rank]
+
+    def after(self, loss: Loss, plan: Plan) -> Verdict:
+        """All ranks start again, too, if one is lost before the process in place of an earlier one has met the others.
+
+        The survivors are then in MPI_Comm_spawn, which waits for the other side and hears of no loss.
+        """
+        verdict = super().after(loss, plan)
+        if verdict != GoOn() or not self._replaces(plan):
+            return verdict
+        if any(
+            attempt == plan.attempt and times_met(plan, rank) <= lost
+            for (attempt, rank), lost in self._lost.items()
+        ):
+            return Relaunch()
+        self._lost.update((plan.attempt, rank) for rank in loss.ranks)
+        return verdict
+
+    def _replaces(self, plan: Plan) -> bool:
+        recovery = plan.cell.recovery
+        return bool(recovery.chosen(RECOVERIES[recovery.name].options)["replace"])
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
@@ -218,12 +248,32 @@ class UlfmRank(AveragingRank):
         self._shrink()
         lost = sorted({*range(self.place.world_size)} - {*self._world.allgather(self.place.rank)})
         launched = f"{LAUNCHED}={boot_id()} {clock()} {time.time_ns()}"
-        others = self._world.Spawn_multiple(
-            ["env"] * len(lost),
-            [[f"{RANK}={rank}", launched, *sys.orig_argv] for rank in lost],
-            [1] * len(lost),
+        with self._waiting_for(lost):
+            others = self._world.Spawn_multiple(
+                ["env"] * len(lost),
+                [[f"{RANK}={rank}", launched, *sys.orig_argv] for rank in lost],
+                [1] * len(lost),
+            )
+            self._world = others.Merge(high=False)
+
+    @contextmanager
+    def _waiting_for(self, ranks: Sequence[int]) -> Iterator[None]:
+        """End this process if the block takes too long. MPI itself has no such limit."""
+        timer = threading.Timer(COME_SECONDS, self._give_up, [ranks])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self, ranks: Sequence[int]) -> None:
+        named = " and ".join(f"rank {rank}" for rank in ranks)
+        log.error(
+            "no process came up in place of %s within %g s: its log says why", named, COME_SECONDS
         )
-        self._world = others.Merge(high=False)
+        self.link.hang_up()
+        self.abort()
 
     def _send_state(self, source: int) -> int:
         """Send model and optimizer from the rank `source` of the communicator to all. Returns their bytes."""

@@ -1,0 +1,116 @@
+"""What `ulfm` does where survivors start processes in place of lost ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from numpy_framework import ALONE
+from struck_plans import loss, met, struck
+
+from ckptbench.matrix.variant import Variant
+from ckptbench.recovery import ulfm
+from ckptbench.recovery.contract import GoOn, Relaunch
+from ckptbench.recovery.ulfm import Ulfm, UlfmRank
+from ckptbench.runs.plan import Plan
+from ckptbench.world.link import Link
+
+
+def with_recovery(plan: Plan, **options: bool) -> Plan:
+    recovery = Variant("ulfm", tuple(options.items()))
+    cell = dataclasses.replace(plan.cell, framework="chainer", recovery=recovery)
+    return dataclasses.replace(plan, cell=cell)
+
+
+def test_all_start_again_if_a_rank_is_lost_before_the_process_in_place_of_another_has_come(
+    struck_plan: Plan,
+) -> None:
+    """The survivors wait for it in MPI, which would never answer."""
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1)
+    recovery = Ulfm()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.after(loss(2), plan) == Relaunch()
+
+
+def test_the_survivors_go_on_once_the_process_in_place_of_a_lost_rank_has_come(
+    struck_plan: Plan,
+) -> None:
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1, 2)
+    recovery = Ulfm()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    met(plan, 1)
+    assert recovery.after(loss(2, left=(0, 1)), plan) == GoOn()
+    met(plan, 2)
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.next_attempt(plan, None).attempt == 2
+
+
+def test_earlier_attempts_have_no_part_in_it(struck_plan: Plan) -> None:
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1, 2)
+    recovery = Ulfm()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.after(loss(2), plan) == Relaunch()
+    again = dataclasses.replace(plan, attempt=2)
+    met(again, 0, 1, 2)
+    assert recovery.after(loss(1, left=(0, 2)), again) == GoOn()
+
+
+def test_without_replacement_nobody_waits(struck_plan: Plan) -> None:
+    plan = with_recovery(struck_plan)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1)
+    recovery = Ulfm()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.after(loss(2), plan) == GoOn()
+
+
+class MpiError(Exception):
+    pass
+
+
+def lonely_world(ended: threading.Event) -> SimpleNamespace:
+    """A communicator whose first rank alone is left, and in which no process comes up."""
+
+    def spawn(*_: object) -> None:
+        assert ended.wait(60), "the wait has no limit"
+        raise MpiError
+
+    world = SimpleNamespace(rank=0, size=1, Revoke=lambda: None, Spawn_multiple=spawn)
+    world.Dup = world.Shrink = lambda: world
+    world.allgather = lambda value: [value]
+    return world
+
+
+def test_a_process_that_never_comes_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, hung_up = threading.Event(), threading.Event()
+    none = object()
+    mpi = SimpleNamespace(
+        COMM_NULL=none,
+        COMM_WORLD=lonely_world(ended),
+        Comm=SimpleNamespace(Get_parent=lambda: none),
+        Exception=MpiError,
+    )
+    monkeypatch.setitem(
+        sys.modules, "mpi4py", SimpleNamespace(rc=SimpleNamespace(finalize=True), MPI=mpi)
+    )
+    monkeypatch.setattr(ulfm, "COME_SECONDS", 0.05)
+    link = cast(Link, SimpleNamespace(hang_up=hung_up.set))
+    rank = UlfmRank(ALONE, link, {"replace": True})
+    rank.place = dataclasses.replace(ALONE, world_size=2)
+    monkeypatch.setattr(rank, "abort", ended.set)
+    with pytest.raises(MpiError):
+        rank._make_whole()
+    assert hung_up.is_set(), "the launcher must know which rank ended first"
+    assert "in place of rank 1 within 0.05 s" in caplog.text
