@@ -14,9 +14,12 @@ from struck_plans import loss, met, struck
 
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery import ulfm
-from ckptbench.recovery.contract import GoOn, Relaunch
+from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch
 from ckptbench.recovery.ulfm import Ulfm, UlfmRank
+from ckptbench.runs.events import Regroup
+from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
+from ckptbench.runs.recorder import Recorder
 from ckptbench.world.link import Link
 
 
@@ -24,6 +27,13 @@ def with_recovery(plan: Plan, **options: bool) -> Plan:
     recovery = Variant("ulfm", tuple(options.items()))
     cell = dataclasses.replace(plan.cell, framework="chainer", recovery=recovery)
     return dataclasses.replace(plan, cell=cell)
+
+
+def regrouped(plan: Plan, *ranks: int) -> None:
+    for rank in ranks:
+        recorder = Recorder(trace_path(plan.run_folder, rank))
+        recorder.write(Regroup(step=4, reached=4, noticed_ns=1, agreed_ns=2, ready_ns=3, bytes=0))
+        recorder.close()
 
 
 def test_all_start_again_if_a_rank_is_lost_before_the_process_in_place_of_another_has_come(
@@ -38,19 +48,44 @@ def test_all_start_again_if_a_rank_is_lost_before_the_process_in_place_of_anothe
     assert recovery.after(loss(2), plan) == Relaunch()
 
 
-def test_the_survivors_go_on_once_the_process_in_place_of_a_lost_rank_has_come(
-    struck_plan: Plan,
-) -> None:
+def test_the_survivors_go_on_once_all_say_that_a_lost_rank_is_replaced(struck_plan: Plan) -> None:
     plan = with_recovery(struck_plan, replace=True)
     met(plan, 0, 1, 2)
     struck(plan, 0, 1, 2)
     recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
     met(plan, 1)
+    regrouped(plan, 0, 1, 2)
     assert recovery.after(loss(2, left=(0, 1)), plan) == GoOn()
     met(plan, 2)
+    regrouped(plan, 0, 1)
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Relaunch(), "rank 2 has not said so"
+
+
+def test_all_start_again_if_two_are_lost_at_once(struck_plan: Plan) -> None:
+    """The second one may have been lost while the first one was replaced."""
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1)
+    assert Ulfm().after(loss(1, 2), plan) == Relaunch()
+
+
+def test_a_process_that_came_too_late_is_no_failure_of_its_own(struck_plan: Plan) -> None:
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0, 1)
+    recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.next_attempt(plan, None).attempt == 2
+    assert recovery.after(loss(2, 1), plan) == Relaunch()
+
+
+def test_a_process_that_fails_by_itself_ends_the_run(struck_plan: Plan) -> None:
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    struck(plan, 0)
+    recovery = Ulfm()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == GiveUp("died")
 
 
 def test_earlier_attempts_have_no_part_in_it(struck_plan: Plan) -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import NoReturn
 
 import numpy as np
@@ -26,7 +27,7 @@ from ckptbench.recovery.contract import (
     Verdict,
 )
 from ckptbench.recovery.restart import after_failures
-from ckptbench.runs.events import Start, Strike
+from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import recorded_strikes
@@ -115,10 +116,14 @@ class AveragingRank(ElasticRank):
 
 def _have_met(plan: Plan) -> bool:
     """Whether all ranks of this attempt have met. Before, those that are left would wait for the lost one for ever."""
-    return all(times_met(plan, rank) for rank in range(plan.cell.ranks))
+    return all(events_since_met(plan, rank) for rank in range(plan.cell.ranks))
 
 
-def times_met(plan: Plan, rank: int) -> int:
-    """How many processes of this rank have met the others in this attempt."""
+def events_since_met(plan: Plan, rank: int) -> list[Event]:
+    """The events of a rank in this attempt, from when it first met the others. Empty: it has not yet."""
     events = whole_events(trace_path(plan.run_folder, rank))
-    return sum(isinstance(event, Start) and event.attempt == plan.attempt for event in events)
+    return list(
+        dropwhile(
+            lambda event: not (isinstance(event, Start) and event.attempt == plan.attempt), events
+        )
+    )

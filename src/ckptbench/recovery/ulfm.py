@@ -8,6 +8,7 @@ go on without some of its ranks.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import shutil
@@ -30,7 +31,8 @@ from ckptbench.machine.clock import boot_id, clock
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Option
 from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
-from ckptbench.recovery.elastic import AveragingRank, Elastic, times_met
+from ckptbench.recovery.elastic import AveragingRank, Elastic, events_since_met
+from ckptbench.runs.events import Regroup
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
@@ -63,28 +65,40 @@ class Ulfm(Elastic):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lost: Counter[tuple[int, int]] = Counter()
-        """How many processes the survivors were to replace, by attempt and rank."""
+        self._replaced: Counter[int] = Counter()
+        """How many ranks the survivors were left to replace, by attempt."""
 
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         mpiexec = Path(rank[0]).with_name("mpiexec")  # of the MPI in the environment of the ranks
         return [str(mpiexec), *OPTIONS, "-n", str(plan.cell.ranks), *rank]
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
-        """All ranks start again, too, if one is lost before the process in place of an earlier one has met the others.
+        """All ranks start again, too, if one is lost before another has been replaced.
 
-        The survivors are then in MPI_Comm_spawn, which waits for the other side and hears of no loss.
+        MPI_Comm_spawn hears of no loss: survivors would wait in it for ever, or the new process would end them with an error.
         """
         verdict = super().after(loss, plan)
         if verdict != GoOn() or not self._replaces(plan):
             return verdict
-        if any(
-            attempt == plan.attempt and times_met(plan, rank) <= lost
-            for (attempt, rank), lost in self._lost.items()
-        ):
+        if len(loss.ranks) > 1 or not self._is_whole(plan):
             return Relaunch()
-        self._lost.update((plan.attempt, rank) for rank in loss.ranks)
+        self._replaced[plan.attempt] += 1
         return verdict
+
+    def was_planned(self, loss: Loss, plan: Plan) -> bool:
+        """A process that comes up in place of a lost rank ends with an error if a survivor is lost meanwhile."""
+        if not self._replaces(plan) or self._is_whole(plan):
+            return super().was_planned(loss, plan)
+        alone = [dataclasses.replace(loss, ranks=(rank,)) for rank in loss.ranks]
+        return any([super(Ulfm, self).was_planned(each, plan) for each in alone])
+
+    def _is_whole(self, plan: Plan) -> bool:
+        """Whether every rank says that it trains with all others again since the last loss."""
+        return all(
+            sum(isinstance(event, Regroup) for event in events_since_met(plan, rank))
+            == self._replaced[plan.attempt]
+            for rank in range(plan.cell.ranks)
+        )
 
     def _replaces(self, plan: Plan) -> bool:
         recovery = plan.cell.recovery
@@ -177,6 +191,8 @@ class UlfmRank(AveragingRank):
                 break
             except self._mpi.Exception as lost:
                 log.info("another rank is lost: %s", lost)
+                if self.options["replace"]:
+                    self._await_end()
                 meet = self._shrink
         self._broken = self._joins = None
         return Regrouped(
@@ -259,7 +275,8 @@ class UlfmRank(AveragingRank):
     @contextmanager
     def _waiting_for(self, ranks: Sequence[int]) -> Iterator[None]:
         """End this process if the block takes too long. MPI itself has no such limit."""
-        timer = threading.Timer(COME_SECONDS, self._give_up, [ranks])
+        named = " and ".join(f"rank {rank}" for rank in ranks)
+        timer = threading.Timer(COME_SECONDS, self._give_up, [f"no process came up in place of {named}"])  # fmt: skip
         timer.daemon = True
         timer.start()
         try:
@@ -267,11 +284,13 @@ class UlfmRank(AveragingRank):
         finally:
             timer.cancel()
 
-    def _give_up(self, ranks: Sequence[int]) -> None:
-        named = " and ".join(f"rank {rank}" for rank in ranks)
-        log.error(
-            "no process came up in place of %s within %g s: its log says why", named, COME_SECONDS
-        )
+    def _await_end(self) -> NoReturn:
+        """Wait for the launcher, which has seen the loss too, to end this process and start all ranks again."""
+        time.sleep(COME_SECONDS)
+        self._give_up("a lost rank could not be replaced")
+
+    def _give_up(self, problem: str) -> NoReturn:
+        log.error("%s within %g s: the logs of all ranks say why", problem, COME_SECONDS)
         self.link.hang_up()
         self.abort()
 
