@@ -75,6 +75,19 @@ def test_training_survives_failures_of_every_kind(
     assert lineage["never_seen"] == 0
 
 
+def test_a_lost_rank_is_replaced_and_one_lost_meanwhile_has_all_start_again(done: Checkout) -> None:
+    """The process in place of rank 1 is killed before it trains. MPI would let the survivors wait for it for ever."""
+    _, while_coming, replaced = of(done, "failures", "ulfm_replace_True", "replaced").to_dict(
+        "records"
+    )
+    assert (while_coming["attempt"], while_coming["from_step"]) == (1, 10)
+    assert while_coming["launch_s"] > 0
+    assert (replaced["attempt"], replaced["from_step"], replaced["ranks_after"]) == (2, 25, 3)
+    assert replaced["regroup_s"] > replaced["launch_s"] == 0
+    (lineage,) = of(done, "lineage", "ulfm_replace_True", "replaced").to_dict("records")
+    assert (lineage["never_seen"], lineage["seen_twice"]) == (0, 0)
+
+
 def test_ranks_whose_disk_is_broken_are_lost_in_a_save(done: Checkout) -> None:
     (failure,) = of(done, "failures", "ulfm", "broken").to_dict("records")
     assert (failure["kind"], failure["from_step"]) == ("io_error", 20)

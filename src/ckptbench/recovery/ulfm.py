@@ -90,7 +90,8 @@ class Ulfm(Elastic):
         if not self._replaces(plan) or self._is_whole(plan):
             return super().was_planned(loss, plan)
         alone = [dataclasses.replace(loss, ranks=(rank,)) for rank in loss.ranks]
-        return any([super(Ulfm, self).was_planned(each, plan) for each in alone])
+        planned = [super(Ulfm, self).was_planned(each, plan) for each in alone]
+        return any(planned)
 
     def _is_whole(self, plan: Plan) -> bool:
         """Whether every rank says that it trains with all others again since the last loss."""
