@@ -2,13 +2,14 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
-CLUSTER_STUDIES := $(addprefix tests/cluster/test_,study.py requeue.py near_levels.py)
+STUDIES := $(patsubst %,tests/study/test_%.py,adding_a_framework determinism failures profiles recoveries study workflow)
+CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment environments lint unit study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: study test test-full environment environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 study: environment
 	$(BIN)/snakemake --profile local
@@ -28,10 +29,10 @@ decide: environment
 audit: environment
 	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local --allowed-rules audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others: three of the four at a time, the shortest last (the environments are
+# The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.
 test: lint environments
-	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies cluster-tests unit
+	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests unit
 
 # The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -62,9 +63,13 @@ unit: environment
 environments: environment
 	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
-# Tests with the real frameworks.
+# Tests with the real frameworks, in single runs.
+run-tests: environments
+	$(BIN)/pytest --durations=10 tests/study $(STUDIES:%=--ignore=%)
+
+# The same frameworks, in whole studies.
 study-tests: environments
-	$(BIN)/pytest --durations=10 tests/study
+	$(BIN)/pytest --durations=10 $(STUDIES)
 
 # Tests with a real Slurm, Grid Engine and PBS: those that `sudo tests/cluster/install.sh` has installed.
 cluster-tests: environments
