@@ -44,7 +44,9 @@ class Made:
         self.run(setup(), "whole0")
 
     def run(self, made: dict[str, Any], name: str) -> None:
-        self.rows["runs"].append({**made, "run": name, "steps_per_epoch": 20, "nodes": 1})
+        self.rows["runs"].append(
+            {**made, "run": name, "steps_per_epoch": 20, "nodes": 1, "attempts": 1}
+        )
         self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4, first_step=1.5)
 
     def phase(self, run: str, attempt: int = 1, **seconds: float) -> None:
@@ -173,6 +175,16 @@ def test_slower_steps_until_a_new_rank_has_come_are_part_of_the_pause(study: Mad
     row = study.costs().set_index("recovery").loc["ulfm"]
     assert row["replaces"]
     assert row["pause_s"] == pytest.approx(9.0)
+
+
+def test_a_rank_that_comes_anew_with_all_others_replaces_none(study: Made) -> None:
+    """With two ranks the second failure leaves nobody to go on, and all start again."""
+    elastic(study)
+    study.rows["runs"][-1]["attempts"] = 2
+    study.phase("struck0", attempt=2, launch=1.0)
+    row = study.costs().set_index("recovery").loc["ulfm"]
+    assert not row["replaces"]
+    assert row["pause_s"] == pytest.approx(1.0)
 
 
 def test_failures_after_which_all_start_again_count_against_survival(study: Made) -> None:

@@ -170,7 +170,7 @@ class _Measured:
             downs={key: _Down(estimate, FAILURES) for key, estimate in downs.items()},
             restarts=_by(_restarted(tables["restore"], step_s), CELL, "down_s"),
             starts=_by(_started(tables, step_s), SYSTEM, "down_s"),
-            survivals=_survivals(strikes, _relaunched(tables)),
+            survivals=_survivals(strikes, _joined(tables)),
         )
 
     def recoveries(self, row: Row) -> Iterator[Row]:
@@ -273,20 +273,22 @@ def _started(tables: Tables, step_s: Mapping[tuple[Any, ...], float]) -> pd.Data
     )
 
 
-def _relaunched(tables: Tables) -> set[str]:
-    """Runs in which a rank was started again."""
-    phases = tables["phases"]
-    return set(phases.loc[phases["attempt"] > 1, "run"])
+def _joined(tables: Tables) -> set[str]:
+    """Runs in which a rank came in place of a lost one: a rank has had more processes than the run has attempts."""
+    processes = tables["phases"].groupby("run")["attempt"].max()
+    attempts = tables["runs"].set_index("run")["attempts"]
+    more = processes > attempts.reindex(processes.index)
+    return set(more[more].index)
 
 
-def _survivals(strikes: pd.DataFrame, relaunched: set[str]) -> dict[tuple[Any, ...], Row]:
+def _survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], Row]:
     """By system and recovery: the part of the failures that survivors went on from, and what these cost."""
     names = [*SYSTEM, "recovery"]
     elastic = strikes[[_is_elastic(name) for name in strikes["recovery"]]] if len(strikes) else strikes  # fmt: skip
     if elastic.empty:
         return {}
     replaces = {
-        _key(key, names): bool(rows.loc[rows["went_on"], "run"].isin(relaunched).any())
+        _key(key, names): bool(rows.loc[rows["went_on"], "run"].isin(joined).any())
         for key, rows in groups(elastic, names)
     }
     own = np.array([replaces[_key(row, names)] for row in records(elastic)])
