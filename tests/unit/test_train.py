@@ -87,6 +87,23 @@ def test_a_rank_that_dies_hangs_up_before_it_tears_the_others_out(
     assert order == ["hang up", "abort"]
 
 
+@pytest.mark.parametrize("named", ["Target.open", "load_framework", "load_rank_recovery"])
+def test_a_rank_that_dies_before_it_has_joined_says_why(
+    make_plan: MakePlan,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    named: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ImportError("libmpi.so.40: cannot open shared object file")
+
+    owner, _, name = named.rpartition(".")
+    monkeypatch.setattr(getattr(rank, owner) if owner else rank, name, fail)
+    with pytest.raises(ImportError):
+        run_rank(make_plan("e1"), ALONE, Unasked(), started_ns=2)
+    assert "ImportError: libmpi.so.40: cannot open shared object file" in caplog.text
+
+
 def test_the_clocks_of_a_checkpoint_are_in_order_and_lie_in_its_epoch(make_plan: MakePlan) -> None:
     plan = make_plan("e1")
     run(plan)

@@ -47,6 +47,7 @@ def main() -> None:
             target.save(done + 1)
             save(Path(folder))
     target.close()
+    save(Path(folder))  # as one that a strategy has still to finish
 
 
 main()

@@ -34,6 +34,8 @@ from ckptbench.world.variables import TOKEN, rank_of
 
 Lines = Generator[str | None, float | None, None]
 """Send it how long to wait, in seconds or None, and it gives a line, or None when the time is over."""
+OVER = b"over\n"
+"""What a striker says when it will strike no more, and has written all of its journal."""
 TURN_S = 0.02
 """A slow victim is stopped for so long, and then runs for so long."""
 GROWTH_BYTES = 2**20
@@ -312,6 +314,9 @@ def main() -> None:
         threading.Thread(target=answer, args=(syncs, striker.fails), daemon=True).start()
     print("ready", flush=True)
     striker.run()
+    print(OVER.decode(), end="", flush=True)
+    if len(sys.argv) > 2:  # the last saves may be written yet
+        select.select([rank], [], [])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -14,14 +15,14 @@ from typing import Any, Self
 
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.striker import Orders
+from ckptbench.faults.striker import OVER, Orders
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.runs.layout import strikes_path
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
 
 CLOSING_S = 300.0
-"""How long a striker may take to end when its rank has nothing more to tell."""
+"""How long a striker may take to finish when its rank has nothing more to tell."""
 
 
 class Target:
@@ -79,6 +80,7 @@ class Target:
                 env=without,
                 start_new_session=True,
                 pass_fds=[theirs.fileno()] if holds else [],
+                bufsize=0,
             )
             if holds:
                 _hand_over_syncs(ours)
@@ -111,10 +113,15 @@ class Target:
             self._tell("recovery", None)
 
     def close(self) -> None:
-        """Nothing more will be told. What is still due does not come."""
-        if self._striker is not None and self._striker.stdin is not None:
-            self._striker.stdin.close()
-            self._striker.wait(CLOSING_S)
+        """Nothing more will be told. What is still due does not come. The striker goes on to answer syncs that are held."""
+        if self._striker is None:
+            return
+        assert self._striker.stdin is not None
+        assert self._striker.stdout is not None
+        self._striker.stdin.close()
+        said = self._striker.stdout
+        while select.select([said], [], [], CLOSING_S)[0] and said.readline() not in (OVER, b""):
+            pass
 
     def _await_ready(self, striker: subprocess.Popen[bytes]) -> None:
         """A short training would be over before a striker that is still starting could strike it."""

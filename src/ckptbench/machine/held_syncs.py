@@ -95,13 +95,23 @@ def _filter(calls: Calls) -> bytes:
 
 
 def answer(descriptor: int, fails: Callable[[Path], bool]) -> None:
-    """Answer the calls that are held, until the processes have ended: EIO to those of a file that `fails`."""
+    """Answer the calls that are held, until the processes have ended: EIO to those of a file that `fails`.
+
+    Closes the descriptor however it ends. Otherwise the callers would wait for ever for an answer.
+    """
+    try:
+        _answer(descriptor, fails)
+    finally:
+        os.close(descriptor)
+
+
+def _answer(descriptor: int, fails: Callable[[Path], bool]) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     while not poll.poll()[0][1] & select.POLLHUP:
         call = bytearray(NOTIFICATION.size)
         # ENOENT: the caller has been killed meanwhile, or a signal has come and it calls again.
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, InterruptedError):
             ioctl(descriptor, RECEIVE, call)
             number, thread, _, _, _, _, file, *_ = NOTIFICATION.unpack(call)
             error, flags = (-errno.EIO, 0) if _fails(thread, file, fails) else (0, LET_RUN)

@@ -44,25 +44,25 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
     recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
     met_ns = clock()
     recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
-    target = Target.open(
-        [Failure.from_json(each) for each in plan.failures],
-        place,
-        run_folder=plan.run_folder,
-        attempt=plan.attempt,
-        near=near_folders(plan, node=place.node if place.is_spread else None),
-        comes_again=link.comes_again,
-    )
-    framework_class = load_framework(plan.cell.framework)
-    imported_ns = clock()
-    recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
     try:
+        target = Target.open(
+            [Failure.from_json(each) for each in plan.failures],
+            place,
+            run_folder=plan.run_folder,
+            attempt=plan.attempt,
+            near=near_folders(plan, node=place.node if place.is_spread else None),
+            comes_again=link.comes_again,
+        )
+        framework_class = load_framework(plan.cell.framework)
+        imported_ns = clock()
+        recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
         recovery = load_rank_recovery(plan.cell.recovery, place, link)
         framework = framework_class.join(
             recovery.framework_place, seed=plan.seed, deterministic=plan.cell.deterministic
         )
         recovery.adopt(framework)
-    except CkptbenchError as error:
-        _tell(error)
+    except BaseException as error:
+        _tell_death(place, error)
         raise
     recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
     try:
@@ -80,14 +80,18 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recorder.close()
         return recovery
     except BaseException as error:
-        log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
-        _tell(error)
+        _tell_death(place, error)
         link.hang_up()
         recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
     recorder.write(End(monotonic_ns=clock()))
     recorder.close()
     return recovery
+
+
+def _tell_death(place: Place, error: BaseException) -> None:
+    log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
+    _tell(error)
 
 
 def _tell(error: BaseException) -> None:
