@@ -29,6 +29,14 @@ def with_recovery(plan: Plan, **options: bool) -> Plan:
     return dataclasses.replace(plan, cell=cell)
 
 
+@pytest.fixture
+def plan(struck_plan: Plan) -> Plan:
+    """Survivors replace lost ranks. All three have met."""
+    plan = with_recovery(struck_plan, replace=True)
+    met(plan, 0, 1, 2)
+    return plan
+
+
 def regrouped(plan: Plan, *ranks: int) -> None:
     for rank in ranks:
         recorder = Recorder(trace_path(plan.run_folder, rank))
@@ -36,21 +44,22 @@ def regrouped(plan: Plan, *ranks: int) -> None:
         recorder.close()
 
 
+@pytest.mark.parametrize(
+    "ranks",
+    [(2,), (2, 1)],
+    ids=["a survivor", "and the new process, which that ends with an error"],
+)
 def test_all_start_again_if_a_rank_is_lost_before_the_process_in_place_of_another_has_come(
-    struck_plan: Plan,
+    plan: Plan, ranks: tuple[int, ...]
 ) -> None:
     """The survivors wait for it in MPI, which would never answer."""
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
     struck(plan, 0, 1)
     recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(2), plan) == Relaunch()
+    assert recovery.after(loss(*ranks), plan) == Relaunch()
 
 
-def test_the_survivors_go_on_once_all_say_that_a_lost_rank_is_replaced(struck_plan: Plan) -> None:
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
+def test_the_survivors_go_on_once_all_say_that_a_lost_rank_is_replaced(plan: Plan) -> None:
     struck(plan, 0, 1, 2)
     recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
@@ -62,35 +71,20 @@ def test_the_survivors_go_on_once_all_say_that_a_lost_rank_is_replaced(struck_pl
     assert recovery.after(loss(1, left=(0, 2)), plan) == Relaunch(), "rank 2 has not said so"
 
 
-def test_all_start_again_if_two_are_lost_at_once(struck_plan: Plan) -> None:
+def test_all_start_again_if_two_are_lost_at_once(plan: Plan) -> None:
     """The second one may have been lost while the first one was replaced."""
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
     struck(plan, 0, 1)
     assert Ulfm().after(loss(1, 2), plan) == Relaunch()
 
 
-def test_a_process_that_came_too_late_is_no_failure_of_its_own(struck_plan: Plan) -> None:
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
-    struck(plan, 0, 1)
-    recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(2, 1), plan) == Relaunch()
-
-
-def test_a_process_that_fails_by_itself_ends_the_run(struck_plan: Plan) -> None:
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
+def test_a_process_that_fails_by_itself_ends_the_run(plan: Plan) -> None:
     struck(plan, 0)
     recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GiveUp("died")
 
 
-def test_earlier_attempts_have_no_part_in_it(struck_plan: Plan) -> None:
-    plan = with_recovery(struck_plan, replace=True)
-    met(plan, 0, 1, 2)
+def test_earlier_attempts_have_no_part_in_it(plan: Plan) -> None:
     struck(plan, 0, 1, 2)
     recovery = Ulfm()
     assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()

@@ -113,15 +113,20 @@ class Target:
             self._tell("recovery", None)
 
     def close(self) -> None:
-        """Nothing more will be told. What is still due does not come. The striker goes on to answer syncs that are held."""
+        """Nothing more will be told. What is still due does not come. The striker goes on to answer syncs that are held.
+
+        Raises CkptbenchError if it does not finish in time.
+        """
         if self._striker is None:
             return
         assert self._striker.stdin is not None
         assert self._striker.stdout is not None
         self._striker.stdin.close()
         said = self._striker.stdout
-        while select.select([said], [], [], CLOSING_S)[0] and said.readline() not in (OVER, b""):
-            pass
+        while select.select([said], [], [], CLOSING_S)[0]:
+            if said.readline() in (OVER, b""):
+                return
+        raise CkptbenchError(f"the striker of this rank has not finished within {CLOSING_S:g} s")
 
     def _await_ready(self, striker: subprocess.Popen[bytes]) -> None:
         """A short training would be over before a striker that is still starting could strike it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Framework
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Option
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -76,6 +77,11 @@ Verdict = GoOn | Replace | ComeAnew | Relaunch | GiveUp
 
 class Recovery(ABC):
     """The half of a recovery that the launcher calls."""
+
+    def options(self, plan: Plan) -> dict[str, Option]:
+        """Those of the cell's `recovery`, with defaults."""
+        recovery = plan.cell.recovery
+        return recovery.chosen(RECOVERIES[recovery.name].options)
 
     def patience_s(self, plan: Plan) -> float | None:
         """How long a rank may be silent before it counts as lost, in seconds. None: for ever."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import (
     GiveUp,
     GoOn,
@@ -48,8 +47,7 @@ class Elastic(Recovery):
         return list(rank)
 
     def patience_s(self, plan: Plan) -> float | None:
-        options = plan.cell.recovery.chosen(RECOVERIES[plan.cell.recovery.name].options)
-        return float(options["patience_s"])
+        return float(self.options(plan)["patience_s"])
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         if not self.was_planned(loss, plan):

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError
-from ckptbench.matrix.catalogue import RECOVERIES, RESTART
 from ckptbench.recovery.contract import GiveUp, Loss, RankRecovery, Recovery, Relaunch, Verdict
 from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.plan import Plan
@@ -30,7 +29,7 @@ class Restart(Recovery):
     def patience_s(self, plan: Plan) -> float | None:
         if not plan.cell.is_struck:
             return None
-        options = plan.cell.recovery.chosen(RECOVERIES[RESTART.name].options)
+        options = self.options(plan)
         return float(options["patience_s"])
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import boot_id, clock
-from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Option
 from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
 from ckptbench.recovery.elastic import AveragingRank, Elastic, events_since_met
@@ -78,7 +77,7 @@ class Ulfm(Elastic):
         MPI_Comm_spawn hears of no loss: survivors would wait in it for ever, or the new process would end them with an error.
         """
         verdict = super().after(loss, plan)
-        if verdict != GoOn() or not self._replaces(plan):
+        if verdict != GoOn() or not self.options(plan)["replace"]:
             return verdict
         if len(loss.ranks) > 1 or not self._is_whole(plan):
             return Relaunch()
@@ -87,7 +86,7 @@ class Ulfm(Elastic):
 
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """A process that comes up in place of a lost rank ends with an error if a survivor is lost meanwhile."""
-        if not self._replaces(plan) or self._is_whole(plan):
+        if not self.options(plan)["replace"] or self._is_whole(plan):
             return super().was_planned(loss, plan)
         alone = [dataclasses.replace(loss, ranks=(rank,)) for rank in loss.ranks]
         planned = [super(Ulfm, self).was_planned(each, plan) for each in alone]
@@ -100,10 +99,6 @@ class Ulfm(Elastic):
             == self._replaced[plan.attempt]
             for rank in range(plan.cell.ranks)
         )
-
-    def _replaces(self, plan: Plan) -> bool:
-        recovery = plan.cell.recovery
-        return bool(recovery.chosen(RECOVERIES[recovery.name].options)["replace"])
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
