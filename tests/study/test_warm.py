@@ -27,18 +27,22 @@ match how:
     case "exit": sys.exit(3)
     case "raise": raise ArithmeticError("on purpose")
     case "kill": os.kill(os.getpid(), signal.SIGKILL)
+    case "count":
+        import ctypes, numpy
+        [library] = {l.split()[-1] for l in open("/proc/self/maps") if "numpy.libs/libopenblas" in l}
+        print(ctypes.CDLL(library).openblas_get_num_threads64_(), "threads")
     case "wait":
         while True: time.sleep(0.01)
 """
 
 
-def start(folder: Path, how: str) -> subprocess.Popen[str]:
+def start(folder: Path, how: str, **environment: str) -> subprocess.Popen[str]:
     script = folder / "program.py"
     script.write_text(PROGRAM)
     return subprocess.Popen(
         [str(warm_environments() / FRAMEWORK / "bin" / "python"), str(script), str(folder), how],
         cwd=folder,
-        env={**os.environ, "WORD": "from the environment"},
+        env={**os.environ, "WORD": "from the environment", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -55,6 +59,16 @@ def test_it_gets_what_its_client_got_and_its_client_ends_as_it_does(
     assert output == "from the environment True \n"
     assert client.returncode == code
     assert ("ArithmeticError: on purpose" in errors) == (how == "raise")
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_it_computes_with_as_many_threads_as_its_client_is_told(
+    tmp_path: Path, threads: str
+) -> None:
+    """OpenBLAS reads the number when NumPy is imported. With another one, some processors round a product otherwise."""
+    client = start(tmp_path, "count", OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
+    output, _ = client.communicate(timeout=600)
+    assert output.splitlines()[1:] == [f"{threads} threads"]
 
 
 def test_it_gets_the_signals_of_its_client_and_dies_with_it(tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ckptbench.frameworks.loading import load_framework
-
 HIGHEST_DESCRIPTOR = 31
 """The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -70,7 +68,8 @@ def serve_imported(framework: str, threads: int, requests: socket.socket) -> Req
     while os.open(os.devnull, os.O_RDONLY) < HIGHEST_DESCRIPTOR:
         pass
     os.environ.update(dict.fromkeys(POOLS, str(threads)))
-    load_framework(framework)
+    # Not at the top: it imports NumPy, whose libraries would then have started with all cores' threads in every importer.
+    importlib.import_module("ckptbench.frameworks.loading").load_framework(framework)
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)
