@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,14 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.ulfm import PREFIX, SHARED_MEMORY
+from ckptbench.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
 from ckptbench.runs.events import End, Phase, Regroup, SaveFailed, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
+END = Path(__file__).with_name("ulfm_at_the_end.py")
 STUDY = "config/studies/tiny-recoveries.yaml"
-TABLES = ("failures", "lineage", "outcome")
+TABLES = ("evaluations", "failures", "lineage", "outcome")
 
 pytestmark = pytest.mark.frameworks("chainer_ulfm", "horovod_pytorch")
 
@@ -89,12 +91,40 @@ def test_a_lost_rank_is_replaced_and_one_lost_meanwhile_has_all_start_again(done
 
 
 def test_ranks_whose_disk_is_broken_are_lost_in_a_save(done: Checkout) -> None:
-    (failure,) = of(done, "failures", "ulfm", "broken").to_dict("records")
+    failure, _ = of(done, "failures", "ulfm", "broken").to_dict("records")
     assert (failure["kind"], failure["from_step"]) == ("io_error", 20)
     assert failure["ranks_after"] == 2
     (folder,) = (done.folder / "results" / "runs").glob("*-listed_name_broken-ulfm-rep0")
     (failed,) = (e for e in whole_events(trace_path(folder, 0)) if isinstance(e, SaveFailed))
     assert "Input/output error" in failed.error
+
+
+def test_a_loss_after_the_last_step_is_noticed_and_the_test_set_is_evaluated_whole(
+    done: Checkout,
+) -> None:
+    _, last = of(done, "failures", "ulfm", "broken").to_dict("records")
+    assert (last["step"], last["from_step"]) == (40, 40)
+    evaluated = of(done, "evaluations", "ulfm", "broken").groupby("epoch")["samples"].sum()
+    assert evaluated.tolist() == [64, 64]
+
+
+@pytest.mark.parametrize(
+    ("when", "ranks"),
+    [("in_a_step", "(0, 1)"), ("in_an_evaluation", "(0, 1)"), ("after_the_end", "None")],
+)
+def test_a_rank_that_is_lost_at_the_end_is_missed_by_all_or_by_none(when: str, ranks: str) -> None:
+    """One of the others waits at the end already, and in the step that fails for the other. No rank hangs, or is torn down."""
+    programs = COLD / "chainer_ulfm" / "bin"
+    ended = subprocess.run(
+        [programs / "mpiexec", *OPTIONS, "-n", "3", programs / "python", END, when],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    said = sorted(line for line in ended.stdout.splitlines() if "goes on with" in line)
+    assert said == [f"rank {rank} goes on with {ranks}" for rank in (0, 1)], ended.stderr
 
 
 def test_nothing_is_left_behind(done: Checkout) -> None:

@@ -412,6 +412,24 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
     assert set(read[2:]) == {share[1]}
 
 
+def test_a_loss_at_the_end_has_the_last_epoch_evaluated_by_those_that_are_left(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples that the lost rank has evaluated, perhaps, count no more."""
+    plan, lost = make_plan("e1"), [OSError("a rank is lost")]
+
+    def finish() -> None:
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(regrouping, "finish", finish)
+    run(plan)
+    (regroup,) = events(plan.run_folder, "regroup")
+    assert (regroup["reached"], regroup["step"]) == (12, 12)
+    assert [event["epoch"] for event in events(plan.run_folder, "evaluation")] == [0, 1, 2, 2]
+    assert [event["epoch"] for event in events(plan.run_folder, "epoch")] == [0, 1, 2]
+
+
 def test_newcomers_are_admitted_between_two_steps(
     make_plan: MakePlan, regrouping: Regrouping
 ) -> None:

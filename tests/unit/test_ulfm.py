@@ -1,26 +1,34 @@
-"""What `ulfm` does where survivors start processes in place of lost ranks."""
+"""What `ulfm` does about losses: the launcher, and the ranks, which are threads here."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
-from numpy_framework import ALONE
+from numpy_framework import ALONE, Unasked
 from struck_plans import loss, met, struck
+from threaded_mpi import Communicator, Job, MpiError
 
+from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery import ulfm
-from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch
+from ckptbench.recovery.contract import GiveUp, GoOn, Regrouped, Relaunch
 from ckptbench.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
+from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.world.link import Link
+
+T = TypeVar("T")
 
 
 def with_recovery(plan: Plan, **options: bool) -> Plan:
@@ -103,43 +111,161 @@ def test_without_replacement_nobody_waits(struck_plan: Plan) -> None:
     assert recovery.after(loss(2), plan) == GoOn()
 
 
-class MpiError(Exception):
-    pass
+REACHED = Position(step=8, epoch=1, step_in_epoch=4)
 
 
-def lonely_world(ended: threading.Event) -> SimpleNamespace:
-    """A communicator whose first rank alone is left, and in which no process comes up."""
-
-    def spawn(*_: object) -> None:
-        assert ended.wait(60), "the wait has no limit"
-        raise MpiError
-
-    world = SimpleNamespace(rank=0, size=1, Revoke=lambda: None, Spawn_multiple=spawn)
-    world.Dup = world.Shrink = lambda: world
-    world.allgather = lambda value: [value]
-    return world
+def rank_of(job: Job, number: int) -> UlfmRank:
+    place = dataclasses.replace(ALONE, rank=number, world_size=len(job.world.members))
+    mpi4py = SimpleNamespace(rc=SimpleNamespace(finalize=True), MPI=job.of(number))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "mpi4py", mpi4py)
+        # The others are not there yet.
+        patch.setattr(Communicator, "allgather", lambda *_: list(range(place.world_size)))
+        return UlfmRank(place, Unasked(), {"replace": False})
 
 
-def test_a_process_that_never_comes_is_not_waited_for_for_ever(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def at_once(*does: Callable[[], T]) -> list[T]:
+    """What each of them returns, or the error that it raises, in threads of their own."""
+    with ThreadPoolExecutor(len(does)) as pool:
+        return [future.result() for future in [pool.submit(each) for each in does]]
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job(3)
+
+
+@pytest.fixture
+def ranks(job: Job) -> list[UlfmRank]:
+    """Three ranks that train."""
+    return [rank_of(job, number) for number in range(3)]
+
+
+def test_a_rank_that_is_lost_at_the_end_is_missed_by_all(job: Job, ranks: list[UlfmRank]) -> None:
+    """By the one that has come to the end already, too, and waits for the others there."""
+    first, second, _ = ranks
+
+    def come_to_the_end() -> Regrouped:
+        with pytest.raises(LaunchError, match="lost before all had come to the end") as error:
+            first.finish()
+        return first.regroup(error.value, REACHED)
+
+    def fail_in_the_last_step() -> Regrouped:
+        job.lose(2)
+        with pytest.raises(MpiError) as error:
+            second.barrier()
+        return second.regroup(error.value, REACHED)
+
+    for regrouped in at_once(come_to_the_end, fail_in_the_last_step):
+        assert (regrouped.step, regrouped.ranks) == (8, (0, 1))
+    assert at_once(first.finish, second.finish) == [None, None]
+
+
+def test_a_rank_that_is_lost_in_its_last_evaluation_is_missed_by_all(
+    job: Job, ranks: list[UlfmRank]
 ) -> None:
-    ended, hung_up = threading.Event(), threading.Event()
-    none = object()
-    mpi = SimpleNamespace(
-        COMM_NULL=none,
-        COMM_WORLD=lonely_world(ended),
-        Comm=SimpleNamespace(Get_parent=lambda: none),
-        Exception=MpiError,
-    )
-    monkeypatch.setitem(
-        sys.modules, "mpi4py", SimpleNamespace(rc=SimpleNamespace(finalize=True), MPI=mpi)
-    )
+    first, second, _ = ranks
+    job.lose(2)
+
+    def end(rank: UlfmRank) -> tuple[int, ...]:
+        with pytest.raises(LaunchError) as error:
+            rank.finish()
+        return rank.regroup(error.value, REACHED).ranks
+
+    assert at_once(lambda: end(first), lambda: end(second)) == [(0, 1)] * 2
+
+
+def test_at_the_end_nobody_waits_for_one_that_is_lost_then(
+    job: Job, ranks: list[UlfmRank], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first, second, third = ranks
+    at_once(first.finish, second.finish, third.finish)
+    job.lose(2)
+    at_once(first._await_others, second._await_others)
+    at_once(first._await_others, second._await_others)
+    assert "a rank was lost at the end" not in caplog.text, "acknowledged"
+
+
+def test_an_error_that_is_no_loss_ends_training(ranks: list[UlfmRank]) -> None:
+    """Otherwise all would do the same step for ever."""
+
+    def fail(rank: UlfmRank) -> None:
+        def truncate() -> None:
+            raise MpiError("MPI_ERR_TRUNCATE")
+
+        with pytest.raises(MpiError) as error:
+            rank._together(truncate)
+        with pytest.raises(LaunchError, match="no rank is lost: MPI_ERR_TRUNCATE"):
+            rank.regroup(error.value, REACHED)
+
+    at_once(*(partial(fail, rank) for rank in ranks))
+
+
+class Ended(BaseException):
+    """This process is over."""
+
+
+@pytest.fixture
+def alone(job: Job, ranks: list[UlfmRank]) -> UlfmRank:
+    """The first rank, when it is to replace both others."""
+    first, *_ = ranks
+    job.lose(1)
+    job.lose(2)
+    first.options = {"replace": True}
+    first._broken = MpiError("MPI_ERR_PROC_FAILED")
+    return first
+
+
+def given_up(
+    rank: UlfmRank, monkeypatch: pytest.MonkeyPatch, *, raises: bool = False
+) -> threading.Event:
+    """Set when the rank has hung up and ended itself. The latter `raises`, if this is the rank's main thread."""
+    order, ended = [], threading.Event()
+    rank.link = cast(Link, SimpleNamespace(hang_up=lambda: order.append("hung up")))
+
+    def end() -> None:
+        assert order == ["hung up"], "the launcher must know which rank ended first"
+        ended.set()
+        if raises:
+            raise Ended
+
+    monkeypatch.setattr(rank, "abort", end)
+    return ended
+
+
+@pytest.mark.parametrize("call", ["Spawn_multiple", "allgather"])
+def test_a_process_that_never_comes_is_not_waited_for_for_ever(
+    alone: UlfmRank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    """Nor one that has come to MPI and gets no further."""
+    ended = given_up(alone, monkeypatch)
+
+    def wait(*_: object) -> None:
+        assert ended.wait(60), "the wait has no limit"
+        raise Ended
+
+    whole = SimpleNamespace(allgather=wait)
+    spawned = SimpleNamespace(Merge=lambda **_: whole)
+    spawn = wait if call == "Spawn_multiple" else lambda *_: spawned
+    monkeypatch.setattr(Communicator, "Spawn_multiple", spawn, raising=False)
     monkeypatch.setattr(ulfm, "COME_SECONDS", 0.05)
-    link = cast(Link, SimpleNamespace(hang_up=hung_up.set))
-    rank = UlfmRank(ALONE, link, {"replace": True})
-    rank.place = dataclasses.replace(ALONE, world_size=2)
-    monkeypatch.setattr(rank, "abort", ended.set)
-    with pytest.raises(MpiError):
-        rank._make_whole()
-    assert hung_up.is_set(), "the launcher must know which rank ended first"
-    assert "in place of rank 1 within 0.05 s" in caplog.text
+    with pytest.raises(Ended):
+        alone.regroup(MpiError(), REACHED)
+    assert "in place of rank 1 and rank 2 within 0.05 s" in caplog.text
+
+
+def test_where_no_process_can_be_started_the_cause_is_said(
+    alone: UlfmRank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It waits a while: if another rank was lost, the launcher has all start again."""
+    given_up(alone, monkeypatch, raises=True)
+
+    def refuse(*_: object) -> None:
+        raise MpiError("MPI_ERR_SPAWN: there are not enough slots")
+
+    monkeypatch.setattr(Communicator, "Spawn_multiple", refuse, raising=False)
+    monkeypatch.setattr(ulfm, "VERDICT_SECONDS", 0.0)
+    with pytest.raises(Ended):
+        alone.regroup(MpiError(), REACHED)
+    assert "a lost rank could not be replaced: MPI_ERR_SPAWN: there are" in caplog.text

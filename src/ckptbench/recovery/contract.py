@@ -131,8 +131,8 @@ class RankRecovery:
     """The half of a recovery that every rank calls. By itself it leaves everything to the framework and the launcher.
 
     Calls come in this order: the constructor; `framework_place`; `adopt`, when the framework has joined; `join`, when it is
-    built; then `barrier`, `admit` and `regroup` in any order; `close` or `abort`; `leave`. What these do not describe, a
-    training loop does not have to know about a recovery.
+    built; then `barrier`, `admit` and `regroup` in any order, and `finish`, after which `regroup` may come again; `close` or
+    `abort`; `leave`. What these do not describe, a training loop does not have to know about a recovery.
     """
 
     part_read: float = 1.0
@@ -177,6 +177,12 @@ class RankRecovery:
     def barrier(self) -> None:
         """Return when every rank that trains has called it."""
         self.framework.barrier()
+
+    def finish(self) -> None:
+        """Called when this rank is about to end: after the last evaluation, or after the checkpoint before a stop.
+
+        A recovery may have the ranks agree here. Then it raises on all of them, or on none, if one is lost before.
+        """
 
     def close(self) -> None:
         """Part from the other ranks in an orderly way. Called once, when training has ended well."""

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,8 +44,10 @@ CHUNK = 2**20
 """Gradients are summed in parts of so many numbers: small enough for a cache, large enough that their number is no cost."""
 UNKNOWN = -1
 """The step of a rank whose state is in part that of another step."""
-COME_SECONDS = 300.0
-"""For so long survivors wait for processes that they have started, as long as the launcher waits for its own."""
+COME_SECONDS = 600.0
+"""For so long survivors wait for processes that they have started, until these have built their networks."""
+VERDICT_SECONDS = 30.0
+"""For so long a rank waits to be ended after an MPI error that may come from a loss. The launcher hears of a loss at once."""
 
 
 OPTIONS = (
@@ -126,17 +128,19 @@ class UlfmRank(AveragingRank):
         from mpi4py import MPI
 
         self._mpi = MPI
-        self._joins: Callable[[], None] | None = None
+        self._joins: Callable[[ExitStack], None] | None = None
         """How this rank meets the others, if it comes in place of a lost one."""
         self._broken: Exception | None = None
         """Why nothing can be sent over the communicator any more."""
+        self._has_agreed = False
+        """Whether this rank has taken part in an agreement on the communicator."""
         parent = MPI.Comm.Get_parent()
         if parent == MPI.COMM_NULL:
             self._world = MPI.COMM_WORLD.Dup()
             self._check_ranks(self._world.allgather(place.rank))
         else:
             self._world = parent.Merge(high=True)
-            self._joins = lambda: None
+            self._joins = lambda _: None
 
     def _check_ranks(self, ranks: Sequence[int]) -> None:
         if list(ranks) != list(range(self.place.world_size)):
@@ -147,6 +151,11 @@ class UlfmRank(AveragingRank):
 
     def barrier(self) -> None:
         self._together(self._world.Barrier)
+
+    def finish(self) -> None:
+        if not self._agree(True):
+            self._broken = LaunchError("a rank was lost before all had come to the end")
+            raise self._broken
 
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
         """Shrink the communicator, and go on after the last step that any survivor has done.
@@ -167,13 +176,17 @@ class UlfmRank(AveragingRank):
         """A rank that survivors have started gets their state."""
         return None if self._joins is None else self._regrouped(UNKNOWN, clock(), self._joins)
 
-    def _regrouped(self, own: int, noticed_ns: int, meet: Callable[[], None]) -> Regrouped:
-        """Agree on a step after `meet`, and give its state to those that do not have it. `own` is this rank's step."""
+    def _regrouped(self, own: int, noticed_ns: int, meet: Callable[[ExitStack], None]) -> Regrouped:
+        """Agree on a step after `meet`, and give its state to those that do not have it. `own` is this rank's step.
+
+        `meet` gets a stack for what lasts until all have met.
+        """
         taken = 0
         while True:
             try:
-                meet()
-                known = self._world.allgather((own, self.place.rank))
+                with ExitStack() as until_met:
+                    meet(until_met)
+                    known = self._world.allgather((own, self.place.rank))
                 step = max(each for each, _ in known)
                 if step == UNKNOWN:
                     raise LaunchError("every rank with a whole state is lost")
@@ -185,11 +198,11 @@ class UlfmRank(AveragingRank):
                     own, taken = step, taken + sent * is_behind
                 self._world.Barrier()
                 break
-            except self._mpi.Exception as lost:
-                log.info("another rank is lost: %s", lost)
+            except self._mpi.Exception as error:
                 if self.options["replace"]:
-                    self._await_end()
-                meet = self._shrink
+                    self._await_end(error)
+                log.info("another rank is lost: %s", error)
+                self._broken, meet = error, self._shrink
         self._broken = self._joins = None
         return Regrouped(
             step=step,
@@ -221,10 +234,15 @@ class UlfmRank(AveragingRank):
         super().leave(status)
 
     def _await_others(self) -> None:
-        try:
-            self._world.Barrier()
-        except self._mpi.Exception as lost:
-            log.info("a rank was lost at the end: %s", lost)
+        """Wait for all that are left: they are at the end too. A barrier would fail for a rank that is lost meanwhile."""
+        while True:
+            self._world.Ack_failed()
+            try:
+                self._world.Agree(True)
+            except self._mpi.Exception as lost:
+                log.info("a rank was lost at the end: %s", lost)
+            else:
+                return
 
     def average(self, gradients: Sequence[NDArray[np.float32]]) -> None:
         """Average each array over the ranks, in place."""
@@ -241,7 +259,7 @@ class UlfmRank(AveragingRank):
             if not gradient.flags.c_contiguous:
                 gradient[...] = flat.reshape(gradient.shape)
 
-    def _together(self, call: Callable[[], None]) -> None:
+    def _together(self, call: Callable[[], object]) -> None:
         try:
             call()
         except self._mpi.Exception as error:
@@ -250,29 +268,49 @@ class UlfmRank(AveragingRank):
             self._world.Revoke()
             raise
 
-    def _shrink(self) -> None:
-        self._world.Revoke()
-        # The broken one is not freed: Open MPI may use it still, and crash.
-        self._world = self._world.Shrink()
+    def _agree(self, at_end: bool) -> bool:
+        """Whether all that are left are at the end, and none is lost that was there before. All get the same answer.
 
-    def _make_whole(self) -> None:
+        Each rank asks once before it shrinks the communicator, also where it knows the answer: another one may wait here, and
+        `Revoke` does not bring it out.
+        """
+        self._has_agreed = True
+        try:
+            return bool(self._world.Agree(at_end))
+        except self._mpi.Exception as lost:
+            log.info("no agreement: %s", lost)
+            return False
+
+    def _shrink(self, _: ExitStack) -> None:
+        """Raises LaunchError if no rank is lost."""
+        self._world.Revoke()
+        if not self._has_agreed:
+            self._agree(False)
+        # The broken one is not freed: Open MPI may use it still, and crash.
+        before, self._world = self._world, self._world.Shrink()
+        self._has_agreed = False
+        if self._world.size == before.size:
+            raise LaunchError(f"a call of MPI has failed, and no rank is lost: {self._broken}")
+
+    def _make_whole(self, until_met: ExitStack) -> None:
         """Shrink the communicator, start a process in place of each lost rank, and take them in."""
-        self._shrink()
+        self._shrink(until_met)
         lost = sorted({*range(self.place.world_size)} - {*self._world.allgather(self.place.rank)})
         launched = f"{LAUNCHED}={boot_id()} {clock()} {time.time_ns()}"
-        with self._waiting_for(lost):
-            others = self._world.Spawn_multiple(
-                ["env"] * len(lost),
-                [[f"{RANK}={rank}", launched, *sys.orig_argv] for rank in lost],
-                [1] * len(lost),
-            )
-            self._world = others.Merge(high=False)
+        until_met.enter_context(self._waiting_for(lost))
+        others = self._world.Spawn_multiple(
+            ["env"] * len(lost),
+            [[f"{RANK}={rank}", launched, *sys.orig_argv] for rank in lost],
+            [1] * len(lost),
+        )
+        self._world = others.Merge(high=False)
 
     @contextmanager
     def _waiting_for(self, ranks: Sequence[int]) -> Iterator[None]:
         """End this process if the block takes too long. MPI itself has no such limit."""
         named = " and ".join(f"rank {rank}" for rank in ranks)
-        timer = threading.Timer(COME_SECONDS, self._give_up, [f"no process came up in place of {named}"])  # fmt: skip
+        problem = f"no process came up in place of {named} within {COME_SECONDS:g} s"
+        timer = threading.Timer(COME_SECONDS, self._give_up, [problem])
         timer.daemon = True
         timer.start()
         try:
@@ -280,13 +318,14 @@ class UlfmRank(AveragingRank):
         finally:
             timer.cancel()
 
-    def _await_end(self) -> NoReturn:
-        """Wait for the launcher, which has seen the loss too, to end this process and start all ranks again."""
-        time.sleep(COME_SECONDS)
-        self._give_up("a lost rank could not be replaced")
+    def _await_end(self, error: Exception) -> NoReturn:
+        """Wait for the launcher, which has all ranks start again if one was lost meanwhile. Else the error has another cause."""
+        log.info("no lost rank can be replaced: %s", error)
+        time.sleep(VERDICT_SECONDS)
+        self._give_up(f"a lost rank could not be replaced: {error}")
 
     def _give_up(self, problem: str) -> NoReturn:
-        log.error("%s within %g s: the logs of all ranks say why", problem, COME_SECONDS)
+        log.error("%s; the logs of all ranks say why", problem)
         self.link.hang_up()
         self.abort()
 

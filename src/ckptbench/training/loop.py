@@ -243,6 +243,7 @@ class Trainer:
                 if regrouped is not None:
                     self._go_on(regrouped)
                 self._train_from(self._reached)
+                self._recovery.finish()
                 return
             except Stopped:
                 raise
@@ -285,6 +286,7 @@ class Trainer:
                 bytes=regrouped.bytes,
             )
         )
+        self._recorder.sync()  # the launcher reads it, perhaps on another node
         log.info("goes on after step %d with ranks %s", regrouped.step, list(regrouped.ranks))
 
     def _enter(self, regrouped: Regrouped) -> None:
@@ -399,6 +401,7 @@ class Trainer:
         self._recorder.write_steps(position.epoch)
         if position.step not in (self._began, self._saved):
             self._checkpoint(position, everywhere=True)
+        self._recovery.finish()
         self._strategy.close()
         self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)

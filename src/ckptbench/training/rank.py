@@ -131,6 +131,8 @@ def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Frame
             versions=_versions(),
         )
     )
+    if plan.failures:
+        recorder.sync()  # the launcher reads it after a loss, perhaps on another node
 
 
 def _versions() -> dict[str, str]:
