@@ -19,6 +19,7 @@ from ckptbench.launch.allocation import (
 from ckptbench.launch.starters import PBS_RSH, rank_processes
 from ckptbench.world import variables
 from ckptbench.world.seats import Seat, same_host
+from ckptbench.world.variables import rank_of
 
 HOST = socket.gethostname()
 LOGS = Path("/logs")
@@ -216,3 +217,23 @@ def test_mpi_ranks_are_started_by_mpiexec_over_the_schedulers_starter(
 def test_other_hosts_without_a_scheduler_are_refused() -> None:
     with pytest.raises(LaunchError, match="need a scheduler that starts them there"):
         commands(on("none", "n1", "n2"), 2)
+
+
+@pytest.mark.parametrize("mpi", [True, False])
+def test_what_starts_ranks_in_a_batch_script_is_none_of_them(*, mpi: bool) -> None:
+    """Slurm counts it as task 0. It would be killed in the place of a rank 0 that hangs."""
+    allocation = on("slurm", "n1", "n2")
+    (starter,) = rank_processes(
+        TRAIN,
+        allocation,
+        allocation.seats(2),
+        mpiexec=Path("/env/bin/mpiexec") if mpi else None,
+        variables={},
+        logs=LOGS,
+    )
+    here = {"SLURM_PROCID": "0", "PMI_RANK": "0", **starter.variables}
+    here = {name: value for name, value in here.items() if value is not None}
+    assert rank_of(here) is None
+    by_srun = rank_of({**here, "SLURM_PROCID": "0"})
+    assert by_srun == (None if mpi else 0), "srun also starts what starts the ranks of a node"
+    assert rank_of({**here, "PMI_RANK" if mpi else "SLURM_PROCID": "1"}) == 1

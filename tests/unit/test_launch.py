@@ -224,7 +224,8 @@ def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
         seats, threads=4, control="a:1", token="t", logs="/logs", launched="boot 1 2"
     )
     assert read_seat({**told, "PMI_RANK": "1"}) == (seats[1], 3)
-    assert read_seat({**told, "SLURM_PROCID": "2"})[0] == Seat(rank=2, node="node2", local_rank=0)
+    by_srun = {**told, "CKPTBENCH_RANK_SOURCE": "SLURM_PROCID", "SLURM_PROCID": "2"}
+    assert read_seat(by_srun)[0] == Seat(rank=2, node="node2", local_rank=0)
     assert told["OMP_NUM_THREADS"] == told["OPENBLAS_NUM_THREADS"] == "4"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
 from ckptbench.world.seats import Seat
-from ckptbench.world.variables import RANK
+from ckptbench.world.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK
 
 STEP: Mapping[str, str | None] = {
     # srun would bind a step with one task a node to a single core. Each rank pins itself to its cores (place.pin).
@@ -19,6 +19,8 @@ STEP: Mapping[str, str | None] = {
     **dict.fromkeys(
         ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
     ),
+    # A task of srun has numbers of its own. What it starts here is no rank.
+    **dict.fromkeys((*RANK_SOURCES, SLURM_RANK)),
 }
 
 PBS_RSH = Path(__file__).with_name("pbs_rsh")
@@ -76,7 +78,7 @@ def rank_processes(
         return [_here(command, seat, logs) for seat in seats]
     match allocation.scheduler:
         case "slurm":
-            return [Process([*_srun(seats), *command], STEP, paths)]
+            return [Process([*_srun(seats), *command], {**STEP, RANK_SOURCE: SLURM_RANK}, paths)]
         case "gridengine":
             start = _qrsh
         case "pbs":

@@ -27,8 +27,13 @@ STARTED = "CKPTBENCH_STARTED"
 LOCAL_RANK_SOURCE = "CKPTBENCH_LOCAL_RANK_SOURCE"
 """The name of the variable that tells a rank its number among those of its node, where what starts the ranks counts them so."""
 
-# mpiexec and srun give all ranks the same environment and set each rank's number in a variable of their own.
-_RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+RANK_SOURCE = "CKPTBENCH_RANK_SOURCE"
+"""As LOCAL_RANK_SOURCE, for the rank's number in the run."""
+SLURM_RANK = "SLURM_PROCID"
+"""The number of a task of srun. What srun starts is not always a rank: it also starts what starts the ranks of a node."""
+
+# mpiexec gives all ranks the same environment and sets each rank's number in a variable of its own.
+RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 def rank_environment(
@@ -66,7 +71,8 @@ def rank_of(environment: Mapping[str, str]) -> int | None:
     """The rank of the process with this environment; None if it is that of no rank."""
     if source := environment.get(LOCAL_RANK_SOURCE):
         return ranks_here(environment)[int(environment[source])] if source in environment else None
-    return next((int(environment[name]) for name in _RANK_SOURCES if name in environment), None)
+    sources = (*RANK_SOURCES, environment.get(RANK_SOURCE, RANK))
+    return next((int(environment[name]) for name in sources if name in environment), None)
 
 
 def read_seat(environment: Mapping[str, str] = os.environ) -> tuple[Seat, int]:
@@ -74,7 +80,7 @@ def read_seat(environment: Mapping[str, str] = os.environ) -> tuple[Seat, int]:
     rank = rank_of(environment)
     if rank is None or NODES not in environment:
         raise LaunchError(
-            f"none of {', '.join(_RANK_SOURCES)} is set, or {NODES} is not: ranks are started by scripts/train_cell.py"
+            f"none of {', '.join((*RANK_SOURCES, SLURM_RANK))} is set, or {NODES} is not: ranks are started by scripts/train_cell.py"
         )
     seats = seats_of(environment[NODES].split(","))
     if rank >= len(seats):
