@@ -142,6 +142,20 @@ def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
         Target(gone).step(0)
 
 
+def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
+    """A rank that recovers has an error of its own to tell."""
+    program = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.exit(7)"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as striker:
+        target = Target(striker)
+        target.step(0)
+        striker.wait()
+        target.recovering()
+        with pytest.raises(CkptbenchError, match="ended with status 7; see above"):
+            target.step(1)
+
+
 def test_a_run_without_failures_starts_no_striker(tmp_path: Path) -> None:
     assert start(tmp_path, steps=3) == 0
     assert journal(tmp_path) == []

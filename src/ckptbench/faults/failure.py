@@ -39,7 +39,9 @@ class Failure:
         if (self.rank is None) == (self.node is None):
             raise ConfigError("a failure strikes a rank or a node: name one of them")
         if self.kind == "io_error" and self.node is not None:
-            raise ConfigError("a failure of the kind io_error strikes a rank: name one, no node")
+            raise ConfigError(
+                "a failure of the kind io_error strikes one rank: give rank in place of node"
+            )
         if self.moment == "recovery":
             if (self.second, self.step) != (None, None):
                 raise ConfigError(

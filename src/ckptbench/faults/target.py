@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -94,7 +95,7 @@ class Target:
     def step(self, done: int) -> None:
         """A step begins, and `done` steps of the run are done. Before the first one the striker must be ready.
 
-        Raises CkptbenchError if it is gone.
+        Raises CkptbenchError if it is gone, as `save` does.
         """
         if self._striker is None:
             return
@@ -108,9 +109,10 @@ class Target:
             self._tell("save", done)
 
     def recovering(self) -> None:
-        """This rank begins to recover from a failure."""
+        """This rank begins to recover from a failure. That the striker is gone is said in the next step."""
         if self._striker is not None:
-            self._tell("recovery", None)
+            with suppress(CkptbenchError):
+                self._tell("recovery", None)
 
     def close(self) -> None:
         """Nothing more will be told. What is still due does not come. The striker goes on to answer syncs that are held.
@@ -132,9 +134,7 @@ class Target:
         """A short training would be over before a striker that is still starting could strike it."""
         assert striker.stdout is not None
         if not striker.stdout.readline():
-            raise CkptbenchError(
-                f"the striker of this rank has ended with status {striker.wait()}; see above"
-            )
+            raise _ended(striker)
         self._is_ready = True
 
     def _tell(self, moment: str, step: int | None) -> None:
@@ -144,8 +144,16 @@ class Target:
     def _write(self, line: dict[str, Any]) -> None:
         assert self._striker is not None
         assert self._striker.stdin is not None
-        self._striker.stdin.write(json.dumps(line).encode() + b"\n")
-        self._striker.stdin.flush()
+        try:
+            self._striker.stdin.write(json.dumps(line).encode() + b"\n")
+        except BrokenPipeError:
+            raise _ended(self._striker) from None
+
+
+def _ended(striker: subprocess.Popen[bytes]) -> CkptbenchError:
+    return CkptbenchError(
+        f"the striker of this rank has ended with status {striker.wait()}; see above"
+    )
 
 
 def _hand_over_syncs(striker: socket.socket) -> None:
