@@ -80,6 +80,7 @@ def test_the_decision_needs_no_training_and_says_how_often(done: Checkout) -> No
     assert done.seals() == seals
     assert "On this machine, at 2 ranks, with " in decided.stdout
     assert "Projected to 16,384 GPUs" in decided.stdout
+    assert "On this machine, at 2 ranks, with " in done.make_target("decide").stdout, "asked again"
     assert decision.read_text().startswith("How often to checkpoint")
     assert done.is_drawn("advice")
     assert done.is_drawn("scale")

@@ -229,12 +229,11 @@ def write_study():
 
 
 def show_findings():
-    """Print what was found, what to do about it, or whether to believe it, where the workflow was asked for it."""
+    """Print what was found, or whether to believe it, where the workflow was asked for it."""
     names = {job.rule.name for job in workflow.dag.jobs}
     pages = {
         "audit": AUDIT,
         "write_findings": FINDINGS_PAGE,
-        "write_decision": DECISION_PAGE,
     }
     for page in [path for name, path in pages.items() if name in names][:1]:
         print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)
