@@ -54,6 +54,35 @@ def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
     assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
 
 
+def test_formulas_know_only_failures_after_which_all_go_back(told: pd.DataFrame) -> None:
+    row = one(told, "asynchronous", "shrink", 16384)
+    striking = (1 - row["survived"]) / (row["hours_between_failures"] * 3600)
+    young = young_s(Saving(stall_s=2.0, durable_s=90.0), striking)
+    assert row["young_minutes"] == pytest.approx(float(young) / 60)
+
+
+@pytest.mark.parametrize(
+    ("value", "lo", "hi"),
+    [(4.0, 2.0, 8.0), (4.0, 3.0, 20.0), (4.0, -1.0, 9.0), (0.0, 0.0, 2.0), (5.0, 5.0, 6.0)],
+)
+def test_draws_have_the_interval_that_was_given(value: float, lo: float, hi: float) -> None:
+    row = {**COSTS.iloc[0], "down_s": value, "down_s_lo": lo, "down_s_hi": hi}
+    down_s = drawn.recovering(row, 8, CHOICES).down_s
+    assert down_s[0] == value
+    assert (down_s >= 0).all()
+    assert np.median(down_s[1:]) == pytest.approx(value, abs=0.1 * (hi - lo))
+    ends = np.percentile(down_s[1:], [2.5, 97.5])
+    assert ends == pytest.approx([max(lo, 0.0), hi], abs=0.15 * (hi - lo))
+
+
+def test_where_training_waits_for_the_write_stall_and_durable_time_are_drawn_as_one() -> None:
+    ends = {"stall_s_lo": 9.0, "stall_s_hi": 11.0, "durable_s_lo": 9.5, "durable_s_hi": 11.5}
+    row = {**COSTS.iloc[0], "stall_s": 10.0, "durable_s": 10.5, **ends}
+    blocking, behind = drawn.saving(row), drawn.saving({**row, "durable_s": 90.0, "durable_s_hi": 91.0})  # fmt: skip
+    assert np.corrcoef(blocking.stall_s, blocking.durable_s)[0, 1] > 0.99
+    assert abs(np.corrcoef(behind.stall_s, behind.durable_s)[0, 1]) < 0.3
+
+
 def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_of_one_node(
     told: pd.DataFrame,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import lambertw
@@ -106,6 +108,14 @@ def test_failures_that_survivors_go_on_from_take_only_their_pause() -> None:
     elastic = Recovering(down_s=300.0, survived=1.0, pause_s=36.0)
     assert goodput(180.0, BLOCKING, elastic, 1 / HOUR) == pytest.approx(0.9 * 0.99)
     assert goodput(180.0, BLOCKING, elastic, 1 / 36) == 0
+
+
+def test_a_recovery_that_never_ends_does_not_matter_where_survivors_always_go_on() -> None:
+    endless = Recovering(down_s=1e9, survived=1.0, pause_s=36.0)
+    assert goodput(180.0, BLOCKING, endless, 1 / HOUR) == pytest.approx(0.9 * 0.99)
+    far = Far(saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e9)
+    assert goodput(180.0, BLOCKING, endless, 1 / HOUR, far) == pytest.approx(0.9 * 0.99)
+    assert goodput(180.0, BLOCKING, replace(endless, survived=0.5), 1 / HOUR) == 0
 
 
 def test_a_second_level_that_no_failure_needs_costs_only_its_saves() -> None:

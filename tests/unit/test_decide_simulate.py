@@ -93,6 +93,12 @@ def test_survivors_lose_only_their_pause(rng: np.random.Generator) -> None:
     assert useful == pytest.approx(150)
 
 
+def test_a_pause_is_not_a_time_in_which_all_recover(rng: np.random.Generator) -> None:
+    elastic = Recovering(down_s=200.0, survived=1.0, pause_s=30.0)
+    useful = useful_part(seconds(100.0, 110.0), 180.0, 180.0, BLOCKING, elastic, rng=rng) * 180
+    assert useful == pytest.approx(120)
+
+
 @pytest.mark.parametrize(("needed", "version"), [(0.0, 7), (1.0, 4)])
 def test_a_failure_may_need_the_version_of_the_second_level(
     rng: np.random.Generator, needed: float, version: int

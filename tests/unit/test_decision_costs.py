@@ -47,7 +47,12 @@ class Made:
         self.rows["runs"].append(
             {**made, "run": name, "steps_per_epoch": 20, "nodes": 1, "attempts": 1}
         )
-        self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4, first_step=1.5)
+        self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4)
+        self.rows["steps"] += [
+            {"run": name, "rank": rank, "step": step, "duration_s": own, "warmup": step == 0}
+            for rank in (0, 1)
+            for step, own in enumerate((1.5, 0.5))
+        ]
 
     def phase(self, run: str, attempt: int = 1, **seconds: float) -> None:
         self.rows["phases"] += [
@@ -56,9 +61,9 @@ class Made:
             for phase, own in seconds.items()
         ]
 
-    def failure(self, run: str, *, second: float = 10.0, kind: str = "kill", from_step: int | None = 10, **parts: float) -> None:  # fmt: skip
+    def failure(self, run: str, *, second: float = 10.0, kind: str = "kill", ranks_before: int = 2, ranks_after: int | None = 2, **parts: float) -> None:  # fmt: skip
         lost = {**dict.fromkeys(LOST_PARTS, 0.0), **parts}
-        self.rows["failures"].append({"run": run, "kind": kind, "second": second, "from_step": from_step, **lost, "total_s": sum(lost.values())})  # fmt: skip
+        self.rows["failures"].append({"run": run, "kind": kind, "second": second, "victim": "rank 1", "ranks_before": ranks_before, "ranks_after": ranks_after, **lost, "total_s": sum(lost.values())})  # fmt: skip
 
     def tables(self) -> dict[str, pd.DataFrame]:
         tables = {}
@@ -185,6 +190,17 @@ def test_a_rank_that_comes_anew_with_all_others_replaces_none(study: Made) -> No
     row = study.costs().set_index("recovery").loc["ulfm"]
     assert not row["replaces"]
     assert row["pause_s"] == pytest.approx(1.0)
+
+
+def test_the_loss_of_the_last_rank_does_not_count_against_survival(study: Made) -> None:
+    """Of many ranks there is always another one left."""
+    elastic(study)
+    study.failure(
+        "struck0", second=60.0, ranks_before=1, detection_s=1.0, launch_s=1.0, import_s=2.0
+    )
+    row = study.costs().set_index("recovery").loc["ulfm"]
+    assert row["survived"] == 1.0
+    assert row["down_s"] == pytest.approx(4.0)
 
 
 def test_failures_after_which_all_start_again_count_against_survival(study: Made) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from test_decision_costs import Made, setup
@@ -17,10 +19,18 @@ RESTART = Lost(down_s=np.array([7.0]), pause_s=np.array([0.0]), survived=np.arra
 ELASTIC = Lost(down_s=np.array([7.0]), pause_s=np.array([3.0]), survived=np.array([True]))
 
 
-def finished(strikes: list[float], lost: Lost, saving: Saving = BLOCKING) -> float:
+def finished(
+    strikes: list[float],
+    lost: Lost | list[Lost],
+    saving: Saving = BLOCKING,
+    *,
+    spare: float = math.inf,
+) -> float:
     """Of 100 s of work, with a checkpoint after every 20 s of it."""
-    done = finished_s(strikes, [lost] * len(strikes), np.array([100.0]), np.array([20.0]), saving)
-    return float(done[0])
+    each = [lost] * len(strikes) if isinstance(lost, Lost) else lost
+    return float(
+        finished_s(strikes, each, np.array([100.0]), np.array([20.0]), saving, spare=spare)[0]
+    )
 
 
 def test_undisturbed_it_takes_its_work_and_its_checkpoints() -> None:
@@ -106,6 +116,7 @@ def struck_study(
         for name, took_s, own in ((baseline, STEPS * STEP_S + late_s, 1.0), (costs, 60.0, 1.0), (run, wall_s + off_s, slower)):  # fmt: skip
             row = next(each for each in study.rows["runs"] if each["run"] == name)
             row.update(wall_s=took_s, baseline=baseline, steps=STEPS, timing_valid=True)
+            study.rows["steps"] = [each for each in study.rows["steps"] if each["run"] != name]
             study.rows["steps"] += [{"run": name, "rank": 0, "step": step, "duration_s": STEP_S * own + (late_s if step == STEPS - 1 else 0.0), "warmup": False} for step in range(STEPS)]  # fmt: skip
     study.rows["goodput"].append({**checked, "repeats": 2, "paired_repeats": 2, "failures": 1.5, "failures_per_hour": 100.0, "goodput": 0.7})  # fmt: skip
     return study
@@ -166,3 +177,15 @@ def test_runs_whose_costs_no_other_run_tells_are_not_predicted() -> None:
     study = struck_study()
     study.rows["failures"] = [row for row in study.rows["failures"] if "struck" in row["run"]]
     assert validation(study.tables()).empty
+
+
+def test_a_loss_while_all_start_again_has_them_start_anew_though_survivors_could_go_on() -> None:
+    """As in the model, the pause of survivors is no such time."""
+    assert finished([30.0, 35.0], [RESTART, ELASTIC]) == pytest.approx(35 + 7 + 4 * 22)
+    assert finished([30.0, 31.0], ELASTIC) == pytest.approx(116.0)
+
+
+@pytest.mark.parametrize(("spare", "kept"), [(1, 2), (2, None)])
+def test_the_last_rank_leaves_no_survivors(spare: float, kept: int | None) -> None:
+    expected = 116.0 if kept is None else 60 + 7 + (5 - kept) * 22
+    assert finished([30.0, 60.0], ELASTIC, spare=spare) == pytest.approx(expected)

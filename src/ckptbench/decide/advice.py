@@ -78,7 +78,7 @@ ADVICE = Table(
         *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
         Column("epoch_steps", "number", "steps", "an epoch of the study"),
         *_with_ends("goodput_every_epoch", "number", "1", "with a checkpoint after every epoch"),
-        Column("young_minutes", "number", "min", "interval of Young 1974, in useful time"),
+        Column("young_minutes", "number", "min", "interval of Young 1974, in useful time, for the failures after which all go back to a version"),
         Column("goodput_young", "number", "1", "at that interval, or at a step where it is shorter"),
         Column("daly_minutes", "number", "min", "interval of Daly 2006"),
         Column("goodput_daly", "number", "1", "in the same way"),
@@ -253,13 +253,9 @@ def _advice(case: _Case) -> Row:
     step_s, found = case.step_s, case.best
     in_use = Interval.parse(case.row["interval"]).steps(int(case.row["steps_per_epoch"]))
     epoch = int(case.row["steps_per_epoch"])
-    formulas = {
-        "young": young_s(case.saving, case.failures_per_s),
-        "daly": daly_s(case.saving, case.failures_per_s),
-        "saxena": saxena_s(case.saving, case.recovering, case.failures_per_s),
-    }
+    survived = float(np.asarray(case.recovering.survived))
     return {
-        "survived": float(np.asarray(case.recovering.survived)),
+        "survived": survived,
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
         **case.best_columns(),
@@ -268,11 +264,7 @@ def _advice(case: _Case) -> Row:
         **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
         "epoch_steps": epoch,
         **_uncertain("goodput_every_epoch", case.goodput(epoch * step_s)),
-        **{
-            name: value
-            for formula, interval_s in formulas.items()
-            for name, value in _of_formula(case, formula, np.asarray(interval_s)).items()
-        },
+        **_of_formulas(case, case.failures_per_s * (1 - survived)),
     }
 
 
@@ -292,12 +284,20 @@ def _estimate(costs: Costs) -> Costs:
     return replace(costs, **{name: np.asarray(own).flat[0] for name, own in numbers.items()})
 
 
-def _of_formula(case: _Case, name: str, interval_s: Floats) -> Row:
-    at_least = np.maximum(interval_s, case.step_s)
-    return {
-        f"{name}_minutes": float(interval_s[0]) / SECONDS_PER_MINUTE,
-        f"goodput_{name}": float(case.goodput(at_least)[0]),
+def _of_formulas(case: _Case, striking_per_s: Floats) -> Row:
+    """For the failures after which all go back to a version: the formulas know no others."""
+    intervals_s = {
+        "young": young_s(case.saving, striking_per_s),
+        "daly": daly_s(case.saving, striking_per_s),
+        "saxena": saxena_s(case.saving, case.recovering, striking_per_s),
     }
+    columns = {}
+    for name, found in intervals_s.items():
+        interval_s = np.asarray(found)
+        columns[f"{name}_minutes"] = float(interval_s[0]) / SECONDS_PER_MINUTE
+        at_least = np.maximum(interval_s, case.step_s)
+        columns[f"goodput_{name}"] = float(case.goodput(at_least)[0])
+    return columns
 
 
 def _curve(case: _Case) -> Iterator[Row]:

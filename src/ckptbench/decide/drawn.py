@@ -1,11 +1,12 @@
 """The costs of one row of `decision_costs` as arrays: the estimate first, then draws that differ as much as it is uncertain.
 
-The ends of each 95 % interval are taken for those of a lognormal distribution whose median is the estimate. A slowdown may be below 0 by
-noise: it is drawn from a normal distribution, and none below 0 is used. A cost without interval is the same in all draws.
+The estimate is the median, and the ends of each 95 % interval are taken for those of a lognormal distribution, above the estimate and below it each for
+itself. Where the lower end is not above 0, what is below the estimate is drawn from a normal distribution, as a slowdown is, and nothing below 0 is
+used. A cost without interval is the same in all draws.
 
 The same cost has the same draws in every row, as the seed is made from what the cost is of. So two recoveries are compared under the
 same stalls, and two strategies under the same failures. Where an estimate stands in for others that were not measured, as the start of
-runs does for restarts from every strategy, all these rows have its draws.
+runs does for restarts from every strategy, all these rows have its draws. And where training waits for the write, stall and durable time are one.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ Row = Mapping[str, Any]
 SEED = 12
 DRAWS = 400
 """The ends of an interval are the tenth-lowest and the tenth-highest of them."""
-WIDE = 2 * 1.959963984540054
-"""Standard deviations from one end of a 95 % interval to the other."""
+HALF = 1.959963984540054
+"""Standard deviations from the middle of a 95 % interval to an end."""
+WAITS_FROM = 0.8
+"""Where the stall is at least this part of the durable time, training waits for the write. As in page/answer.js."""
 LOWEST, HIGHEST = 2.5, 97.5
 SECONDS_PER_HOUR = 3600.0
 SAVED = (*SYSTEM, "strategy", "format", "interval")
@@ -47,7 +50,9 @@ def step_s(row: Row) -> Floats:
 
 def saving(row: Row) -> Saving:
     """What a checkpoint of this row costs."""
-    stall_s = _lognormal(row, "stall_s", _random(row, SAVED, "stall_s"))
+    # Drawn apart, the larger one of two alike would be too large.
+    waits = row["stall_s"] >= WAITS_FROM * row["durable_s"]
+    stall_s = _lognormal(row, "stall_s", _random(row, SAVED, "durable_s" if waits else "stall_s"))
     durable_s = _lognormal(row, "durable_s", _random(row, SAVED, "durable_s"))
     return Saving(
         stall_s=stall_s,
@@ -124,13 +129,20 @@ def _random(row: Row, names: Sequence[str], cost: str) -> Floats:
 
 def _lognormal(row: Row, name: str, normal: Floats) -> Floats:
     value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
-    if not 0 < lo < hi < math.inf:
+    if not lo < hi < math.inf:
         return np.full(len(normal), value)
-    return value * np.exp(normal * math.log(hi / lo) / WIDE)
+    return np.where(normal < 0, _towards(value, lo, -normal), _towards(value, hi, normal))
+
+
+def _towards(value: float, end: float, normal: Floats) -> Floats:
+    """Where `normal` is 0 the value, and where it is HALF the end, or 0 if that is lower."""
+    if value > 0 and end > 0:
+        return value * (end / value) ** (normal / HALF)
+    return np.maximum(value + (end - value) * normal / HALF, 0.0)
 
 
 def _normal(row: Row, name: str, normal: Floats) -> Floats:
     value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
-    spread = (hi - lo) / WIDE if math.isfinite(hi - lo) else 0.0
+    spread = (hi - lo) / (2 * HALF) if math.isfinite(hi - lo) else 0.0
     known = 0.0 if math.isnan(value) else value
     return np.maximum(known + spread * normal, 0.0)

@@ -55,7 +55,7 @@ DECISION_COSTS = Table(
                 Column(f"{name}_hi", "number", "s", "upper end of it"),
             )
         ),
-        Column("survived", "number", "1", "of the failures that killed a rank, the part that survivors went on from; 0 where all ranks start again"),
+        Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from; 0 where all ranks start again"),
         Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
         Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`; the others lie at nearer levels of the nodes alone"),
         Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
@@ -87,7 +87,7 @@ class _Down:
 
 
 def decision_costs(tables: Tables) -> pd.DataFrame:
-    """From the tables `runs`, `phases`, `failures`, `restore`, `scaling`, `strategies` and `provenance`.
+    """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `strategies` and `provenance`.
 
     Rows are of setups whose checkpoints and whose steps were timed.
     """
@@ -236,18 +236,27 @@ def _by(frame: pd.DataFrame, names: Sequence[str], column: str) -> dict[tuple[An
 
 
 def kills(tables: Tables) -> pd.DataFrame:
-    """The failures that killed ranks and were recovered from before the next one, with the columns of their run."""
+    """The failures that killed ranks and were recovered from before the next one, with columns of their run.
+
+    `went_on`: whether survivors went on; `leaves_some`: whether there could be any; `down_s`: the cost without lost work.
+    """
     failures = tables["failures"]
     if failures.empty:
-        return failures.assign(went_on=False, down_s=0.0, **dict.fromkeys((*CELL, "recovery"), ""))
+        return failures.assign(
+            went_on=False, leaves_some=False, down_s=0.0, **dict.fromkeys((*CELL, "recovery"), "")
+        )
     over = failures["second"] + failures["total_s"] - failures["unfinished_s"]
     follows = failures.groupby("run")["second"].shift(-1, fill_value=math.inf)
     whole = failures[
-        (failures["kind"] == KILL) & (over < follows) & failures["from_step"].notna()
+        (failures["kind"] == KILL) & (over < follows) & failures["ranks_after"].notna()
     ].copy()
     whole["went_on"] = (whole["launch_s"] + whole["import_s"]) == 0
     whole["down_s"] = whole["total_s"] - whole[list(NOT_LOST_AGAIN)].sum(axis=1)
-    return whole.merge(tables["runs"][["run", *CELL, "recovery"]], on="run")
+    whole = whole.merge(tables["runs"][["run", "nodes", *CELL, "recovery"]], on="run")
+    of_node = whole["victim"].str.startswith("node")
+    could = np.where(of_node, whole["nodes"] > 1, whole["ranks_before"] > 1)
+    whole["leaves_some"] = whole["went_on"] | could
+    return whole
 
 
 def _restarted(restore: pd.DataFrame, step_s: Mapping[tuple[Any, ...], float]) -> pd.DataFrame:
@@ -258,14 +267,16 @@ def _restarted(restore: pd.DataFrame, step_s: Mapping[tuple[Any, ...], float]) -
     )
 
 
-PHASES = ("launch", "meet", "import", "join", "data", "build", "first_step")
+PHASES = ("launch", "meet", "import", "join", "data", "build")
 
 
 def _started(tables: Tables, step_s: Mapping[tuple[Any, ...], float]) -> pd.DataFrame:
-    """The first attempts of all runs, of the rank that took the longest."""
-    phases = tables["phases"]
+    """The first attempts of all runs, of the rank that took the longest, with what their first step takes more than a usual one."""
+    phases, steps = tables["phases"], tables["steps"]
     own = phases[(phases["attempt"] == 1) & phases["phase"].isin(PHASES)]
-    seconds = own.groupby(["run", "rank"])["duration_s"].sum().groupby("run").max()
+    of_rank = ["run", "rank"]
+    first = steps[steps["step"] == 0].groupby(of_rank)["duration_s"].sum()
+    seconds = own.groupby(of_rank)["duration_s"].sum().add(first).groupby("run").max()
     started = tables["runs"][["run", *SYSTEM]].merge(seconds.rename("start_s"), on="run")
     usual = [step_s.get(_key(row, SYSTEM), math.nan) for row in records(started)]
     return started.assign(down_s=started["start_s"] - np.array(usual, float)).dropna(
@@ -298,7 +309,7 @@ def _survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...],
     return {
         _key(key, names): {
             **_uncertain("pause_s", pauses[_key(key, names)]),
-            "survived": float(rows["went_on"].mean()),
+            "survived": float(rows.loc[rows["leaves_some"], "went_on"].mean()),
             "replaces": replaces[_key(key, names)],
         }
         for key, rows in groups(elastic, names)

@@ -107,12 +107,13 @@ def goodput(
     stretch = 1 / np.where(going, 1 - paused, 1.0)
     striking = rate * (1 - np.asarray(recovering.survived))
     with np.errstate(
-        over="ignore", divide="ignore"
-    ):  # of a rate at which training never comes to its next version
+        over="ignore", divide="ignore", invalid="ignore"
+    ):  # of a rate at which training never comes to its next version, or no recovery to its end
         near_s = _recovery_s(rate, striking, recovering.down_s, saving.lag_s(interval_s))
         if far is None:
             period_s = stretch * saving.period_s(interval_s)
-            period_s = period_s * _relative_growth(striking * period_s) * (1 + striking * near_s)
+            growth = _relative_growth(striking * period_s)
+            period_s = period_s * growth * (1 + np.where(striking > 0, striking * near_s, 0.0))
             return np.where(going, interval_s / period_s, 0.0)
         period_s = stretch * _mean_period_s(interval_s, saving, far)
         far_lag_s = saving.and_to(far.saving).lag_s(interval_s)
@@ -155,7 +156,9 @@ def _two_levels_s(period_s: Floats, rate: Floats, far: Far, near_s: Floats, far_
     lasting = 1 - fails * (1 - far.needed)
     until_s = period_s * _relative_growth(-rate * period_s)
     from_far_s = far.needed * np.where(np.asarray(far.needed) > 0, far_s, 0.0)
-    alone = (until_s + fails * ((1 - far.needed) * near_s + from_far_s)) / lasting
+    from_near_s = (1 - far.needed) * np.where(np.asarray(far.needed) < 1, near_s, 0.0)
+    back_s = np.where(fails > 0, fails * (from_near_s + from_far_s), 0.0)
+    alone = (until_s + back_s) / lasting
     # 1 - b. None falls back, where no failure needs the second level and each period has one.
     falls_back = fails * far.needed / np.where(lasting > 0, lasting, 1.0)
     grown = np.expm1(-far.every * np.log1p(-falls_back))  # b^-every - 1

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide.arrivals import Times
-from ckptbench.decide.model import Far, Recovering, Saving
+from ckptbench.decide.model import Far, Floats, Recovering, Saving
 
 
 def useful_part(
@@ -26,7 +26,8 @@ def useful_part(
     """Goodput of every replica (replicas,) whose failures are `times`, until `until_s`. All costs are single numbers.
 
     Training begins at 0 with a version. `rng` draws which failures survivors go on from, and which lose the versions of the
-    first level. A failure while ranks recover has them recover anew. Work after the last version counts: nothing lost it.
+    first level. A failure while all ranks recover has them recover anew, of whichever kind it is. Work after the last version counts: nothing
+    lost it.
     """
     replicas = len(times)
     state = _State(replicas, interval_s, saving, far)
@@ -35,16 +36,17 @@ def useful_part(
     needed = lost + (1 - lost) * np.asarray(0.0 if far is None else far.needed)
     for at, kind in zip(times.T, kinds.T, strict=True):
         comes = at < until_s
-        is_down = at < state.from_s
+        is_down = at < state.up_s
         survived = comes & ~is_down & (kind < lost)
-        state.from_s += np.where(survived, recovering.pause_s, 0.0)
+        state.pause(survived, at, recovering.pause_s)
         strikes = comes & ~survived
         from_far = strikes & (lost <= kind) & (kind < needed)
         state.fall_back(strikes, from_far, at)
         # A recovery that is cut short begins anew, from the same version unless that is lost now.
         state.is_from_far = np.where(strikes, from_far | (is_down & state.is_from_far), state.is_from_far)  # fmt: skip
         down_s = recovering.down_s if far is None else np.where(state.is_from_far, far.down_s, recovering.down_s)  # fmt: skip
-        state.from_s = np.where(strikes, at + down_s, state.from_s)
+        state.up_s = np.where(strikes, at + down_s, state.up_s)
+        state.from_s = np.where(strikes, state.up_s, state.from_s)
     return state.useful_s(until_s, interval_s) / until_s
 
 
@@ -58,15 +60,28 @@ class _State:
         self._far_lag_s = float(np.asarray(both.lag_s(interval_s)))
         self._far = far
         self.from_s = np.zeros(replicas)
+        self.up_s = np.zeros(replicas)
+        """When all ranks had come up again. Survivors pause after it: then `from_s` is later."""
+        self.on_s = np.zeros(replicas)
+        """When survivors go on after their last pause."""
         self.version = np.zeros(replicas)
         self.far_version = np.zeros(replicas)
         self.is_from_far = np.zeros(replicas, bool)
+
+    def pause(self, survived: NDArray[np.bool_], at: NDArray[np.float64], pause_s: Floats) -> None:
+        """Training stands still, the longer the more often."""
+        self.from_s += np.where(survived, pause_s, 0.0)
+        on_s = np.maximum(self.on_s, at) + pause_s
+        self.on_s = np.where(survived, on_s, self.on_s)
 
     def fall_back(
         self, strikes: NDArray[np.bool_], from_far: NDArray[np.bool_], at: NDArray[np.float64]
     ) -> None:
         """Go back to the newest durable version, or to that of the second level."""
-        trained_s = np.where(strikes, at - self.from_s, 0.0)  # below 0: it was recovering
+        paused_s = np.maximum(self.on_s - at, 0.0)  # of the pauses in from_s, what is still to come
+        trained_s = np.where(
+            strikes, at - self.from_s + paused_s, 0.0
+        )  # below 0: it was recovering
         near = self._versions(trained_s - self._lag_s)
         if self._far is not None:
             written = self._versions(trained_s - self._far_lag_s) // self._far.every * self._far.every  # fmt: skip

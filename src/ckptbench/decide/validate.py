@@ -218,7 +218,8 @@ class _Known:
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             interval_s = work_s * _steps(setup, costs) / run["steps"]
             lost = [self._lost(costs, float(self.step_s[run["run"]]), random) for _ in strikes]
-            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
+            spare = math.inf if costs["replaces"] else setup["ranks"] - 1
+            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving, spare=spare)
             predicted.append(_expected_s(wall_s, costs))
             useful_s += work
             all_s += wall_s
@@ -356,23 +357,31 @@ def finished_s(
     work_s: Floats,
     interval_s: Floats,
     saving: Saving,
+    *,
+    spare: float = math.inf,
 ) -> Floats:
     """Seconds until the work is done, (draws,), of a run that is struck at these seconds after it began.
 
     `work_s` is what it takes without checkpoints and failures; with a checkpoint after each `interval_s` of it, the last one included.
+    Survivors go on from so many losses as there are ranks to `spare`. After the next one all start again.
     """
     period_s = np.asarray(saving.period_s(interval_s))
-    from_s, done_s = np.zeros_like(work_s), np.zeros_like(work_s)
+    from_s, done_s, up_s = np.zeros_like(work_s), np.zeros_like(work_s), np.zeros_like(work_s)
+    left, on_s = np.full_like(work_s, spare), np.zeros_like(work_s)
     for at, cost in zip(strikes, lost, strict=True):
         strikes_it = at < from_s + _rest_s(work_s - done_s, interval_s, period_s)
-        trained_s = at - from_s
-        paused = strikes_it & cost.survived
-        restarts = strikes_it & ~cost.survived
+        trained_s = (
+            at - from_s + np.maximum(on_s - at, 0.0)
+        )  # pauses are in from_s, the rest of one too
+        paused = strikes_it & cost.survived & (left > 0) & (at >= up_s)
+        restarts = strikes_it & ~paused
         versions = np.floor((trained_s - interval_s - saving.durable_s) / period_s) + 1
         kept_s = np.maximum(versions, 0.0) * interval_s
         done_s = np.where(restarts, np.minimum(done_s + kept_s, work_s), done_s)
-        from_s = np.where(restarts, at + cost.down_s, from_s)
-        from_s = np.where(paused, from_s + cost.pause_s, from_s)
+        up_s = np.where(restarts, at + cost.down_s, up_s)
+        from_s = np.where(restarts, up_s, np.where(paused, from_s + cost.pause_s, from_s))
+        on_s = np.where(paused, np.maximum(on_s, at) + cost.pause_s, on_s)
+        left = np.where(restarts, spare, left - paused)
     return np.asarray(from_s + _rest_s(work_s - done_s, interval_s, period_s))
 
 

@@ -119,10 +119,12 @@ function answer(study, row, asked) {
   const found = cases.map(bestOf);
   const flat = flatAround(found[0], estimate.saving, estimate.recovering, estimate.failuresPerS, estimate.stepS, estimate.far);
   const every = (number) => uncertain(cases.map((one) => 1 - goodputAt(one, number * one.stepS)));
+  // They know no other failures than those after which all go back to a version.
+  const strikingPerS = estimate.failuresPerS * (1 - estimate.recovering.survived);
   const formulas = [
-    ["young", youngS(estimate.saving, estimate.failuresPerS)],
-    ["daly", dalyS(estimate.saving, estimate.failuresPerS)],
-    ["saxena", saxenaS(estimate.saving, estimate.recovering, estimate.failuresPerS)],
+    ["young", youngS(estimate.saving, strikingPerS)],
+    ["daly", dalyS(estimate.saving, strikingPerS)],
+    ["saxena", saxenaS(estimate.saving, estimate.recovering, strikingPerS)],
   ];
   return {
     cases,

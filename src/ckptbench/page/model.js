@@ -39,7 +39,9 @@ function twoLevelsS(period, rate, far, nearS, farS) {
   const lasting = 1 - fails * (1 - far.needed);
   const untilS = period * relativeGrowth(-rate * period);
   const fromFarS = far.needed > 0 ? far.needed * farS : 0;
-  const alone = (untilS + fails * ((1 - far.needed) * nearS + fromFarS)) / lasting;
+  const fromNearS = far.needed < 1 ? (1 - far.needed) * nearS : 0;
+  const backS = fails > 0 ? fails * (fromNearS + fromFarS) : 0;
+  const alone = (untilS + backS) / lasting;
   const fallsBack = lasting > 0 ? (fails * far.needed) / lasting : 0;
   const periods = fallsBack === 0 ? far.every : Math.expm1(-far.every * Math.log1p(-fallsBack)) / fallsBack;
   return (alone * periods) / far.every;
@@ -59,7 +61,8 @@ function goodput(intervalS, saving, recovering, failuresPerS, far = null) {
     return intervalS / twoLevelsS(stretch * meanPeriodS(intervalS, saving, far), striking, far, nearS, farS);
   }
   const undisturbedS = stretch * periodS(saving, intervalS);
-  return intervalS / (undisturbedS * relativeGrowth(striking * undisturbedS) * (1 + striking * nearS));
+  const backS = striking > 0 ? striking * nearS : 0;
+  return intervalS / (undisturbedS * relativeGrowth(striking * undisturbedS) * (1 + backS));
 }
 
 function youngS(saving, failuresPerS) {
