@@ -62,10 +62,11 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, c
     def lost(interval_s: Any) -> np.ndarray:
         return 1 - np.asarray(goodput(interval_s, saving, recovering, failing, far))
 
+    striking = failing * (1 - recovering.survived)
     formulas = {
-        "Young 1974": young_s(saving, failing),
-        "Daly 2006": daly_s(saving, failing),
-        "Saxena et al. 2024": saxena_s(saving, recovering, failing),
+        "Young 1974": young_s(saving, striking),
+        "Daly 2006": daly_s(saving, striking),
+        "Saxena et al. 2024": saxena_s(saving, recovering, striking),
     }
     epoch = int(row["steps_per_epoch"])
     return {

@@ -36,7 +36,9 @@ def main(when: str) -> None:
     if number == 2:
         time.sleep(LATER_S if when == "in_an_evaluation" else 0)
         os.kill(os.getpid(), signal.SIGKILL)
-    ranks = None if when == "after_the_end" else end(rank, fails=when == "in_a_step" and number == 1)
+    ranks = (
+        None if when == "after_the_end" else end(rank, fails=when == "in_a_step" and number == 1)
+    )
     print(f"rank {number} goes on with {ranks}", flush=True)
     rank._await_others()
     rank.leave(0)
