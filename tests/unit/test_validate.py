@@ -11,7 +11,7 @@ from test_decision_costs import Made, setup
 from ckptbench.decide.arrivals import exponential
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.simulate import useful_part
-from ckptbench.decide.validate import Lost, finished_s, validation
+from ckptbench.decide.validate import Lost, finished_s, resampled, validation
 
 BLOCKING = Saving(stall_s=2.0, durable_s=2.0)
 BEHIND = Saving(stall_s=1.0, durable_s=5.0, slowdown_s=1.0)
@@ -165,6 +165,18 @@ def test_a_checkpoint_costs_what_it_does_at_the_nearest_interval_that_was_measur
     other.rows["strategies"][0].update(stall_s=expected, durable_s=max(0.3, expected))
     (wanted,) = validation(other.tables()).to_dict("records")
     assert row["predicted"] == pytest.approx(wanted["predicted"])
+
+
+def test_few_measured_recoveries_leave_it_open_how_long_one_takes() -> None:
+    """However many failures are predicted: their mean is no better known than that of those that were measured."""
+    random = np.random.default_rng(1)
+    measured = np.array([3.0, 4.0, 5.0, 8.0, 10.0])
+    sets = resampled(measured, random)
+    assert sets is not None
+    assert sets[0].tolist() == measured.tolist()
+    error = measured.std(ddof=1) / math.sqrt(len(measured))
+    assert sets[1:].mean(axis=1).std() == pytest.approx(error, rel=0.1)
+    assert sets[1:].mean() == pytest.approx(measured.mean(), abs=0.3)
 
 
 def test_time_that_the_model_does_not_know_of_is_seen() -> None:

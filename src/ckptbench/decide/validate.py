@@ -6,8 +6,8 @@ other runs: undisturbed ones, and those that other traces of failures struck.
 A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. A recovery is taken to be as much slower or faster as
 its steps are. So a machine that has become slower or faster since the other runs is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
 version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
-what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured), and how far one run differs
-from the next (drawn from the differences of all undisturbed runs). A checkpoint has the costs of the nearest interval that was measured in other runs.
+what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured, which are themselves resampled, as they are
+few), and how far one run differs from the next (drawn from the differences of all undisturbed runs). A checkpoint has the costs of the nearest interval that was measured in other runs.
 """
 
 from __future__ import annotations
@@ -208,6 +208,8 @@ class _Known:
         """Predicted goodput of the repeats together, (1 + draws,), what was measured, and predicted ÷ measured time of each repeat."""
         runs = self.runs[_like(self.runs, setup, SETUP)]
         saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
+        cell = _cell(costs)
+        downs, pauses = (resampled(own.get(cell), random) for own in (self.downs, self.pauses))
         useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
         works, walls, predicted = [], [], []
         for run in records(runs[runs["baseline"].isin(self.runs["run"])]):
@@ -217,7 +219,15 @@ class _Known:
             work_s = work * self._noise(random)
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             interval_s = work_s * _steps(setup, costs) / run["steps"]
-            lost = [self._lost(costs, float(self.step_s[run["run"]]), random) for _ in strikes]
+            step_s = float(self.step_s[run["run"]])
+            lost = [
+                Lost(
+                    down_s=_lasting(downs, costs["down_s"], step_s, random),
+                    pause_s=_lasting(pauses, costs["pause_s"], step_s, random),
+                    survived=random.random(1 + drawn.DRAWS) < costs["survived"],
+                )
+                for _ in strikes
+            ]
             spare = math.inf if costs["replaces"] else setup["ranks"] - 1
             wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving, spare=spare)
             predicted.append(_expected_s(wall_s, costs))
@@ -247,16 +257,6 @@ class _Known:
             ]
         )
 
-    def _lost(self, costs: Row, step_s: float, random: np.random.Generator) -> Lost:
-        """What one failure costs a run with this step: drawn from those that were measured, and of the estimate their mean."""
-        cell = _cell(costs)
-        survived = random.random(1 + drawn.DRAWS) < costs["survived"]
-        return Lost(
-            down_s=_lasting(self.downs.get(cell), costs["down_s"], step_s, random),
-            pause_s=_lasting(self.pauses.get(cell), costs["pause_s"], step_s, random),
-            survived=survived,
-        )
-
 
 def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Floats:
     found: Floats = (
@@ -274,13 +274,28 @@ def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*_cell(row), row["history"])
 
 
+def resampled(steps: Floats | None, random: np.random.Generator) -> Floats | None:
+    """What other recoveries could have been measured as well, shape (1 + draws, number): first those that were.
+
+    A sample of n differs from its own mean by less than from the true one: hence the factor.
+    """
+    if steps is None:
+        return None
+    drawn_steps = random.choice(steps, (drawn.DRAWS, len(steps)))
+    factor = math.sqrt(len(steps) / max(len(steps) - 1, 1))
+    wider = np.maximum(steps.mean() + factor * (drawn_steps - steps.mean()), 0.0)
+    return np.concatenate([steps[None], wider])
+
+
 def _lasting(
     steps: Floats | None, otherwise_s: float, step_s: float, random: np.random.Generator
 ) -> Floats:
-    """Seconds, from recoveries in steps; where none was measured, of the costs."""
+    """Seconds of one recovery, from `resampled` ones in steps, and first their mean; where none was measured, of the costs."""
     if steps is None:
         return np.full(1 + drawn.DRAWS, otherwise_s)
-    return step_s * np.concatenate([[steps.mean()], random.choice(steps, drawn.DRAWS)])
+    own = random.permuted(steps, axis=1)[:, 0]
+    own[0] = steps[0].mean()
+    return step_s * own
 
 
 def _expected_s(wall_s: Floats, costs: Row) -> float:

@@ -36,5 +36,6 @@ def _read(path: Path, table: Table) -> pd.DataFrame:
         return table.sorted_frame(pd.read_parquet(path, use_threads=False))
     except (OSError, KeyError, ValueError) as error:
         raise RunFolderError(
-            f"{path}: not the table of this version: {error}; collect the runs again"
+            f"{path}: not the table of this version: {error}; collect the runs again (snakemake --profile local, "
+            "which repeats no finished run)"
         ) from error
