@@ -34,11 +34,9 @@ class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
 
     def __init__(self, signal: str, steps_done: int | None) -> None:
         self.steps_done = steps_done
-        where = (
-            "before its training began"
-            if not steps_done
-            else f"with a checkpoint after step {steps_done}"
-        )
+        where = f"with a checkpoint after step {steps_done}"
+        if not steps_done:
+            where = "while its ranks came up" if steps_done is None else "before its training began"
         super().__init__(
             f"stopped {where}, as told by {signal}; if its scheduler requeues it, or with resume: true, "
             "the run goes on from there"

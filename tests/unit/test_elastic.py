@@ -16,7 +16,10 @@ from struck_plans import loss, met, struck
 from ckptbench.frameworks.contract import Framework
 from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch
 from ckptbench.recovery.elastic import AveragingRank, Elastic
+from ckptbench.runs.events import Struck
+from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.plan import Plan
+from ckptbench.runs.recorder import Recorder
 from ckptbench.world.link import Link
 
 
@@ -73,6 +76,17 @@ def test_a_gradient_of_fewer_samples_counts_less_where_the_learning_rate_is_scal
     assert framework.average is not None
     framework.average(gradients)
     assert [np.unique(each).tolist() for each in gradients] == [[pytest.approx(counts)]] * 2
+
+
+def test_a_hang_that_has_passed_explains_no_loss(struck_plan: Plan) -> None:
+    met(struck_plan, 0, 1, 2)
+    struck(struck_plan, 0, kind="hang")
+    recorder = Recorder(strikes_path(struck_plan.run_folder, 0))
+    recorder.write(Struck(failure=0, monotonic_ns=2, unix_ns=2))
+    recorder.close()
+    assert Elastic().after(loss(1), struck_plan) == GiveUp("died")
+    hanging = dataclasses.replace(loss(1), hangs=True)
+    assert Elastic().after(hanging, struck_plan) == GoOn()
 
 
 def test_a_slow_rank_explains_no_loss(struck_plan: Plan) -> None:

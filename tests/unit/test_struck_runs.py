@@ -12,11 +12,11 @@ from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.recovery.restart import Restart
-from ckptbench.runs.events import Event, Rested, Strike, Struck
-from ckptbench.runs.layout import strikes_path
+from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
+from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.strikes import check_struck
+from ckptbench.runs.strikes import await_lost_nodes, check_struck
 from ckptbench.runs.training import Training
 
 LISTED = Variant("listed", (("name", "two"),))
@@ -113,6 +113,75 @@ def test_a_failure_that_did_not_strike_as_planned_fails_the_run(
         journal(plan.run_folder, *events)
     with pytest.raises(LaunchError, match=words):
         check_struck(plan, [0, 0], [0])
+
+
+SECOND = 10**9
+
+
+def at(failure: int, second: int, kind: str, lasts_s: int = 2) -> tuple[Strike, Struck]:
+    own = dataclasses.replace(strike(failure, kind), monotonic_ns=second * SECOND, unix_ns=second * SECOND)  # fmt: skip
+    over = (second + lasts_s) * SECOND
+    return own, dataclasses.replace(struck(failure), monotonic_ns=over, unix_ns=over)
+
+
+def write(path: Path, *events: Event) -> None:
+    recorder = Recorder(path)
+    for event in events:
+        recorder.write(event)
+    recorder.close()
+
+
+@pytest.mark.parametrize(
+    ("failed_s", "lost_s", "noticed"),
+    [(21, 30, True), (21, None, True), (None, 21, True), (None, 40, False), (19, 40, False)],
+)
+def test_a_disk_that_could_not_be_written_to_must_have_failed_a_save(
+    plan: Plan, failed_s: int | None, lost_s: int | None, noticed: bool
+) -> None:
+    """A loss by something else later tells nothing of it."""
+    of_disk = {"step": 4, "rank": 0, "kind": "io_error"}
+    struck_plan = dataclasses.replace(plan, failures=(of_disk, {"step": 8, "rank": 0}))
+    journal(plan.run_folder, *at(0, 20, "io_error"), *at(1, 40, "kill"), rested())
+    if failed_s is not None:
+        failed = SaveFailed(step=5, at_ns=failed_s * SECOND, error="OSError")
+        write(trace_path(plan.run_folder, 0), failed)
+    if lost_s is not None:
+        lost = Lost(attempt=1, ranks=[0], how="dead", unix_ns=lost_s * SECOND)
+        write(plan.run_folder / LAUNCHER_TRACE, lost)
+    if noticed:
+        check_struck(struck_plan, [0, 0], [0])
+    else:
+        with pytest.raises(LaunchError, match="no write failed"):
+            check_struck(struck_plan, [0, 0], [0])
+
+
+def test_a_hang_that_has_passed_explains_no_loss(plan: Plan) -> None:
+    journal(plan.run_folder, *at(0, 20, "hang"))
+    assert Restart().after(LOSS, plan) == GiveUp(LOSS.how)
+    assert Restart().after(dataclasses.replace(LOSS, hangs=True), plan) == Relaunch()
+
+
+def test_a_peer_that_gives_a_hanging_rank_up_first_is_explained_by_the_hang(plan: Plan) -> None:
+    journal(plan.run_folder, strike(0, "hang"))
+    assert Restart().after(LOSS, plan) == Relaunch()
+
+
+def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_node = dataclasses.replace(plan, failures=({"step": 4, "node": 0, "kind": "kill"},))
+    journal(plan.run_folder, strike(0))
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        journal(plan.run_folder, struck(0))
+
+    monkeypatch.setattr("ckptbench.runs.strikes.time.sleep", sleep)
+    await_lost_nodes(of_node)
+    await_lost_nodes(of_node)
+    await_lost_nodes(plan)
+    assert len(looks) == 1
 
 
 def test_the_plan_of_a_struck_run_survives_the_way_through_its_file(plan: Plan) -> None:

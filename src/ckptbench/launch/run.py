@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import logging
 import os
@@ -35,7 +36,7 @@ from ckptbench.runs.finished import forget_seal, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
-from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.strikes import await_lost_nodes, recorded_strikes
 from ckptbench.world.processes import is_orphan
 from ckptbench.world.seats import ranks_a_node
 
@@ -115,13 +116,26 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         except BaseException as error:
             # A run that was told to stop is "stopped" even if stopping failed, so that a requeue continues it.
             status = "stopped" if stop.signal else status_of(error)
-            close_manifest(plan, manifest, status=status, error=f"{type(error).__name__}: {error}")
+            try:
+                close_manifest(
+                    plan, manifest, status=status, error=f"{type(error).__name__}: {error}"
+                )
+            except OSError as unwritten:
+                log.error("%s cannot be written: %s", plan.run_folder / MANIFEST, unwritten)
             _name_near(plan)
+            if isinstance(error, OSError) and error.errno in UNWRITABLE:
+                raise LaunchError(
+                    f"{plan.run_folder} cannot be written ({error}): make room, and start the run again"
+                ) from error
             raise
         close_manifest(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
         open_levels(plan).forget_near()
+
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""Errors of a file system that takes no more files."""
 
 
 def _name_near(plan: Plan) -> None:
@@ -231,6 +245,7 @@ class _Attempts:
         self._seen.all_ended(self.plan.attempt)
 
     def choose(self) -> None:
+        await_lost_nodes(self.plan)
         self._seen.begins_to_choose()
         _damage_as_planned(self.plan)
         version = attempts.newest_version(self.plan, self._reunion)

@@ -63,6 +63,7 @@ class Watched:
     followers: list[LogFollower]
     rank: int | None
     """None: the process starts ranks and is none itself."""
+    _is_ended: bool = False
 
     @classmethod
     def start(
@@ -110,6 +111,9 @@ class Watched:
 
     def end(self, *, at_once: bool = False) -> None:
         """End the process and everything that it started: SIGTERM first, unless `at_once`, then SIGKILL."""
+        if self._is_ended:
+            return  # its number may be that of another process by now
+        self._is_ended = True
         by = ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILL_SECONDS))
         for number, patience in by[at_once:]:
             with suppress(ProcessLookupError):

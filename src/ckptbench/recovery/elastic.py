@@ -25,11 +25,11 @@ from ckptbench.recovery.contract import (
     Relaunch,
     Verdict,
 )
-from ckptbench.recovery.restart import after_failures
+from ckptbench.recovery.restart import after_failures, has_no_part
 from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.strikes import have_passed, recorded_strikes
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.seats import Place
 
@@ -56,7 +56,8 @@ class Elastic(Recovery):
 
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """Whether a failure of the trace explains the loss of every rank. Each explains the loss of a rank once."""
-        strikes = recorded_strikes(plan.run_folder)
+        over = have_passed(plan.run_folder)
+        strikes = [each for each in recorded_strikes(plan.run_folder) if not has_no_part(each, loss, over)]  # fmt: skip
         for rank in loss.ranks:
             by = [strike.failure for strike in strikes if self._explains(strike, rank, plan)]
             if not by:

@@ -196,6 +196,10 @@ class HorovodElasticRank(ElasticRank):
         self._state.restore()
         return self._reunite()
 
+    def finish(self) -> None:
+        """Without a rank that is lost in the last evaluation the others evaluate anew, its share too."""
+        self.framework.barrier()
+
     def close(self) -> None:
         """Wait for the others, without whom a rank that ends would be taken for a lost one."""
         try:

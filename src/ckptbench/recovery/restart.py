@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError
 from ckptbench.recovery.contract import GiveUp, Loss, RankRecovery, Recovery, Relaunch, Verdict
+from ckptbench.runs.events import Strike
 from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.strikes import have_passed, recorded_strikes
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Restart(Recovery):
 
     def _after_strike(self, loss: Loss, plan: Plan) -> Verdict:
         strikes = recorded_strikes(plan.run_folder)
-        ending = [strike for strike in strikes[plan.strikes :] if strike.kind != "slow"]
+        over = have_passed(plan.run_folder)
+        ending = [each for each in strikes[plan.strikes :] if each.kind != "slow" and not has_no_part(each, loss, over)]  # fmt: skip
         if not ending:
             return GiveUp(loss.how)
         log.info("failure %d has struck, as planned: %s", ending[-1].failure, ending[-1].kind)
@@ -59,6 +61,11 @@ class Restart(Recovery):
                 f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
             )
         return resumed(plan, newest, attempt=plan.attempt + 1)
+
+
+def has_no_part(strike: Strike, loss: Loss, over: Collection[int]) -> bool:
+    """Whether this is a hang that had passed when ranks were lost by something else. `over` has the failures that are over."""
+    return strike.kind == "hang" and not loss.hangs and strike.failure in over
 
 
 class RestartedRank(RankRecovery):

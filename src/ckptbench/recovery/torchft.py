@@ -53,8 +53,8 @@ CONNECT = timedelta(seconds=30)
 ANSWER = timedelta(seconds=60)
 BARRIER = timedelta(minutes=10)
 """A barrier may wait until a checkpoint is on disk."""
-QUORUM_S = 120.0
-"""For so long a rank tries to be in a quorum whose connections stand."""
+QUORUM_S = BARRIER.total_seconds()
+"""For so long a rank tries to be in a quorum whose connections stand: another one may evaluate or save meanwhile."""
 AGAIN_S = 0.1
 """A rank waits so long before it looks again whether all have come up."""
 NEW = 10**6
@@ -185,6 +185,10 @@ class TorchFtRank(AveragingRank):
             self._fail(error)
             raise
 
+    def finish(self) -> None:
+        """Without a rank that is lost in the last evaluation the others evaluate anew, its share too."""
+        self.barrier()
+
     def close(self) -> None:
         """Give the state to ranks that are behind, until all that train have finished."""
         finished = _soon(self.link.finish)
@@ -289,7 +293,8 @@ class TorchFtRank(AveragingRank):
                 self._manager.start_quorum()
             except (RuntimeError, TimeoutError) as error:
                 raise LaunchError(
-                    f"torchft's lighthouse at {os.environ[LIGHTHOUSE]} gave no quorum ({error}): is its process alive?"
+                    f"torchft's lighthouse at {os.environ[LIGHTHOUSE]} gave no quorum within {QUORUM_S:g} s ({error}): its process is gone, or "
+                    "other ranks were busy for longer"
                 ) from error
             self._is_in_step = True
             failed = self._manager.errored()

@@ -272,6 +272,7 @@ class Trainer:
     def _go_on(self, regrouped: Regrouped) -> None:
         """Go on with the ranks of the agreement, after its step."""
         reached = self._reached
+        self._saved = None  # the loss may have cut the last save short, on some ranks or on all
         self._recorder.write_steps(reached.epoch)
         if reached.step != regrouped.step:
             self._reached = self._after(regrouped.step)

@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -39,12 +40,12 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
 
     Returns the recovery, whose `leave` ends the process.
     """
-    recorder = Recorder(trace_path(plan.run_folder, place.rank))
-    launched = launched_ns(told_launch(link, os.environ), started_ns)
-    recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
-    met_ns = clock()
-    recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
     try:
+        recorder = Recorder(trace_path(plan.run_folder, place.rank))
+        launched = launched_ns(told_launch(link, os.environ), started_ns)
+        recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
+        met_ns = clock()
+        recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
         target = Target.open(
             [Failure.from_json(each) for each in plan.failures],
             place,
@@ -63,9 +64,10 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recovery.adopt(framework)
     except BaseException as error:
         _tell_death(place, error)
+        link.hang_up()  # the launcher ends the others, who may wait for this one in their library
         raise
-    recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
     try:
+        recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
         _record_start(recorder, plan, place, framework)
         trainer = Trainer(plan, place, link, recorder, framework, target=target, recovery=recovery)
         trainer.build()
@@ -75,18 +77,30 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recovery.close()
     except Stopped as stopped:
         log.info("%s", stopped)
-        recovery.close()
-        link.tell_stopped(stopped.steps_done)
-        recorder.close()
+        with _telling(place):
+            recovery.close()
+            link.tell_stopped(stopped.steps_done)
+            recorder.close()
         return recovery
     except BaseException as error:
         _tell_death(place, error)
         link.hang_up()
         recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
-    recorder.write(End(monotonic_ns=clock()))
-    recorder.close()
+    with _telling(place):
+        recorder.write(End(monotonic_ns=clock()))
+        recorder.close()
     return recovery
+
+
+@contextmanager
+def _telling(place: Place) -> Iterator[None]:
+    """Tell an error in the log of this rank, and raise it."""
+    try:
+        yield
+    except BaseException as error:
+        _tell_death(place, error)
+        raise
 
 
 def _tell_death(place: Place, error: BaseException) -> None:
