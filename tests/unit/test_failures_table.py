@@ -176,7 +176,7 @@ def test_each_part_of_a_failure_is_told(tmp_path: Path) -> None:
 
 
 def test_the_first_step_of_new_processes_counts_where_it_is_slower(tmp_path: Path) -> None:
-    """A framework may compile in it. A step that is done again is a part by itself, with what it takes."""
+    """A framework may compile in it."""
     story = Story(tmp_path)
     story.start()
     story.begun()
@@ -190,6 +190,24 @@ def test_the_first_step_of_new_processes_counts_where_it_is_slower(tmp_path: Pat
     (row,) = collect([story.folder])["failures"].to_dict("records")
     assert (row["again_s"], row["rest_s"]) == (0, pytest.approx(0, abs=1e-6))
     assert row["slower_s"] == pytest.approx(3.0)
+
+
+def test_what_the_first_step_takes_longer_is_no_work_though_it_is_done_again(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path)
+    story.start()
+    story.begun()
+    story.steps(0, 7)
+    story.strike(0)
+    story.lose(step=4, detection_s=0.5, ending_s=1.5, choice_s=0.125)
+    story.start(load_s=0.75)
+    story.steps(4, 5, seconds=6.0)
+    story.steps(5, 10)
+    story.end({"step": 7, "rank": 0, "kind": "kill"})
+    (row,) = collect([story.folder])["failures"].to_dict("records")
+    assert (row["again_s"], row["slower_s"]) == pytest.approx((3.0, 5.0))
+    assert row["rest_s"] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_parts_are_the_loss_against_the_undisturbed_run(tmp_path: Path) -> None:

@@ -276,8 +276,29 @@ def _of_restart(history: _History, seen: Sequence[Lost | AllEnded | Chosen], win
         if span[0] >= marks[-1] - 1.0:  # the launch phase begins with the choice
             parts[name] += _within(span, (marks[-1], bound))
     parts["again_s"], back = _again(history, _reached(history, begin), (begin, bound))
+    if parts["again_s"]:
+        late_s = _late_s(history, window)
+        parts["again_s"] -= late_s
+        parts["slower_s"] += late_s
     parts["rest_s"] = (back - begin) - (sum(parts.values()) - parts["unfinished_s"])
     return parts, chosen[-1].step if chosen else None, back
+
+
+def _late_s(history: _History, window: Span) -> float:
+    """What the first step of the window takes beyond a usual one: a framework may compile in it, though it is done again."""
+    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    first = history.durations[np.flatnonzero(inside)[:1]]
+    usual = _usual_durations(history, window[0])
+    if not first.size or not usual.size:
+        return 0.0
+    return float(np.maximum(0.0, first - np.median(usual)).sum())
+
+
+def _usual_durations(history: _History, begin: float) -> Floats:
+    """Durations of the steps that all ranks did before; if there are none, of all that all ranks did."""
+    whole = history.ranks == history.all_ranks
+    before = history.durations[whole & (history.spans[:, 1] <= begin)]
+    return before if before.size else history.durations[whole]
 
 
 def _of_regroup(history: _History, losses: Sequence[_Regroup], window: Span) -> Parts:
@@ -326,8 +347,7 @@ def _add_later(
     """
     inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
     durations, whole = history.durations, history.ranks == history.all_ranks
-    before = durations[whole & (history.spans[:, 1] <= begin)]
-    usual = before if before.size else durations[whole]
+    usual = _usual_durations(history, begin)
     few = durations[inside & ~whole]
     if few.size and usual.size:
         parts["slower_s"] += float((few - np.median(usual)).sum())
