@@ -162,3 +162,13 @@ def test_no_interval_is_shorter_than_a_step() -> None:
     free = Saving(stall_s=0.0, durable_s=0.0)
     found = best(free, RESTART, 1 / HOUR, least_s=2.0)
     assert (found.interval_s, found.shortest_s) == (pytest.approx(2), pytest.approx(2))
+
+
+@pytest.mark.parametrize("needed", [0.1, 0.2, 0.3, 0.45, 1.0])
+def test_where_each_period_fails_two_levels_have_no_goodput(needed: float) -> None:
+    """Rounding must not make the part that falls back more than all."""
+    far = Far(saving=Saving(stall_s=0.0, durable_s=90.0), every=6, needed=needed, down_s=300.0)
+    assert goodput(40 * HOUR, BLOCKING, RESTART, 1 / HOUR, far) == pytest.approx(0, abs=1e-9)
+    found = best(BLOCKING, RESTART, 1 / HOUR, least_s=1.0, far=far)
+    assert 60 < found.interval_s < HOUR
+    assert 0.5 < found.goodput < 1

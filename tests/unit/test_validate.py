@@ -11,7 +11,8 @@ from test_decision_costs import Made, setup
 from ckptbench.decide.arrivals import exponential
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.simulate import useful_part
-from ckptbench.decide.validate import Lost, finished_s, resampled, validation
+from ckptbench.decide.struck_run import Lost, finished_s
+from ckptbench.decide.validate import resampled, validation
 
 BLOCKING = Saving(stall_s=2.0, durable_s=2.0)
 BEHIND = Saving(stall_s=1.0, durable_s=5.0, slowdown_s=1.0)
@@ -23,14 +24,10 @@ def finished(
     strikes: list[float],
     lost: Lost | list[Lost],
     saving: Saving = BLOCKING,
-    *,
-    spare: float = math.inf,
 ) -> float:
     """Of 100 s of work, with a checkpoint after every 20 s of it."""
     each = [lost] * len(strikes) if isinstance(lost, Lost) else lost
-    return float(
-        finished_s(strikes, each, np.array([100.0]), np.array([20.0]), saving, spare=spare)[0]
-    )
+    return float(finished_s(strikes, each, np.array([100.0]), np.array([20.0]), saving)[0])
 
 
 def test_undisturbed_it_takes_its_work_and_its_checkpoints() -> None:
@@ -197,7 +194,43 @@ def test_a_loss_while_all_start_again_has_them_start_anew_though_survivors_could
     assert finished([30.0, 31.0], ELASTIC) == pytest.approx(116.0)
 
 
-@pytest.mark.parametrize(("spare", "kept"), [(1, 2), (2, None)])
-def test_the_last_rank_leaves_no_survivors(spare: float, kept: int | None) -> None:
-    expected = 116.0 if kept is None else 60 + 7 + (5 - kept) * 22
-    assert finished([30.0, 60.0], ELASTIC, spare=spare) == pytest.approx(expected)
+def test_a_pause_ends_where_all_start_again() -> None:
+    """The pause of 60 s is cut short at 45 s: of training there were 30 s, with one version."""
+    paused = Lost(down_s=np.array([7.0]), pause_s=np.array([60.0]), survived=np.array([True]))
+    assert finished([30.0, 45.0, 60.0], [paused, RESTART, paused]) == pytest.approx(
+        45 + 7 + 60 + 4 * 22
+    )
+    assert finished([30.0, 45.0, 60.0], [paused, RESTART, RESTART]) == pytest.approx(
+        60 + 7 + 4 * 22
+    )
+
+
+@pytest.mark.parametrize(("replaces", "rows"), [(True, 1), (False, 0)])
+def test_runs_of_survivors_are_predicted_if_they_do_not_stay_fewer(
+    replaces: bool, rows: int
+) -> None:
+    """Else their median step is that of another number of ranks."""
+    study = struck_study()
+    if replaces:
+        study.phase("costs0", attempt=2, launch=1.0)
+    for table in ("strategies", "runs", "goodput"):
+        for row in study.rows[table]:
+            row["recovery"] = "ulfm"
+    for row in study.rows["failures"]:
+        row.update(launch_s=0.0, import_s=0.0, ranks_after=1)
+    assert len(validation(study.tables())) == rows
+
+
+def test_a_baseline_that_was_continued_is_no_work() -> None:
+    study = struck_study()
+    baseline = next(row for row in study.rows["runs"] if row["run"] == "never1")
+    baseline.update(timing_valid=False, wall_s=3600.0)
+    (row,) = validation(study.tables()).to_dict("records")
+    assert row["failures"] == len(STRIKES[0])
+    assert row["predicted"] == pytest.approx(row["measured"])
+
+
+def test_one_measured_recovery_predicts_nothing() -> None:
+    study = struck_study()
+    study.rows["failures"] = [row for row in study.rows["failures"] if row["run"] != "costs1"]
+    assert validation(study.tables()).empty

@@ -159,8 +159,8 @@ def _two_levels_s(period_s: Floats, rate: Floats, far: Far, near_s: Floats, far_
     from_near_s = (1 - far.needed) * np.where(np.asarray(far.needed) < 1, near_s, 0.0)
     back_s = np.where(fails > 0, fails * (from_near_s + from_far_s), 0.0)
     alone = (until_s + back_s) / lasting
-    # 1 - b. None falls back, where no failure needs the second level and each period has one.
-    falls_back = fails * far.needed / np.where(lasting > 0, lasting, 1.0)
+    # 1 - b. None falls back, where no failure needs the second level and each period has one. Rounding may make it more than 1.
+    falls_back = np.minimum(fails * far.needed / np.where(lasting > 0, lasting, 1.0), 1.0)
     grown = np.expm1(-far.every * np.log1p(-falls_back))  # b^-every - 1
     periods = np.where(falls_back == 0, far.every, grown / np.where(falls_back == 0, 1.0, falls_back))  # fmt: skip
     return alone * periods / far.every

@@ -42,6 +42,7 @@ def useful_part(
         strikes = comes & ~survived
         from_far = strikes & (lost <= kind) & (kind < needed)
         state.fall_back(strikes, from_far, at)
+        state.on_s = np.where(strikes, 0.0, state.on_s)  # a recovery of all ends the pause
         # A recovery that is cut short begins anew, from the same version unless that is lost now.
         state.is_from_far = np.where(strikes, from_far | (is_down & state.is_from_far), state.is_from_far)  # fmt: skip
         down_s = recovering.down_s if far is None else np.where(state.is_from_far, far.down_s, recovering.down_s)  # fmt: skip

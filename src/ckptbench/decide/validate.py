@@ -28,6 +28,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide import drawn
 from ckptbench.decide.inputs import KILL, decision_costs, kills
 from ckptbench.decide.model import Recovering, Saving, best
+from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import SHARED, named_levels
@@ -40,7 +41,8 @@ Tables = Mapping[str, pd.DataFrame]
 VALIDATION = Table(
     "validation",
     "One row a setup that drawn failures struck, if other runs tell what its checkpoints and its recovery cost: the goodput that the model predicts for"
-    " these failures, and that which was measured. Failures that kill ranks: hangs and nodes cost what no other run tells.",
+    " these failures, and that which was measured. Failures that kill ranks: hangs and nodes cost what no other run tells. Recoveries that start all ranks again or"
+    " replace the lost one: with fewer ranks steps take another time. At least two recoveries must have been measured.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -66,6 +68,8 @@ VALIDATION = Table(
 DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
 """Traces of failures that are drawn. Listed ones tell what a failure costs."""
 CELL = (*SYSTEM, "strategy", "format", "recovery")
+FEWEST = 2
+"""One recovery does not tell how far they differ."""
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -112,7 +116,7 @@ def _kills_ranks(history: str, strategy: str) -> bool:
     defaults = FAULTS[name].options
     options = Variant.read(history, name, defaults).chosen(defaults)
     return options["kind"] == KILL and (
-        options["of"] == "rank" or named_levels(strategy)[SHARED] == 1
+        options["of"] == "rank" or named_levels(strategy).get(SHARED) == 1
     )
 
 
@@ -185,17 +189,18 @@ class _Known:
         """Of the setups of one cell and trace, which differ in their interval."""
         cell = _cell(records(own)[0])
         known = self.costs.get(cell)
-        if known is None or (cell not in self.downs and cell not in self.pauses):
+        measured_recoveries = max(len(each.get(cell, ())) for each in (self.downs, self.pauses))
+        if known is None or measured_recoveries < FEWEST or not known[-1]["replaces"]:
             return
         for setup in records(own):
-            predicted, measured, off = self._compared(setup, _nearest(known, setup))
+            predicted, measured, off, failures = self._compared(setup, _nearest(known, setup))
             lo, hi = drawn.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
                 **_best(known[-1], rate),
                 "interval_steps": _steps(setup, known[-1]),
                 "repeats": setup["paired_repeats"],
-                "failures": round(setup["failures"] * setup["repeats"]),
+                "failures": failures,
                 "predicted": float(predicted[0]),
                 "predicted_lo": float(lo),
                 "predicted_hi": float(hi),
@@ -204,20 +209,21 @@ class _Known:
                 "off": off,
             }
 
-    def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated]:
-        """Predicted goodput of the repeats together, (1 + draws,), what was measured, and predicted ÷ measured time of each repeat."""
+    def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated, int]:
+        """Predicted goodput of the repeats together, (1 + draws,), what was measured, predicted ÷ measured time of each repeat, and the failures of all."""
         runs = self.runs[_like(self.runs, setup, SETUP)]
         saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
         cell = _cell(costs)
         downs, pauses = (resampled(own.get(cell), random) for own in (self.downs, self.pauses))
         useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
-        works, walls, predicted = [], [], []
-        for run in records(runs[runs["baseline"].isin(self.runs["run"])]):
+        works, walls, predicted, failures = [], [], [], 0
+        for run in records(runs[runs["baseline"].isin(self._whole()["run"])]):
             work = self._work_s(run)
             works.append(work)
             walls.append(run["wall_s"])
             work_s = work * self._noise(random)
             strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
+            failures += len(strikes)
             interval_s = work_s * _steps(setup, costs) / run["steps"]
             step_s = float(self.step_s[run["run"]])
             lost = [
@@ -228,14 +234,13 @@ class _Known:
                 )
                 for _ in strikes
             ]
-            spare = math.inf if costs["replaces"] else setup["ranks"] - 1
-            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving, spare=spare)
+            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
             predicted.append(_expected_s(wall_s, costs))
             useful_s += work
             all_s += wall_s
         goodput = useful_s / all_s
         goodput[0] = sum(works) / sum(predicted)
-        return goodput, sum(works) / sum(walls), Repeated.ratio(predicted, walls)
+        return goodput, sum(works) / sum(walls), Repeated.ratio(predicted, walls), failures
 
     def _noise(self, random: np.random.Generator) -> Floats:
         """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
@@ -247,15 +252,16 @@ class _Known:
         between_s = float(self.between_s[self._baselines(run)].mean())
         return float(run["steps"] * self.step_s[run["run"]] + between_s)
 
+    def _whole(self) -> pd.DataFrame:
+        """Undisturbed runs. The time of one that was interrupted and continued is none."""
+        return self.runs[(self.runs["history"] == WHOLE) & self.runs["timing_valid"]]
+
     def _baselines(self, run: Row) -> list[str]:
         """The baselines of all repeats."""
-        recovery = self.runs.loc[self.runs["run"] == run["baseline"], "recovery"].iloc[0]
-        alike = {**run, "interval": str(NEVER), "history": WHOLE, "recovery": recovery}
-        return list(
-            self.runs.loc[
-                _like(self.runs, alike, (*SYSTEM, "interval", "history", "recovery")), "run"
-            ]
-        )
+        whole = self._whole()
+        recovery = whole.loc[whole["run"] == run["baseline"], "recovery"].iloc[0]
+        alike = {**run, "interval": str(NEVER), "recovery": recovery}
+        return list(whole.loc[_like(whole, alike, (*SYSTEM, "interval", "recovery")), "run"])
 
 
 def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Floats:
@@ -352,55 +358,3 @@ def _best(costs: Row, failures_per_s: float) -> Row:
         "flat_to_steps": found.longest_s,
     }
     return {name: max(1.0, round(float(interval_s) / step_s)) for name, interval_s in named.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """What one failure costs. Arrays have shape (draws,)."""
-
-    down_s: Floats
-    """Until training goes on from a version."""
-    pause_s: Floats
-    """Until survivors go on."""
-    survived: NDArray[np.bool_]
-    """Whether survivors go on."""
-
-
-def finished_s(
-    strikes: Sequence[float],
-    lost: Sequence[Lost],
-    work_s: Floats,
-    interval_s: Floats,
-    saving: Saving,
-    *,
-    spare: float = math.inf,
-) -> Floats:
-    """Seconds until the work is done, (draws,), of a run that is struck at these seconds after it began.
-
-    `work_s` is what it takes without checkpoints and failures; with a checkpoint after each `interval_s` of it, the last one included.
-    Survivors go on from so many losses as there are ranks to `spare`. After the next one all start again.
-    """
-    period_s = np.asarray(saving.period_s(interval_s))
-    from_s, done_s, up_s = np.zeros_like(work_s), np.zeros_like(work_s), np.zeros_like(work_s)
-    left, on_s = np.full_like(work_s, spare), np.zeros_like(work_s)
-    for at, cost in zip(strikes, lost, strict=True):
-        strikes_it = at < from_s + _rest_s(work_s - done_s, interval_s, period_s)
-        trained_s = (
-            at - from_s + np.maximum(on_s - at, 0.0)
-        )  # pauses are in from_s, the rest of one too
-        paused = strikes_it & cost.survived & (left > 0) & (at >= up_s)
-        restarts = strikes_it & ~paused
-        versions = np.floor((trained_s - interval_s - saving.durable_s) / period_s) + 1
-        kept_s = np.maximum(versions, 0.0) * interval_s
-        done_s = np.where(restarts, np.minimum(done_s + kept_s, work_s), done_s)
-        up_s = np.where(restarts, at + cost.down_s, up_s)
-        from_s = np.where(restarts, up_s, np.where(paused, from_s + cost.pause_s, from_s))
-        on_s = np.where(paused, np.maximum(on_s, at) + cost.pause_s, on_s)
-        left = np.where(restarts, spare, left - paused)
-    return np.asarray(from_s + _rest_s(work_s - done_s, interval_s, period_s))
-
-
-def _rest_s(work_s: Floats, interval_s: Floats, period_s: Floats) -> Floats:
-    """What so much work takes with its checkpoints. A millionth is for rounding."""
-    saves = np.floor(work_s / interval_s + 1e-6)
-    return np.asarray(work_s + saves * (period_s - interval_s))

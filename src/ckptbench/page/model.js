@@ -42,7 +42,7 @@ function twoLevelsS(period, rate, far, nearS, farS) {
   const fromNearS = far.needed < 1 ? (1 - far.needed) * nearS : 0;
   const backS = fails > 0 ? fails * (fromNearS + fromFarS) : 0;
   const alone = (untilS + backS) / lasting;
-  const fallsBack = lasting > 0 ? (fails * far.needed) / lasting : 0;
+  const fallsBack = lasting > 0 ? Math.min((fails * far.needed) / lasting, 1) : 0;
   const periods = fallsBack === 0 ? far.every : Math.expm1(-far.every * Math.log1p(-fallsBack)) / fallsBack;
   return (alone * periods) / far.every;
 }
