@@ -54,13 +54,13 @@ def given_hours(hours: float) -> FailureRate:
 
 def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, choices: Any = CHOICES) -> dict[str, Any]:  # fmt: skip
     """By name, what the page must show: estimate and draws of each number."""
-    step_s, saving = drawn.step_s(row), drawn.saving(row)
-    recovering = drawn.recovering(row, gpus, choices)
+    slower, saving = drawn.slower(row), drawn.saving(row)
+    step_s, recovering = drawn.step_s(row) * slower, drawn.recovering(row, gpus, choices)
     failing, far = drawn.failures_per_s(rate, gpus), drawn.far(row, gpus, choices)
     found = best(saving, recovering, failing, least_s=step_s, far=far)
 
     def lost(interval_s: Any) -> np.ndarray:
-        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing, far))
+        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing, far) / slower)
 
     striking = failing * (1 - recovering.survived)
     formulas = {
@@ -70,7 +70,7 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, c
     }
     epoch = int(row["steps_per_epoch"])
     return {
-        "best": (np.maximum(np.round(found.interval_s / step_s), 1), found.interval_s, 1 - found.goodput),
+        "best": (np.maximum(np.round(found.interval_s / step_s), 1), found.interval_s, 1 - found.goodput / slower),
         "chosen": (interval, interval * step_s, lost(interval * step_s)),
         "every epoch": (epoch, epoch * step_s, lost(epoch * step_s)),
         **{name: (None, each, lost(np.maximum(each, step_s))) for name, each in formulas.items()},
@@ -207,6 +207,20 @@ def test_versions_in_nodes_are_lost_with_them_and_those_at_the_shared_level_are_
     slower = row["slowdown_s"] * 3.78 / 2.4
     row = exact(row, **twice, shared_durable_s=3.78, slowdown_s=slower)
     assert_shows(browser, expected(row, rates["llama3"], 20_000, 40, choices))
+
+
+def test_steps_that_a_recovery_slows_down_are_no_useful_time(
+    browser: Browser, rates: dict[str, FailureRate]
+) -> None:
+    choose(browser, "setup", "TensorFlow · 4 ranks")
+    choose(browser, "recovery", "ulfm")
+    row = row_of(4, LEVELS, "ulfm")
+    assert row["slower"] > 1
+    assert_shows(browser, expected(row, rates["llama3"], 4, 40))
+    assert "1.04 times as long with this recovery" in browser.element("source").text
+    enter(browser, "gpus", 20_000)
+    enter(browser, "step_s", 3.5)
+    assert_shows(browser, expected(exact(row, step_s=3.5), rates["llama3"], 20_000, 40))
 
 
 def test_amounts_are_those_of_the_findings(browser: Browser) -> None:

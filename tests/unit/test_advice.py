@@ -54,6 +54,15 @@ def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
     assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
 
 
+def test_time_that_a_recovery_slows_steps_down_by_is_not_useful(told: pd.DataFrame) -> None:
+    usual = one(told, "asynchronous", "restart", 16384)
+    slow = COSTS.assign(slower=1.25)
+    row = one(advice(slow, [LLAMA], CHOICES), "asynchronous", "restart", 16384)
+    assert row["goodput"] == pytest.approx(usual["goodput"] / 1.25)
+    assert row["best_minutes"] == pytest.approx(usual["best_minutes"])
+    assert row["best_steps"] == pytest.approx(usual["best_steps"] / 1.25, rel=0.01)
+
+
 def test_formulas_know_only_failures_after_which_all_go_back(told: pd.DataFrame) -> None:
     row = one(told, "asynchronous", "shrink", 16384)
     striking = (1 - row["survived"]) / (row["hours_between_failures"] * 3600)

@@ -93,7 +93,6 @@ def test_without_failures_a_restart_is_the_start_of_a_run_and_a_load_as_long_as_
     assert (row["stall_s"], row["stall_s_lo"], row["stall_s_hi"]) == (0.2, 0.1, 0.4)
     assert row["down_s"] == pytest.approx(4.5 - 0.5 + 0.3)
     assert row["down_from"] == "starts"
-    assert "no interval" in row["note"]
     assert (row["recovery"], row["survived"], row["steps_per_epoch"]) == ("restart", 0.0, 20)
 
 
@@ -104,7 +103,7 @@ def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:
 
 def test_a_slowdown_that_is_not_known_is_said_to_be_taken_as_none(study: Made) -> None:
     study.rows["strategies"][0].update(slowdown_s=math.nan, slowdown_low_s=math.nan, slowdown_high_s=math.nan)  # fmt: skip
-    assert "slowdown_s: not known" in study.costs()["note"].item()
+    assert "slower steps during a save are taken as none" in study.costs()["note"].item()
 
 
 def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) -> None:
@@ -210,6 +209,40 @@ def test_failures_after_which_all_start_again_count_against_survival(study: Made
     assert row["survived"] == 0.5
     assert row["down_s"] == pytest.approx(4.0)
     assert row["down_from"] == "failures"
+
+
+def baselines(study: Made, **step_s: tuple[float, float]) -> None:
+    """By recovery, the step of the baseline of each repeat."""
+    for recovery, each in step_s.items():
+        for repeat, own in enumerate(each):
+            name = f"{recovery}{repeat}"
+            study.run(setup(interval="never", recovery=recovery), name)
+            study.rows["runs"][-1] |= {"repeat": repeat, "timing_valid": True}
+            for row in study.rows["steps"]:
+                if row["run"] == name:
+                    row["duration_s"] = own
+
+
+@pytest.mark.parametrize(
+    ("ulfm", "slower"), [((0.75, 0.9), 1.5), ((0.55, 0.55), 1.0), ((0.25, 0.3), 1.0)]
+)
+def test_steps_count_that_a_recovery_is_shown_to_slow_down(
+    study: Made, ulfm: tuple[float, float], slower: float
+) -> None:
+    """Beside restarts of 0.5 and 0.6 s. Two ratios of 1.5 are told apart from 1; of 1.1 and 0.92 not, and faster ones do not count."""
+    baselines(study, restart=(0.5, 0.6), ulfm=ulfm)
+    elastic(study)
+    costs = study.costs().set_index("recovery")
+    assert costs.loc["ulfm", "slower"] == pytest.approx(slower)
+    assert costs.loc["restart", "slower"] == 1
+    assert (costs.loc["ulfm", "slower_lo"] > 1) == (slower > 1)
+
+
+def test_a_load_that_is_taken_to_last_as_long_as_a_save_is_as_uncertain(study: Made) -> None:
+    study.run(setup(), "whole1")
+    row = study.costs().iloc[0]
+    assert row["down_s_lo"] == pytest.approx(row["down_s"] - 0.1)
+    assert row["down_s_hi"] == pytest.approx(row["down_s"] + 0.2)
 
 
 def test_setups_without_times_have_no_row(study: Made) -> None:

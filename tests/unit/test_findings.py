@@ -14,7 +14,7 @@ from proof_tables import Restarts
 
 from ckptbench.analysis.tables.registry import DERIVED
 from ckptbench.figures.findings import TABLES
-from ckptbench.figures.findings.page import NO_INTERVALS, findings, page
+from ckptbench.figures.findings.page import MEASURED, NO_INTERVALS, findings, page
 from ckptbench.figures.findings.words import IMAGES, PERCENT, SECONDS, amount, listed, size
 from ckptbench.figures.findings.words import MOST as MOST_SENTENCES
 
@@ -358,7 +358,7 @@ def test_where_it_was_measured_is_told_last() -> None:
     assert said == [
         "ResNet-50, digits, batch 32 per rank, 5 epochs.",
         "Measured on CPU (AMD EPYC 7B13, 2 cores, ext4), 2026-01-02, 3 repeats. Host: node1.",
-        "Every number was measured, but for those that are said to be projected.",
+        MEASURED,
     ]
 
 

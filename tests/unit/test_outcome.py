@@ -121,7 +121,7 @@ def sentence(**fields: Any) -> str:
     study = Study(frameworks=("pytorch",), ranks=(2,), struck=("exponential_mean_s_60",))
     tables = study.tables()
     tables["outcome"][list(fields)] = [list(fields.values())]
-    (found,) = findings(tables)["What training comes out after failures"]
+    (found,) = findings(tables)["What the model is like after failures"]
     return found
 
 

@@ -128,6 +128,9 @@ class _Case:
     rate: FailureRate
     gpus: int
     step_s: Floats
+    """With this recovery."""
+    slower: Floats
+    """By how much that is longer than a usual step. Useful is only what this one takes."""
     saving: Saving
     recovering: Recovering
     far: Far | None
@@ -139,19 +142,22 @@ class _Case:
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
-        step_s, saving = drawn.step_s(row), drawn.saving(row)
+        slower, saving = drawn.slower(row), drawn.saving(row)
+        step_s = slower * drawn.step_s(row)
         recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
         failures_per_s = drawn.failures_per_s(rate, gpus)
+        found = best(saving, recovering, failures_per_s, least_s=step_s, far=far, flat=False)
         return cls(
             row=row,
             rate=rate,
             gpus=gpus,
             step_s=step_s,
+            slower=slower,
             saving=saving,
             recovering=recovering,
             far=far,
             failures_per_s=failures_per_s,
-            best=best(saving, recovering, failures_per_s, least_s=step_s, far=far, flat=False),
+            best=replace(found, goodput=found.goodput / slower),
             flat=best(
                 _estimate(saving),
                 _estimate(recovering),
@@ -175,10 +181,8 @@ class _Case:
         return tuple(self.row[name] for name in SYSTEM)
 
     def goodput(self, interval_s: Floats) -> Floats:
-        return np.asarray(
-            goodput(interval_s, self.saving, self.recovering, self.failures_per_s, self.far),
-            np.float64,
-        )
+        of_steps = goodput(interval_s, self.saving, self.recovering, self.failures_per_s, self.far)
+        return np.asarray(of_steps / self.slower, np.float64)
 
     def best_columns(self) -> Row:
         return {

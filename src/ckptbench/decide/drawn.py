@@ -48,6 +48,11 @@ def step_s(row: Row) -> Floats:
     return _lognormal(row, "step_s", _random(row, SYSTEM, "step_s"))
 
 
+def slower(row: Row) -> Floats:
+    """By how much a step takes longer with this recovery, where nothing fails."""
+    return _lognormal(row, "slower", _random(row, RECOVERED, "slower"))
+
+
 def saving(row: Row) -> Saving:
     """What a checkpoint of this row costs."""
     # Drawn apart, the larger one of two alike would be too large.

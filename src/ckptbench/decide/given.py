@@ -146,6 +146,7 @@ def read_given(path: Path) -> pd.DataFrame:
         "interval": given.interval,
         "steps_per_epoch": given.steps_per_epoch,
         "foremost": True,
+        "slower": 1.0,
         "down_from": GIVEN,
         "note": "",
         "source": f"costs of {path.name}, not measured here",

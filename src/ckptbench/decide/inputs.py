@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Repeated, estimates
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, Repeated, estimates
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
     SYSTEM,
     SYSTEM_COLUMNS,
 )
-from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
+from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 
 FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
@@ -55,6 +56,9 @@ DECISION_COSTS = Table(
                 Column(f"{name}_hi", "number", "s", "upper end of it"),
             )
         ),
+        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart` (else with the first recovery by name), where nothing fails, from the baselines with either; 1 where they do not show that it is slower"),
+        Column("slower_lo", "number", "1", "lower end of its 95 % interval; missing where `slower` is taken as 1"),
+        Column("slower_hi", "number", "1", "upper end of it"),
         Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from; 0 where all ranks start again"),
         Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
         Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`; the others lie at nearer levels of the nodes alone"),
@@ -73,7 +77,8 @@ NOT_LOST_AGAIN = ("unfinished_s", "again_s")
 """Parts of a failure that are lost work, which the model computes from the interval."""
 CELL = (*SYSTEM, "strategy", "format")
 MODEST = "the runs of one repeat alone: no interval"
-UNKNOWN_SLOWDOWN = "slowdown_s: not known, as every step ran beside a save; taken as 0"
+UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
+AS_FAST = Estimate(1.0, UNKNOWN)
 Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 
@@ -159,6 +164,8 @@ class _Measured:
     """By system: of any start of a run, without a load."""
     survivals: Mapping[tuple[Any, ...], Row]
     """By system and recovery: columns of `decision_costs` on failures that survivors went on from."""
+    slower: Mapping[tuple[Any, ...], Estimate]
+    """By system and recovery without options: a step ÷ one with the first recovery, where it is slower."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Measured:
@@ -171,6 +178,7 @@ class _Measured:
             restarts=_by(_restarted(tables["restore"], step_s), CELL, "down_s"),
             starts=_by(_started(tables, step_s), SYSTEM, "down_s"),
             survivals=_survivals(strikes, _joined(tables)),
+            slower=_slower(tables),
         )
 
     def recoveries(self, row: Row) -> Iterator[Row]:
@@ -193,6 +201,10 @@ class _Measured:
         known = not math.isnan(down.estimate.interval.lo)
         return {
             **_uncertain("down_s", down.estimate),
+            **_uncertain(
+                "slower",
+                self.slower.get((*cell[: len(SYSTEM)], undisturbed_recovery(recovery)), AS_FAST),
+            ),
             "down_from": down.source,
             "note": "; ".join(
                 [
@@ -210,16 +222,31 @@ class _Measured:
             return _Down(self.restarts[cell], RESTARTS)
         # An elastic recovery has an environment of its own, and so a system that was never restarted.
         start = self.starts[cell[: len(SYSTEM)]]
-        load_s: float = row["durable_s"] if pd.isna(row["load_s"]) else row["load_s"]
-        return _Down(_plus(start, load_s), STARTS)
+        if pd.notna(row["load_s"]):
+            return _Down(start.minus(-row["load_s"]), STARTS)
+        written = Estimate(row["durable_s"], Interval(row["durable_low_s"], row["durable_high_s"]))
+        return _Down(_sum(start, written), STARTS)
 
 
 def _is_elastic(recovery: str) -> bool:
     return RECOVERIES[registered(recovery, RECOVERIES)].elastic
 
 
-def _plus(estimate: Estimate, seconds: float) -> Estimate:
-    return estimate.minus(-seconds)
+def _sum(one: Estimate, other: Estimate) -> Estimate:
+    """Of two independent costs: above and below, the squares of the distances to the ends are added. One without interval adds none."""
+    value = one.value + other.value
+    pairs = zip(
+        (one.interval.lo, one.interval.hi), (other.interval.lo, other.interval.hi), strict=True
+    )
+    apart = [
+        [end - own.value for end, own in zip(ends, (one, other), strict=True)] for ends in pairs
+    ]
+    if all(math.isnan(distance) for distances in apart for distance in distances):
+        return Estimate(value, UNKNOWN)
+    below, above = (
+        math.hypot(*(0.0 if math.isnan(own) else own for own in distances)) for distances in apart
+    )
+    return Estimate(value, Interval(value - below, value + above))
 
 
 def _uncertain(name: str, estimate: Estimate) -> Row:
@@ -290,6 +317,29 @@ def _joined(tables: Tables) -> set[str]:
     attempts = tables["runs"].set_index("run")["attempts"]
     more = processes > attempts.reindex(processes.index)
     return set(more[more].index)
+
+
+def _slower(tables: Tables) -> dict[tuple[Any, ...], Estimate]:
+    """By system and recovery, from baselines of equal repeats: those that are shown to be slower than the first recovery.
+
+    A recovery whose steps are faster counts as equal: goodput is of the time that training without failures takes.
+    """
+    runs, steps = tables["runs"], tables["steps"]
+    step_s = steps[(steps["rank"] == 0) & ~steps["warmup"]].groupby("run")["duration_s"].median()
+    whole = runs[
+        (runs["history"] == WHOLE) & (runs["interval"] == str(NEVER)) & runs["timing_valid"]
+    ]
+    own = whole.merge(step_s.rename("step_s"), on="run")
+    pairs = own.merge(of_first_recovery(own), on=[*SYSTEM, "repeat"], suffixes=("", "_first"))
+    pairs = pairs[pairs["recovery"] != pairs["recovery_first"]]
+    found = list(groups(pairs, [*SYSTEM, "recovery"])) if len(pairs) else []
+    ratios = [Repeated.ratio(list(rows["step_s"]), list(rows["step_s_first"])) for _, rows in found]
+    known = estimates(ratios, [_key(key, SYSTEM) for key, _ in found])
+    return {
+        _key(key, [*SYSTEM, "recovery"]): estimate
+        for (key, _), estimate in zip(found, known, strict=True)
+        if estimate.interval.lo > 1
+    }
 
 
 def _survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], Row]:

@@ -75,12 +75,14 @@ function casesOf(study, row, asked) {
   const replacement = (asked.replacement_minutes ?? study.choices.replacement_minutes) * SECONDS_PER_MINUTE;
   // The share of the lost GPU is not done until another one has come.
   const missing = row.replaces ? 0 : replacement / asked.gpus;
-  const certain = [hours, ...Object.values(costs)].every(({ draws }) => draws === null);
+  const slower = { value: row.slower.value, draws: row.slower.draws === null ? null : study.draws[row.slower.draws] };
+  const certain = [hours, slower, ...Object.values(costs)].every(({ draws }) => draws === null);
   const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : draws[place - 1]);
   return Array.from({ length: certain ? 1 : 1 + study.number_of_draws }, (_, place) => {
     const [step, stall, slowdown, durable, shared, down, pause] = COSTS.map((name) => at(costs[name], place));
     return {
-      stepS: step,
+      stepS: step * at(slower, place),
+      slower: at(slower, place),
       saving: { stallS: stall, slowdownS: slowdown, durableS: Math.max(durable, stall) },
       recovering: { downS: down, survived, pauseS: pause + missing },
       far: row.shared_every > 1 ? { every: row.shared_every, needed, durableS: shared, downS: down } : null,
@@ -105,11 +107,12 @@ function uncertain(values) {
 }
 
 function goodputAt(one, intervalS) {
-  return goodput(intervalS, one.saving, one.recovering, one.failuresPerS, one.far);
+  return goodput(intervalS, one.saving, one.recovering, one.failuresPerS, one.far) / one.slower;
 }
 
 function bestOf(one) {
-  return best(one.saving, one.recovering, one.failuresPerS, one.stepS, one.far);
+  const found = best(one.saving, one.recovering, one.failuresPerS, one.stepS, one.far);
+  return { intervalS: found.intervalS, goodput: found.goodput / one.slower };
 }
 
 /** The answer in numbers. Intervals are in seconds of useful time. */
@@ -117,7 +120,8 @@ function answer(study, row, asked) {
   const cases = casesOf(study, row, asked);
   const [estimate] = cases;
   const found = cases.map(bestOf);
-  const flat = flatAround(found[0], estimate.saving, estimate.recovering, estimate.failuresPerS, estimate.stepS, estimate.far);
+  const ofSteps = { ...found[0], goodput: found[0].goodput * estimate.slower };
+  const flat = flatAround(ofSteps, estimate.saving, estimate.recovering, estimate.failuresPerS, estimate.stepS, estimate.far);
   const every = (number) => uncertain(cases.map((one) => 1 - goodputAt(one, number * one.stepS)));
   // They know no other failures than those after which all go back to a version.
   const strikingPerS = estimate.failuresPerS * (1 - estimate.recovering.survived);

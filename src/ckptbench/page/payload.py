@@ -102,6 +102,7 @@ def _row(row: Row, choices: Choices, draws: _Draws) -> Row:
         "steps_per_epoch": epoch,
         "in_use_steps": Interval.parse(row["interval"]).steps(epoch),
         "costs": _costs(row, choices, draws),
+        "slower": {"value": float(row["slower"]), "draws": draws.place(drawn.slower(row))},
         "survived": float(row["survived"]),
         "replaces": bool(row["replaces"]),
         "shared_every": int(row["shared_every"]),
@@ -166,10 +167,10 @@ def _highest(row: Row, rate: FailureRate, choices: Choices) -> float:
         drawn.saving(row),
         drawn.recovering(row, gpus, choices),
         drawn.failures_per_s(rate, gpus),
-        least_s=drawn.step_s(row),
+        least_s=drawn.step_s(row) * drawn.slower(row),
         far=drawn.far(row, gpus, choices),
     )
-    return float(found.goodput[0])
+    return float(found.goodput[0] / row["slower"])
 
 
 def _or_null(value: float) -> float | None:

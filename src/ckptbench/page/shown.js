@@ -98,7 +98,10 @@ function showCompared(row, asked) {
 
 function showAbout(row) {
   showKnown(byId("about-known"), "study", row);
-  byId("source").textContent = [row.source, DOWN_FROM[row.down_from] ?? "", row.note]
+  const slower = row.slower.value === 1
+    ? ""
+    : `where nothing fails a step takes ${plainAmount(row.slower.value, "times")} as long with this recovery, which is counted`;
+  byId("source").textContent = [row.source, DOWN_FROM[row.down_from] ?? "", slower, row.note]
     .filter((text) => text)
     .map((text) => `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`)
     .join(" ");

@@ -8,24 +8,32 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.inputs import GIVEN, STARTS
+from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.figures.findings.lines import item
-from ckptbench.figures.findings.words import PERCENT, Row, Unit, amount, bounded
+from ckptbench.figures.findings.words import PERCENT, Row, Unit, amount, bounded, capitalized
 from ckptbench.figures.kit.decided import of_most_ranks, prepared
 from ckptbench.figures.kit.labels import counted, describe
 from ckptbench.figures.kit.setups import SEPARATOR
 
 TITLE = "How often to checkpoint"
-NOTHING = "No setup with checkpoints was timed: there is nothing to decide from."
+NOTHING = (
+    "Nothing to decide from: no setup has both timed checkpoints at the level shared and a recovery whose cost is known. Add setups with checkpoints and"
+    " the recovery restart."
+)
 HOURS_PER_DAY = 24
 DAYS_PER_YEAR = 365.25
 MINUTES_PER_HOUR = 60
+ALWAYS_UNCERTAIN = [f"{name}_lo" for name in ("step_s", "stall_s", "durable_s", "down_s")]
+"""Lower ends that are missing only where a cost was measured once."""
+UNLIKELY = 0.05
+"""A setup is the best where every other one is as good in at most this part of the draws."""
 SMALLEST = 1e-5
 """A smaller part of the time than this is said to be so."""
 ASSUMED = (
-    "Projected: more GPUs than were measured. A step, a checkpoint and a recovery are taken to cost there what they cost here, and failures to come"
-    " in proportion to the GPUs."
+    "Projected: more GPUs than were measured. One measured rank stands for one GPU, also where it ran on CPU. A step, a checkpoint and a recovery are"
+    " taken to cost there what they cost here, and failures to come in proportion to the GPUs."
 )
+INTERVALS = "In brackets are 95 % intervals; those of the best interval are in the table advice."
 SURVIVED = (
     "Survivors are taken to go on from {part:.0f} % of all failures: from those that hit one node alone (decision.survivable), in the part in which they did where it was"
     " measured. Where the recovery does not put a new rank in the place of a lost one, one is taken to come after some time (decision.replacement_minutes)."
@@ -125,19 +133,29 @@ def duration(hours: float) -> str:
 
 
 def _from_how_many(scale: pd.DataFrame) -> Iterator[str]:
-    """`PyTorch: the highest goodput is that of deepfreeze, restart up to 512 GPUs (in ...); deepfreeze, ulfm from 1,024 on.`"""
+    """`PyTorch: up to 512 GPUs no strategy and recovery is shown to be better than all others by 0.1 points; from 1,024 GPUs on the highest goodput
+    is that of deepfreeze, ulfm.`"""
     rows = of_most_ranks(prepared(scale))
     for _, own in groups(rows, ("system", *SYSTEM)):
         if own.groupby("gpus").size().max() == 1:
             continue
+        others = own[~own["wins"]].groupby("gpus")["chance"].max()
         winners = own[own["wins"]].sort_values("gpus")
-        runs = winners["series"].ne(winners["series"].shift()).cumsum()
+        is_alone = winners["gpus"].map(others).fillna(0.0) <= UNLIKELY
+        winners = winners.assign(best=winners["series"].where(is_alone, ""))
+        runs = winners["best"].ne(winners["best"].shift()).cumsum()
         stretches = [stretch for _, stretch in winners.groupby(runs)]
         parts = [
-            f"{stretch['series'].iloc[0]} {_where(stretch, place, len(stretches))} (in {_least(stretch)} of the draws no other is better by 0.1 points)"
+            f"{_where(stretch, place, len(stretches))} {_which(stretch['best'].iloc[0])}"
             for place, stretch in enumerate(stretches)
         ]
-        yield f"{own['system'].iloc[0].replace(SEPARATOR, ', ')}: the highest goodput is that of {'; '.join(parts)}."
+        yield f"{own['system'].iloc[0].replace(SEPARATOR, ', ')}: {'; '.join(parts)}."
+
+
+def _which(best: str) -> str:
+    if best:
+        return f"the highest goodput is that of {best}"
+    return "no strategy and recovery is shown to be better than all others by 0.1 points"
 
 
 def _where(stretch: pd.DataFrame, place: int, number: int) -> str:
@@ -149,21 +167,30 @@ def _where(stretch: pd.DataFrame, place: int, number: int) -> str:
     return f"from {first:,} GPUs on" if place == number - 1 else f"from {first:,} to {last:,} GPUs"
 
 
-def _least(stretch: pd.DataFrame) -> str:
-    chance = 100 * stretch["chance"].min()
-    return f"at least {chance:.0f} %" if chance < 99.5 else "all"
-
-
 def _about_costs(costs: pd.DataFrame) -> Iterator[str]:
     """What to know of the costs before quoting."""
     started = costs["down_from"] == STARTS
     if started.any():
         yield (
-            f"No failure was measured with {_how_many(started)}: what a restart takes is that of the start of a run, and to load a version is taken to last"
-            " as long as to write one. A study of failures (config/studies/faults.yaml) measures it."
+            f"No restart from a version was measured with {_how_many(started)}: it is taken to last as long as the start of a run, and to load a version as"
+            " long as to write one. A study of failures (config/studies/faults.yaml) measures it."
         )
-    if (costs["note"] != "").any():
-        yield "Some costs have no interval, as they were measured once: the table decision_costs has a note on them."
+    measured = costs[costs["down_from"] != GIVEN]
+    if measured[ALWAYS_UNCERTAIN].isna().any(axis=None):
+        yield "Some costs have no interval, as they were measured once: the table decision_costs shows which."
+    if costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False).any():
+        yield f"{capitalized(UNKNOWN_SLOWDOWN)}, in some setups (table decision_costs)."
+    yield from _of_elastic(costs)
+
+
+def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
+    """What recoveries cost where nothing fails."""
+    slower = costs[costs["slower"] > 1].drop_duplicates([*SYSTEM, "slower"])
+    for row in records(prepared(slower.assign(gpus=slower["ranks"]))) if len(slower) else []:
+        yield (
+            f"{row['system'].replace(SEPARATOR, ', ')}, {counted(row['ranks'], 'rank')}: where nothing fails a step takes {amount(row, 'slower', Unit('times'))} as long with"
+            f" {describe('recovery', row['recovery'])} as without it. This is counted."
+        )
 
 
 def _checked(rows: pd.DataFrame) -> Iterator[str]:
@@ -184,5 +211,5 @@ def _how_many(which: pd.Series) -> str:
 def page(tables: Mapping[str, pd.DataFrame]) -> str:
     """The sentences alone, as text: what `make decide` prints."""
     said = list(sentences(tables)) or [NOTHING]
-    lines = [TITLE, "-" * len(TITLE), "", *map(item, said), ""]
+    lines = [TITLE, "-" * len(TITLE), "", INTERVALS, "", *map(item, said), ""]
     return "\n".join(lines)

@@ -34,7 +34,10 @@ NO_INTERVALS = (
     "No setup ran twice. So nothing shows how far two runs differ, and no number has an interval"
 )
 NOTHING = "Nothing was measured yet."
-MEASURED = "Every number was measured, but for those that are said to be projected."
+MEASURED = (
+    "Times, sizes and throughput were measured. What is said of how often to checkpoint is computed from them and from the failure rate that is named;"
+    " numbers for more GPUs are projected."
+)
 HOSTS = 6
 """How many hosts are named."""
 
@@ -55,7 +58,7 @@ def findings(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[str]]:
         "Whether a checkpoint is the state of its step": versions.sentences(tables),
         "What a restart gives back": restarts.proof(tables),
         "What failures cost": failures.sentences(tables, study),
-        "What training comes out after failures": failures.outcomes(tables, study),
+        "What the model is like after failures": failures.outcomes(tables, study),
         "What deterministic mode costs": restarts.cost(tables, study),
         "How long a restart takes, from its launch to the end of its first step": restarts.restore_time(
             tables, study
