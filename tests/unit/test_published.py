@@ -17,7 +17,8 @@ from ckptbench.figures.findings.published import (
     FOUND,
     REFUTED,
     TABLES,
-    UNTOLD,
+    UNDECIDED,
+    UNTESTED,
     Verdict,
     published,
 )
@@ -47,7 +48,7 @@ def with_stalls(**stall_s: tuple[float, float, float]) -> dict[str, pd.DataFrame
     ("tensorflow", "word"),
     [
         ((0.1, 0.05, 0.2), FOUND),
-        ((0.1, 0.05, 0.6), UNTOLD),
+        ((0.1, 0.05, 0.6), UNDECIDED),
         ((3.0, 2.9, 3.1), REFUTED),
     ],
 )
@@ -69,8 +70,35 @@ def test_a_scale_that_was_not_measured_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "pytorch", "word"),
+    [
+        (1, (0.9, 0.85, 0.95), UNTESTED),
+        (2, (0.9, 0.85, 0.95), FOUND),
+        (2, (0.7, 0.5, 0.9), UNDECIDED),
+        (2, (0.3, 0.2, 0.4), REFUTED),
+    ],
+)
+def test_who_scales_best_is_told_only_across_nodes(
+    nodes: int, pytorch: tuple[float, float, float], word: str
+) -> None:
+    tables = STUDY.tables()
+    tables["provenance"]["nodes_max"] = nodes
+    scaling = tables["scaling"]
+    ends = ["efficiency", "efficiency_lo", "efficiency_hi"]
+    scaling[ends] = (0.6, 0.55, 0.65)
+    scaling.loc[scaling["framework"] == "pytorch", ends] = pytorch
+    found = verdict("PyTorch scales best", tables)
+    assert found is not None
+    assert found.word == word
+
+
+@pytest.mark.parametrize(
     ("ends", "word"),
-    [((0.05, 0.02, 0.09), FOUND), ((0.005, 0.002, 0.009), REFUTED), ((0.02, -0.01, 0.05), UNTOLD)],
+    [
+        ((0.05, 0.02, 0.09), FOUND),
+        ((0.005, 0.002, 0.009), REFUTED),
+        ((0.02, -0.01, 0.05), UNDECIDED),
+    ],
 )
 def test_an_overhead_is_negligible_below_one_percent(ends: tuple[float, float, float], word: str) -> None:  # fmt: skip
     tables = STUDY.tables()
@@ -108,14 +136,25 @@ def test_one_run_with_other_bits_refutes_that_a_restart_is_harmless() -> None:
     assert refuted.word == REFUTED
 
 
-def test_survivors_that_lose_less_recover_without_a_checkpoint() -> None:
+@pytest.mark.parametrize(
+    ("again", "word"),
+    [((0.5, 0.4, 0.6), FOUND), ((0.7, 0.5, 0.9), UNDECIDED), ((0.95, 0.93, 0.97), REFUTED)],
+)
+def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
+    again: tuple[float, float, float], word: str
+) -> None:
     study = Study(frameworks=("chainer",), ranks=(2,), struck=("listed_name_once",), recoveries=("restart", "ulfm"))  # fmt: skip
     tables = study.tables()
     assert verdict("without a checkpoint", tables) is None
-    tables["goodput"]["interval"] = str(NEVER)
+    known = tables["goodput"]
+    known["interval"] = str(NEVER)
+    ends = ["goodput", "goodput_lo", "goodput_hi"]
+    known.loc[known["recovery"] == "ulfm", ends] = (0.8, 0.75, 0.85)
+    known.loc[known["recovery"] == "restart", ends] = again
     found = verdict("without a checkpoint", tables)
     assert found is not None
-    assert found.word == FOUND
+    assert found.word == word
+    assert "goodput 80 % [75, 85]" in found.evidence
 
 
 def test_the_page_has_every_finding_and_prefers_tables_that_decide() -> None:

@@ -1,10 +1,11 @@
-"""The findings of the published studies, each held against tables: found again, refuted, or not told here, and by what.
+"""The findings of the published studies, each held against tables: found again, refuted or undecided, and by what.
 
-A verdict follows from intervals by a rule. Where they cannot tell, it says so: one machine is not a supercomputer.
+A verdict follows from intervals by a rule. What one machine cannot test is said so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,12 +17,14 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.figures.findings.costs import setups
 from ckptbench.figures.findings.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
 from ckptbench.figures.kit.labels import describe, name
-from ckptbench.matrix.catalogue import NATIVE, RESTART
+from ckptbench.matrix.catalogue import NATIVE, RESTART, formats_of
 from ckptbench.matrix.interval import NEVER
 
 Tables = Mapping[str, pd.DataFrame]
 
-FOUND, REFUTED, UNTOLD = "found again", "refuted", "not told"
+ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
+"""Setups are compared only where they are equal in these."""
+FOUND, REFUTED, UNDECIDED, UNTESTED = "found again", "refuted", "undecided", "not tested here"
 NEGLIGIBLE = 0.01
 """An overhead below this is negligible."""
 HIDDEN = 0.2
@@ -30,6 +33,7 @@ SHARED = 0.75
 """Two ranks share the work where each has at most this part of what one rank has alone."""
 ALIKE_SCALE = 2.0
 """A cost hardly changes with scale where it stays within this factor."""
+SEVERAL_NODES = 2
 SOURCES = {
     "rojas": "Rojas et al. 2020, arXiv:2012.00825",
     "deepfreeze": "Nicolae et al. 2020, DeepFreeze, doi:10.1109/CCGrid49817.2020.00-76",
@@ -68,7 +72,7 @@ def _not_negligible(tables: Tables) -> Verdict | None:
     if rows.empty:
         return None
     above, below = rows["paired_lo"] > NEGLIGIBLE, rows["paired_hi"] < NEGLIGIBLE
-    word = FOUND if above.any() and not below.any() else REFUTED if below.all() else UNTOLD
+    word = FOUND if above.any() and not below.any() else REFUTED if below.all() else UNDECIDED
     shown = [f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}" for row in records(rows)]  # fmt: skip
     return Verdict(word, f"Overhead. {'; '.join(shown)}")
 
@@ -84,16 +88,16 @@ def _highest(framework: str) -> Callable[[Tables], Verdict | None]:
 def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
     """Whether this framework has the shortest, or the longest, stall among all that were measured alike."""
     rows = _native(tables)
-    rows = rows[rows["stall_s_lo"].notna()]
+    rows = rows[rows["stall_s_lo"].notna() & _in_default_format(rows)]
     words, shown = [], []
-    for key, group in groups(rows, ["model", "dataset", "batch_size", "ranks", "interval"]):
+    for key, group in groups(rows, [*ALIKE, "ranks", "interval"]):
         if group["framework"].nunique() < 3 or framework not in set(group["framework"]):
             continue
         own = group[group["framework"] == framework].iloc[0]
         others = group[group["framework"] != framework]
         shorter, longer = others["stall_s_hi"] < own["stall_s_lo"], others["stall_s_lo"] > own["stall_s_hi"]  # fmt: skip
         beaten, beats = (longer, shorter) if lowest else (shorter, longer)
-        words.append(FOUND if beaten.all() else REFUTED if beats.any() else UNTOLD)
+        words.append(FOUND if beaten.all() else REFUTED if beats.any() else UNDECIDED)
         ordered = group.sort_values("stall_s", ascending=lowest)
         each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
         shown.append(f"{describe('ranks', key['ranks'])}: {', '.join(each)}")
@@ -105,18 +109,43 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
     rows = _native(tables)
     rows = rows[rows["stall_s_lo"].notna()]
     words, shown = [], []
-    for _, group in groups(rows, ["framework", "model", "dataset", "batch_size", "format", "interval"]):  # fmt: skip
+    for _, group in groups(rows, [*ALIKE, "framework", "format", "interval"]):
         ends = group.sort_values("ranks").iloc[[0, -1]]
         first, last = records(ends)
         if first["ranks"] == last["ranks"]:
             continue
-        least, most = last["stall_s_lo"] / first["stall_s_hi"], last["stall_s_hi"] / first["stall_s_lo"]  # fmt: skip
+        least, most = _ratio_ends(last, first, "stall_s")
         inside = least >= 1 / ALIKE_SCALE and most <= ALIKE_SCALE
         outside = least > ALIKE_SCALE or most < 1 / ALIKE_SCALE
-        words.append(FOUND if inside else REFUTED if outside else UNTOLD)
+        words.append(FOUND if inside else REFUTED if outside else UNDECIDED)
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
         shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks")  # fmt: skip
     return Verdict(_together(words), f"Stall. {'; '.join(shown)}") if words else None
+
+
+def _scales_best(framework: str) -> Callable[[Tables], Verdict | None]:
+    return lambda tables: _efficiency(tables, framework)
+
+
+def _efficiency(tables: Tables, framework: str) -> Verdict | None:
+    """Whether this framework has the highest efficiency on the most ranks, of which each node has its own."""
+    nodes = tables["provenance"]["nodes_max"].max()
+    if nodes < SEVERAL_NODES:
+        return Verdict(UNTESTED, "All ranks were on one machine and shared its cores. A study on several nodes tests it")  # fmt: skip
+    rows = tables["scaling"]
+    told = rows["efficiency_lo"].notna() & (rows["reference_ranks"] < rows["ranks"])
+    rows = rows[told & (rows["ranks"] == rows["ranks"].max())]
+    words, shown = [], []
+    for _, group in groups(rows, [*ALIKE, "ranks", "reference_ranks"]):
+        if framework not in set(group["framework"]) or group["framework"].nunique() == 1:
+            continue
+        own = group[group["framework"] == framework].iloc[0]
+        others = group[group["framework"] != framework]
+        best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
+        beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
+        words.append(FOUND if best else REFUTED if beaten else UNDECIDED)
+        shown += [f"{_of(row)}: {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
+    return Verdict(_together(words), f"Efficiency. {'; '.join(shown)}") if words else None
 
 
 def _harmless(tables: Tables) -> Verdict | None:
@@ -140,7 +169,7 @@ def _determinism_costs(tables: Tables) -> Verdict | None:
     if rows.empty:
         return None
     above = rows["cost_lo"] > 0
-    word = FOUND if above.any() else REFUTED if (rows["cost_hi"] < NEGLIGIBLE).all() else UNTOLD
+    word = FOUND if above.any() else REFUTED if (rows["cost_hi"] < NEGLIGIBLE).all() else UNDECIDED
     shown = [f"{_of(row)}: {amount(row, 'cost', PERCENT)}" for row in records(rows)]
     return Verdict(word, f"Cost. {'; '.join(shown)}")
 
@@ -152,19 +181,16 @@ def _hides(tables: Tables) -> Verdict | None:
     """The stall of `deepfreeze` against that of `native`."""
     rows = setups(tables)
     rows = rows[rows["stall_s"].notna()]
-    keys = ["framework", "model", "dataset", "batch_size", "ranks", "interval"]
     words, shown = [], []
-    for _, group in groups(rows, keys):
+    for _, group in groups(rows, [*ALIKE, "framework", "ranks", "interval", "recovery"]):
         ours = group[group["strategy"].str.startswith("deepfreeze")]
         blocking = group[group["strategy"] == NATIVE.name]
         if ours.empty or blocking.empty:
             continue
         own, other = records(ours)[0], records(blocking)[0]
-        lo = own["stall_s_lo"] / other["stall_s_hi"]
-        hi = own["stall_s_hi"] / other["stall_s_lo"]
+        lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        known = pd.notna(lo)
-        words.append(UNTOLD if not known else FOUND if hi < HIDDEN else REFUTED if lo > 1 else UNTOLD)  # fmt: skip
+        words.append(FOUND if hi < HIDDEN else REFUTED if lo > 1 else UNDECIDED)
         shown.append(f"{_of(own)}, {describe('interval', own['interval'])}: {amount(ratio, 'r', Unit(''))} times as long")  # fmt: skip
     return Verdict(_together(words), f"Stall against that of native. {'; '.join(shown)}") if words else None  # fmt: skip
 
@@ -174,13 +200,14 @@ def _shares(tables: Tables) -> Verdict | None:
     rows = tables["strategies"]
     rows = rows[rows["strategy"].str.startswith("deepfreeze") & rows["memory_bytes"].notna()]
     words, shown = [], []
-    for _, group in groups(rows, ["framework", "model", "dataset", "strategy", "interval"]):
+    for _, group in groups(rows, [*ALIKE, "framework", "strategy", "interval"]):
         first, last = records(group.sort_values("ranks").iloc[[0, -1]])
         if first["ranks"] == last["ranks"]:
             continue
-        part = last["memory_bytes"] / first["memory_bytes"]
-        words.append(FOUND if part <= SHARED else REFUTED)
-        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {part:.2f} times the memory that one takes alone")  # fmt: skip
+        lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
+        words.append(FOUND if hi <= SHARED else REFUTED if lo > SHARED else UNDECIDED)
+        part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
+        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', Unit(''))} times the memory that one takes alone")  # fmt: skip
     return Verdict(_together(words), "; ".join(shown)) if words else None
 
 
@@ -188,19 +215,24 @@ def _shares(tables: Tables) -> Verdict | None:
 
 
 def _without_checkpoint(tables: Tables) -> Verdict | None:
-    """What a failure costs without any checkpoint: where survivors go on, and where all start again."""
+    """The goodput of runs without any checkpoint: where survivors go on, and where all start again from the beginning."""
     rows = tables["goodput"]
-    rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0)]
+    rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput"].notna()]
     words, shown = [], []
-    for _, group in groups(rows, ["model", "dataset", "ranks", "history"]):
+    for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
         going_on = group[group["recovery"].str.startswith("ulfm")]
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue
         own, other = records(going_on)[0], records(again)[0]
-        costs = [row["parts_s"] / row["failures"] for row in (own, other)]
-        words.append(FOUND if costs[0] < costs[1] else REFUTED)
-        shown.append(f"{_of(own)}: a failure costs {costs[0]:.2g} s where survivors go on, {costs[1]:.2g} s where all start again")  # fmt: skip
+        better = own["goodput_lo"] > other["goodput_hi"]
+        worse = own["goodput_hi"] < other["goodput_lo"]
+        words.append(FOUND if better else REFUTED if worse else UNDECIDED)
+        costs = [
+            f"{row['parts_s'] / row['failures']:.2g} s (goodput {amount(row, 'goodput', PERCENT)})"
+            for row in (own, other)
+        ]
+        shown.append(f"{_of(own)}: a failure costs {costs[0]} where survivors go on, and {costs[1]} where all start again")  # fmt: skip
     return Verdict(_together(words), "; ".join(shown)) if words else None
 
 
@@ -209,22 +241,27 @@ FINDINGS = (
     Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _lowest("tensorflow")),
     Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _highest("chainer")),
     Finding("rojas", "Scale hardly changes the cost of one checkpoint.", "stall with the most ranks against that with the fewest, on this machine alone", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _hardly_changed),
-    Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/determinism.yaml", ("resume_proof",), _harmless),
-    Finding("rojas", "Determinism has a cost.", "training time of the deterministic mode against the default mode", "config/studies/determinism.yaml", ("determinism_cost",), _determinism_costs),
-    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", "stall of the strategy deepfreeze against that of native", "config/studies/deepfreeze.yaml", ("overhead", "checkpoint_cost", "sizes"), _hides),
-    Finding("deepfreeze", "The ranks share the work.", "memory of each rank, with several ranks against one. On one machine they share the disk, so its speed tells nothing", "config/studies/deepfreeze.yaml", ("strategies",), _shares),
-    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again", "config/studies/ulfm.yaml", ("goodput",), _without_checkpoint),
+    Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), _scales_best("pytorch")),
+    Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), _harmless),
+    Finding("rojas", "Determinism has a cost.", "training time of the deterministic mode against the default mode", "config/studies/findings.yaml", ("determinism_cost",), _determinism_costs),
+    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", "stall of the strategy deepfreeze against that of native", "config/studies/findings.yaml", ("overhead", "checkpoint_cost", "sizes"), _hides),
+    Finding("deepfreeze", "The ranks share the work.", "memory of each rank, with several ranks against one. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), _shares),
+    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again", "config/studies/findings.yaml", ("goodput",), _without_checkpoint),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
 TITLE = "# Findings of the published studies"
 INTRODUCTION = """\
-Each finding of the three studies that ckptbench reproduces, how it is tested here, and what came out. The page is written from the tables of studies by a rule:
+Each finding of the three studies that ckptbench reproduces, how it was tested here, and what came out. A rule makes this page from tables. For your own machine, run
+the default study, and `config/studies/findings.yaml` in another checkout, and then
 
-    python scripts/write_published.py --tables results/tables [more folders of tables] > docs/findings.md
+    python scripts/write_published.py --tables results/tables OTHER/results/tables > findings.md
 
-*Found again* and *refuted* say what the intervals of these tables show, on the machine that is named; *not told* says that they cannot decide. In brackets are
-95 % intervals. Another machine may give another verdict: that is what the program is for.
+- *Found again* and *refuted*: the intervals of these tables show it, on the machine that is named.
+- *Undecided*: they are too wide, or overlap.
+- *Not tested here*: this needs what the machine does not have.
+
+In brackets are 95 % intervals. Another machine may give another verdict.
 """
 
 
@@ -245,15 +282,30 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
         (verdict, tables) for tables in studies if (verdict := finding.rule(tables)) is not None
     ]
     # Tables that decide come before those that cannot.
-    for verdict, tables in sorted(told, key=lambda each: each[0].word == UNTOLD):
+    for verdict, tables in sorted(told, key=lambda each: each[0].word in (UNDECIDED, UNTESTED)):
         where = caption_facts(tables["provenance"])
         return f"{head}\n- **{capitalized(verdict.word)}.** {verdict.evidence}.\n- {where}."
-    return f"{head}\n- **{capitalized(UNTOLD)}.** No table at hand has anything on it: run `{finding.study}`."
+    return f"{head}\n- **{capitalized(UNTESTED)}.** No table at hand has anything on it: run `{finding.study}`."
 
 
 def _native(tables: Tables) -> pd.DataFrame:
     rows = setups(tables)
     return rows[(rows["strategy"] == NATIVE.name) & (rows["recovery"] == RESTART.name)]
+
+
+def _in_default_format(rows: pd.DataFrame) -> pd.Series[bool]:
+    defaults = {framework: formats_of(framework, NATIVE.name)[0] for framework in set(rows["framework"])}  # fmt: skip
+    return rows["format"] == rows["framework"].map(defaults)
+
+
+def _ratio_ends(
+    above: Row, below: Row, column: str, ends: tuple[str, str] | None = None
+) -> tuple[float, float]:
+    """The least and the most that the ratio of two numbers can be within their intervals: wider than its own interval. NaN where unknown."""
+    lo, hi = ends or (f"{column}_lo", f"{column}_hi")
+    if not below[lo] > 0:
+        return math.nan, math.nan
+    return above[lo] / below[hi], above[hi] / below[lo]
 
 
 def _of(row: Row) -> str:
@@ -262,5 +314,5 @@ def _of(row: Row) -> str:
 
 def _together(words: Sequence[str]) -> str:
     """Of several comparisons: found where all that can tell find it, refuted where all that can tell refute it."""
-    told = set(words) - {UNTOLD}
-    return next(iter(told)) if len(told) == 1 else UNTOLD
+    told = set(words) - {UNDECIDED}
+    return next(iter(told)) if len(told) == 1 else UNDECIDED
