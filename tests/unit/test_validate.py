@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_decision_costs import Made, setup
 
 from ckptbench.decide.arrivals import exponential
 from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.seen import Seen, apart
 from ckptbench.decide.simulate import useful_part
 from ckptbench.decide.struck_run import Lost, finished_s
-from ckptbench.decide.validate import resampled, validation
+from ckptbench.decide.validate import validation
 
 BLOCKING = Saving(stall_s=2.0, durable_s=2.0)
 BEHIND = Saving(stall_s=1.0, durable_s=5.0, slowdown_s=1.0)
@@ -164,16 +166,48 @@ def test_a_checkpoint_costs_what_it_does_at_the_nearest_interval_that_was_measur
     assert row["predicted"] == pytest.approx(wanted["predicted"])
 
 
-def test_few_measured_recoveries_leave_it_open_how_long_one_takes() -> None:
-    """However many failures are predicted: their mean is no better known than that of those that were measured."""
+def test_runs_differ_by_more_than_from_the_mean_of_few() -> None:
+    """Of n runs, the mean takes part of the difference with it."""
     random = np.random.default_rng(1)
-    measured = np.array([3.0, 4.0, 5.0, 8.0, 10.0])
-    sets = resampled(measured, random)
-    assert sets is not None
-    assert sets[0].tolist() == measured.tolist()
-    error = measured.std(ddof=1) / math.sqrt(len(measured))
-    assert sets[1:].mean(axis=1).std() == pytest.approx(error, rel=0.1)
-    assert sets[1:].mean() == pytest.approx(measured.mean(), abs=0.3)
+    setups = [Seen(np.exp(random.normal(0.0, 0.1, 2)), np.ones(1)) for _ in range(2000)]
+    assert apart(setups).std() == pytest.approx(0.1, rel=0.05)
+    assert apart([Seen(np.array([3.0]), np.ones(1))]).tolist() == [0.0]
+
+
+def test_events_are_held_against_the_mean_of_their_run() -> None:
+    seen = Seen.of(pd.Series([1.0, 3.0, 10.0]), pd.Series(["a", "a", "b"]))
+    assert seen.runs.tolist() == [2.0, 10.0]
+    assert seen.events.tolist() == [0.5, 1.5, 1.0]
+    assert seen.mean == 6
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_checkpoints_cost_what_they_did_in_other_runs_the_first_ones_too(blocking: bool) -> None:
+    """A decision for a long training leaves the first ones out."""
+    study, other = struck_study(), struck_study()
+    durable_s = 0.2 if blocking else 0.6
+    for own in (study, other):
+        own.rows["strategies"][0].update(durable_s=durable_s, durable_low_s=math.nan, durable_high_s=math.nan)  # fmt: skip
+    for run in ("costs0", "costs1"):
+        for place, stall_s in enumerate((0.9, 0.3, 0.3)):
+            study.rows["checkpoints"] += [{"run": run, "rank": rank, "step": 10 * place, "stall_s": stall_s - 0.1 * rank} for rank in (0, 1)]  # fmt: skip
+    other.rows["strategies"][0].update(stall_s=0.5, durable_s=0.5 if blocking else 0.6)
+    (row,), (wanted,) = (validation(own.tables()).to_dict("records") for own in (study, other))
+    assert row["predicted"] == pytest.approx(wanted["predicted"])
+
+
+@pytest.mark.parametrize("longer_s", [0.0, 0.4])
+def test_what_steps_beside_a_save_take_longer_is_no_work(longer_s: float) -> None:
+    """Four of five steps after a checkpoint begin while it is still written. The slowdown that they have is a cost of it."""
+    study = struck_study()
+    for row in study.rows["steps"]:
+        row["start_ns"] = row["step"] * 10**9
+        beside = row["run"].startswith("struck") and 1 <= row["step"] % 10 <= 8
+        row["duration_s"] += longer_s * beside
+    for run in ("struck0", "struck1"):
+        study.rows["checkpoints"] += [{"run": run, "rank": 0, "step": step, "stall_s": math.nan, "start_ns": step * 10**9 + 1, "ended_s": 8.5} for step in range(0, 80, 10)]  # fmt: skip
+    (row,) = validation(study.tables()).to_dict("records")
+    assert row["predicted"] == pytest.approx(row["measured"])
 
 
 def test_time_that_the_model_does_not_know_of_is_seen() -> None:

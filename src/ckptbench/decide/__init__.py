@@ -4,6 +4,7 @@ COST_TABLES = (
     "runs",
     "steps",
     "phases",
+    "checkpoints",
     "failures",
     "restore",
     "scaling",

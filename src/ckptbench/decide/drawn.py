@@ -85,7 +85,7 @@ def far(row: Row, gpus: int, choices: Choices) -> Far | None:
         ),
         every=every,
         needed=0.0 if row["copied"] else needed,
-        down_s=_down_s(row),
+        down_s=down_s(row),
     )
 
 
@@ -94,21 +94,24 @@ def _survived(row: Row, gpus: int, choices: Choices) -> float:
     return row["survived"] * choices.survivable if gpus > 1 else 0.0
 
 
-def _down_s(row: Row) -> Floats:
+def down_s(row: Row) -> Floats:
     """What it is of, its estimate tells: one that stands in for others is equal in their rows. To that of a start a load is added."""
     estimate = () if row["down_from"] == STARTS else ("down_s", "down_s_lo", "down_s_hi")
     return _lognormal(row, "down_s", _random(row, (*SYSTEM, *estimate), "down_s"))
 
 
+def pause_s(row: Row) -> Floats:
+    return _lognormal(row, "pause_s", _random(row, RECOVERED, "pause_s"))
+
+
 def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
     """What a failure of so many GPUs costs, if one recovery takes as long as it did at the number of ranks that were measured."""
-    pause_s = _lognormal(row, "pause_s", _random(row, RECOVERED, "pause_s"))
     # The share of the lost GPU is not done until another one has come.
     missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
     return Recovering(
-        down_s=_down_s(row),
+        down_s=down_s(row),
         survived=_survived(row, gpus, choices),
-        pause_s=pause_s + missing_s,
+        pause_s=pause_s(row) + missing_s,
     )
 
 

@@ -3,18 +3,23 @@
 The failures are those that struck: the same at the same times, so chance in how many came is no part of the comparison. All costs come from
 other runs: undisturbed ones, and those that other traces of failures struck.
 
-A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. A recovery is taken to be as much slower or faster as
-its steps are. So a machine that has become slower or faster since the other runs is no part of the comparison: prediction and measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable
-version, and the time until the work is done is its wall time. The interval of a prediction is that of a measurement of as many repeats. It holds
-what is not known of the costs, how far one recovery differs from the next (drawn from those that were measured, which are themselves resampled, as they are
-few), and how far one run differs from the next (drawn from the differences of all undisturbed runs). A checkpoint has the costs of the nearest interval that was measured in other runs.
+A run has a certain work to do: its steps at its own speed, the median, and what its baseline does between steps. A recovery is taken to be as much
+slower or faster as its steps are. So a machine that has become slower or faster since the other runs is no part of the comparison: prediction and
+measurement are both of the run's own speed. It goes through periods as in `model`, each failure takes it back to the newest durable version, and the time
+until the work is done is its wall time.
+
+A checkpoint costs what it did on average in other runs at the nearest interval. Such a run has as many of the first checkpoints, which go to fresh blocks of the
+disk, as this one; the decision for a long training leaves them out.
+
+The interval of a prediction is that of a measurement of as many repeats. It holds how well each cost is known, as the decision takes it (`drawn`), how far
+one run differs from the next (`seen`), in its recoveries, its checkpoints and its work, and how far one recovery differs from the next in a run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +33,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide import drawn
 from ckptbench.decide.inputs import KILL, decision_costs, kills
 from ckptbench.decide.model import Recovering, Saving, best
+from ckptbench.decide.seen import Seen, another, apart
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
@@ -133,18 +139,20 @@ class _Known:
 
     costs: dict[tuple[Any, ...], list[Row]]
     """Rows of `decision_costs`, by cell. Each is of another interval; last, if there is one, that of the runs that tell what a failure costs."""
-    downs: dict[tuple[Any, ...], Floats]
+    downs: dict[tuple[Any, ...], Seen]
     """How long each recovery that was measured took, by cell, in steps of its own run at their median."""
-    pauses: dict[tuple[Any, ...], Floats]
+    pauses: dict[tuple[Any, ...], Seen]
     """In the same way, of those that survivors went on from."""
+    stalls: dict[tuple[Any, ...], Seen]
+    """How long each checkpoint blocked training, on the slowest rank, by cell and interval."""
     runs: pd.DataFrame
     failures: pd.DataFrame
     step_s: pd.Series[float]
-    """Median step of each run."""
+    """Median step of each run, outside its saves: slower steps beside them are a cost of these."""
     between_s: pd.Series[float]
     """Of each run, all time beyond its steps at their median: of a baseline evaluation, loading of batches, and what some steps take longer than most."""
-    apart: Floats
-    """By how much one undisturbed run differs from the next: logarithms of their times, in units of their own steps."""
+    works: list[Seen]
+    """The times of undisturbed runs, in units of their own steps, of each setup."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Known:
@@ -157,8 +165,7 @@ class _Known:
             "phases": tables["phases"][~tables["phases"]["run"].isin(predicted)],
             "restore": tables["restore"][~tables["restore"]["run"].isin(predicted)],
         }
-        steps = tables["steps"][tables["steps"]["rank"] == 0]
-        step_s = steps[~steps["warmup"]].groupby("run")["duration_s"].median()
+        step_s = _own_step_s(tables["steps"], tables["checkpoints"])
         strikes = kills(others)
         again, went_on = strikes[~strikes["went_on"]], strikes[strikes["went_on"]]
         told = set(
@@ -178,26 +185,30 @@ class _Known:
             costs=costs,
             downs={_cell(key): _in_steps(own, "down_s", step_s) for key, own in groups(again, CELL)},
             pauses={_cell(key): _in_steps(own, "total_s", step_s) for key, own in groups(went_on, CELL)},
+            stalls=_stalls(tables["checkpoints"], others["runs"]),
             runs=runs,
             failures=failures,
             step_s=step_s,
             between_s=runs.set_index("run")["wall_s"] - runs.set_index("run")["steps"] * step_s,
-            apart=_apart(runs, step_s),
+            works=_works(runs, step_s),
         )  # fmt: skip
 
     def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:
         """Of the setups of one cell and trace, which differ in their interval."""
         cell = _cell(records(own)[0])
         known = self.costs.get(cell)
-        measured_recoveries = max(len(each.get(cell, ())) for each in (self.downs, self.pauses))
-        if known is None or measured_recoveries < FEWEST or not known[-1]["replaces"]:
+        told = [each[cell] for each in (self.downs, self.pauses) if cell in each]
+        number = max((len(each.events) for each in told), default=0)
+        if known is None or number < FEWEST or not known[-1]["replaces"]:
             return
+        found = _best(known[-1], rate)
         for setup in records(own):
-            predicted, measured, off, failures = self._compared(setup, _nearest(known, setup))
+            costs = _nearest(known, _steps(setup, known[-1]))
+            predicted, measured, off, failures = self._compared(setup, costs)
             lo, hi = drawn.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
-                **_best(known[-1], rate),
+                **found,
                 "interval_steps": _steps(setup, known[-1]),
                 "repeats": setup["paired_repeats"],
                 "failures": failures,
@@ -211,41 +222,69 @@ class _Known:
 
     def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated, int]:
         """Predicted goodput of the repeats together, (1 + draws,), what was measured, predicted ÷ measured time of each repeat, and the failures of all."""
-        runs = self.runs[_like(self.runs, setup, SETUP)]
-        saving, random = drawn.saving(costs), np.random.default_rng(drawn.SEED)
-        cell = _cell(costs)
-        downs, pauses = (resampled(own.get(cell), random) for own in (self.downs, self.pauses))
         useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
         works, walls, predicted, failures = [], [], [], 0
-        for run in records(runs[runs["baseline"].isin(self._whole()["run"])]):
-            work = self._work_s(run)
-            works.append(work)
+        random = np.random.default_rng(drawn.SEED)
+        for run in self._runs(setup):
+            strikes = self._strikes(run)
+            work_s, wall_s = self._predicted(run, strikes, _steps(setup, costs), costs, random)
+            works.append(work_s)
             walls.append(run["wall_s"])
-            work_s = work * self._noise(random)
-            strikes = self.failures.loc[self.failures["run"] == run["run"], "second"].sort_values()
             failures += len(strikes)
-            interval_s = work_s * _steps(setup, costs) / run["steps"]
-            step_s = float(self.step_s[run["run"]])
-            lost = [
-                Lost(
-                    down_s=_lasting(downs, costs["down_s"], step_s, random),
-                    pause_s=_lasting(pauses, costs["pause_s"], step_s, random),
-                    survived=random.random(1 + drawn.DRAWS) < costs["survived"],
-                )
-                for _ in strikes
-            ]
-            wall_s = finished_s(list(strikes), lost, work_s, interval_s, saving)
             predicted.append(_expected_s(wall_s, costs))
-            useful_s += work
+            useful_s += work_s
             all_s += wall_s
         goodput = useful_s / all_s
         goodput[0] = sum(works) / sum(predicted)
         return goodput, sum(works) / sum(walls), Repeated.ratio(predicted, walls), failures
 
-    def _noise(self, random: np.random.Generator) -> Floats:
-        """By which factors one undisturbed run differs from the next, beyond the speed of its steps."""
-        factors: Floats = np.exp(np.concatenate([[0.0], random.choice(self.apart, drawn.DRAWS)]))
-        return factors
+    def _runs(self, setup: Row) -> list[Row]:
+        """Those of the setup whose baseline is known."""
+        runs = self.runs[_like(self.runs, setup, SETUP)]
+        return records(runs[runs["baseline"].isin(self._whole()["run"])])
+
+    def _strikes(self, run: Row) -> list[float]:
+        """When failures struck it, in seconds since it began."""
+        return sorted(self.failures.loc[self.failures["run"] == run["run"], "second"])
+
+    def _predicted(
+        self,
+        run: Row,
+        strikes: Sequence[float],
+        steps: int,
+        costs: Row,
+        random: np.random.Generator,
+    ) -> tuple[float, Floats]:
+        """The work of the run and, (1 + draws,), how long it takes with a checkpoint every so many steps, both in seconds."""
+        cell = _cell(costs)
+        downs, pauses = self.downs.get(cell), self.pauses.get(cell)
+        step_s, work = float(self.step_s[run["run"]]), self._work_s(run)
+        work_s = work * another(apart(self.works), random, drawn.DRAWS)
+        down, pause = (
+            another(apart(each.values()), random, drawn.DRAWS) for each in (self.downs, self.pauses)
+        )
+        lost = [
+            Lost(
+                down_s=down * _lasting(downs, drawn.down_s(costs), step_s, random),
+                pause_s=pause * _lasting(pauses, drawn.pause_s(costs), step_s, random),
+                survived=random.random(1 + drawn.DRAWS) < costs["survived"],
+            )
+            for _ in strikes
+        ]
+        saving = self._saving(costs, random)
+        return work, finished_s(strikes, lost, work_s, work_s * steps / run["steps"], saving)
+
+    def _saving(self, costs: Row, random: np.random.Generator) -> Saving:
+        """What a checkpoint of one run costs. Where training waits for the write, its version is durable as much sooner or later."""
+        known = drawn.saving(costs)
+        seen = self.stalls.get((*_cell(costs), costs["interval"]))
+        factor = another(apart(self.stalls.values()), random, drawn.DRAWS)
+        if seen is not None and costs["stall_s"] > 0:
+            factor = factor * seen.mean / costs["stall_s"]
+        stall_s = known.stall_s * factor
+        waits = costs["stall_s"] >= drawn.WAITS_FROM * costs["durable_s"]
+        durable_s = known.durable_s * factor if waits else known.durable_s
+        return replace(known, stall_s=stall_s, durable_s=np.maximum(durable_s, stall_s))
 
     def _work_s(self, run: Row) -> float:
         """What the run would take undisturbed, at the speed of its own steps."""
@@ -264,11 +303,38 @@ class _Known:
         return list(whole.loc[_like(whole, alike, (*SYSTEM, "interval", "recovery")), "run"])
 
 
-def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Floats:
-    found: Floats = (
-        recoveries[column].to_numpy(float) / step_s.reindex(recoveries["run"]).to_numpy()
+def _own_step_s(steps: pd.DataFrame, checkpoints: pd.DataFrame) -> pd.Series[float]:
+    """By run, of rank 0 after the warm-up. Where every step ran beside a save, they are all taken: then no cost has a slowdown."""
+    own = steps[(steps["rank"] == 0) & ~steps["warmup"]]
+    saves = dict(iter(checkpoints[checkpoints["rank"] == 0].groupby("run")))
+    beside = own.groupby("run", group_keys=False)[["start_ns"]].apply(
+        lambda rows: _beside(rows["start_ns"], saves.get(rows.name))
     )
-    return found
+    outside = own[~beside.reindex(own.index)] if len(own) else own
+    found = own.groupby("run")["duration_s"].median()
+    return outside.groupby("run")["duration_s"].median().reindex(found.index).fillna(found)
+
+
+def _beside(start_ns: pd.Series[int], saves: pd.DataFrame | None) -> pd.Series[bool]:
+    """Which steps began while a save, or the removal of old versions after it, went on."""
+    beside = np.zeros(len(start_ns), bool)
+    for began_ns, ended_s in () if saves is None else zip(saves["start_ns"], saves["ended_s"], strict=True):  # fmt: skip
+        beside |= (began_ns <= start_ns) & (start_ns < began_ns + 1e9 * ended_s)
+    return pd.Series(beside, start_ns.index)
+
+
+def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Seen:
+    own = step_s.reindex(recoveries["run"]).to_numpy()
+    return Seen.of(recoveries[column] / own, recoveries["run"])
+
+
+def _stalls(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[Any, ...], Seen]:
+    slowest = checkpoints.groupby(["run", "step"], as_index=False)["stall_s"].max()
+    known = slowest.dropna().merge(runs[["run", *CELL, "interval"]], on="run")
+    keys = [*CELL, "interval"]
+    return {
+        tuple(key.values()): Seen.of(own["stall_s"], own["run"]) for key, own in groups(known, keys)
+    }
 
 
 def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -280,28 +346,13 @@ def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*_cell(row), row["history"])
 
 
-def resampled(steps: Floats | None, random: np.random.Generator) -> Floats | None:
-    """What other recoveries could have been measured as well, shape (1 + draws, number): first those that were.
-
-    A sample of n differs from its own mean by less than from the true one: hence the factor.
-    """
-    if steps is None:
-        return None
-    drawn_steps = random.choice(steps, (drawn.DRAWS, len(steps)))
-    factor = math.sqrt(len(steps) / max(len(steps) - 1, 1))
-    wider = np.maximum(steps.mean() + factor * (drawn_steps - steps.mean()), 0.0)
-    return np.concatenate([steps[None], wider])
-
-
 def _lasting(
-    steps: Floats | None, otherwise_s: float, step_s: float, random: np.random.Generator
+    seen: Seen | None, known_s: Floats, step_s: float, random: np.random.Generator
 ) -> Floats:
-    """Seconds of one recovery, from `resampled` ones in steps, and first their mean; where none was measured, of the costs."""
-    if steps is None:
-        return np.full(1 + drawn.DRAWS, otherwise_s)
-    own = random.permuted(steps, axis=1)[:, 0]
-    own[0] = steps[0].mean()
-    return step_s * own
+    """Seconds of one recovery, (1 + draws,), without how far runs differ; where none was measured, of the costs."""
+    if seen is None or not known_s[0] > 0:
+        return known_s
+    return step_s * seen.mean * (known_s / known_s[0]) * seen.event(random, drawn.DRAWS)
 
 
 def _expected_s(wall_s: Floats, costs: Row) -> float:
@@ -313,24 +364,17 @@ def _steps(setup: Row, costs: Row) -> int:
     return Interval.parse(setup["interval"]).steps(int(costs["steps_per_epoch"]))
 
 
-def _nearest(known: Sequence[Row], setup: Row) -> Row:
-    """The costs of the interval nearest to that of the setup: a checkpoint may cost less where there are more of them."""
-    steps = _steps(setup, known[-1])
+def _nearest(known: Sequence[Row], steps: int) -> Row:
+    """The costs of the interval nearest to so many steps: a checkpoint may cost less where there are more of them."""
     return min(known, key=lambda row: abs(math.log(_steps(row, row) / steps)))
 
 
-def _apart(runs: pd.DataFrame, step_s: pd.Series[float]) -> Floats:
-    """Of setups that ran at least twice, each run from the mean of its setup; 0 where none did.
-
-    A mean of n runs is nearer to each of them than to another run: hence the factor.
-    """
+def _works(runs: pd.DataFrame, step_s: pd.Series[float]) -> list[Seen]:
     whole = runs[(runs["history"] == WHOLE) & runs["timing_valid"]]
-    logs = np.log(whole["wall_s"] / step_s.reindex(whole["run"]).to_numpy(float))
-    setups = logs.groupby([whole[name] for name in SETUP])
-    number = setups.transform("size")
-    within = (logs - setups.transform("mean")) * np.sqrt(number / (number - 1).clip(lower=1))
-    found: Floats = within[number > 1].to_numpy(float)
-    return found if len(found) else np.zeros(1)
+    return [
+        Seen.of(own["wall_s"] / step_s.reindex(own["run"]).to_numpy(float), own["run"])
+        for _, own in groups(whole, SETUP)
+    ]
 
 
 def _like(runs: pd.DataFrame, row: Mapping[str, Any], names: Sequence[str]) -> pd.Series[bool]:
