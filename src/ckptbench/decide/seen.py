@@ -27,7 +27,7 @@ class Seen:
     def of(cls, each: pd.Series[float], run: pd.Series[str]) -> Self:
         means = each.groupby(run.to_numpy()).mean()
         parts = each.to_numpy(float) / means.reindex(run).to_numpy(float)
-        return cls(means.to_numpy(float), parts[np.isfinite(parts)])
+        return cls(np.asarray(means, np.float64), parts[np.isfinite(parts)])
 
     @property
     def mean(self) -> float:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
-from ckptbench.analysis.tables.grouping import groups, records, struck
+from ckptbench.analysis.tables.grouping import by_run, groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide import drawn
 from ckptbench.decide.inputs import KILL, decision_costs, kills
@@ -306,21 +306,21 @@ class _Known:
 def _own_step_s(steps: pd.DataFrame, checkpoints: pd.DataFrame) -> pd.Series[float]:
     """By run, of rank 0 after the warm-up. Where every step ran beside a save, they are all taken: then no cost has a slowdown."""
     own = steps[(steps["rank"] == 0) & ~steps["warmup"]]
-    saves = dict(iter(checkpoints[checkpoints["rank"] == 0].groupby("run")))
-    beside = own.groupby("run", group_keys=False)[["start_ns"]].apply(
-        lambda rows: _beside(rows["start_ns"], saves.get(rows.name))
-    )
-    outside = own[~beside.reindex(own.index)] if len(own) else own
-    found = own.groupby("run")["duration_s"].median()
-    return outside.groupby("run")["duration_s"].median().reindex(found.index).fillna(found)
+    saves = by_run(checkpoints[checkpoints["rank"] == 0])
+    found = {}
+    for run, rows in by_run(own).items():
+        outside = rows[~_beside(rows["start_ns"].to_numpy(), saves.get(run))]
+        found[run] = float((outside if len(outside) else rows)["duration_s"].median())
+    return pd.Series(found, dtype=float)
 
 
-def _beside(start_ns: pd.Series[int], saves: pd.DataFrame | None) -> pd.Series[bool]:
+def _beside(start_ns: NDArray[np.int64], saves: pd.DataFrame | None) -> NDArray[np.bool_]:
     """Which steps began while a save, or the removal of old versions after it, went on."""
     beside = np.zeros(len(start_ns), bool)
-    for began_ns, ended_s in () if saves is None else zip(saves["start_ns"], saves["ended_s"], strict=True):  # fmt: skip
-        beside |= (began_ns <= start_ns) & (start_ns < began_ns + 1e9 * ended_s)
-    return pd.Series(beside, start_ns.index)
+    for save in [] if saves is None else records(saves):
+        began_ns = save["start_ns"]
+        beside |= (began_ns <= start_ns) & (start_ns < began_ns + 1e9 * save["ended_s"])
+    return beside
 
 
 def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Seen:
@@ -352,7 +352,8 @@ def _lasting(
     """Seconds of one recovery, (1 + draws,), without how far runs differ; where none was measured, of the costs."""
     if seen is None or not known_s[0] > 0:
         return known_s
-    return step_s * seen.mean * (known_s / known_s[0]) * seen.event(random, drawn.DRAWS)
+    lasting_s: Floats = step_s * seen.mean * (known_s / known_s[0])
+    return lasting_s * seen.event(random, drawn.DRAWS)
 
 
 def _expected_s(wall_s: Floats, costs: Row) -> float:

@@ -113,7 +113,7 @@ def await_lost_nodes(plan: Plan) -> None:
     strikes = recorded_strikes(plan.run_folder)[plan.strikes :]
     lost = {each.failure for each in strikes if "node" in plan.failures[each.failure] and each.kind in ("kill", "damage")}  # fmt: skip
     end = time.monotonic() + REMOVED_S
-    while lost - have_passed(plan.run_folder) and time.monotonic() < end:
+    while not lost <= set(have_passed(plan.run_folder)) and time.monotonic() < end:
         time.sleep(LOOK_S)
 
 

@@ -297,7 +297,7 @@ def _late_s(history: _History, window: Span) -> float:
 def _usual_durations(history: _History, begin: float) -> Floats:
     """Durations of the steps that all ranks did before; if there are none, of all that all ranks did."""
     whole = history.ranks == history.all_ranks
-    before = history.durations[whole & (history.spans[:, 1] <= begin)]
+    before: Floats = history.durations[whole & (history.spans[:, 1] <= begin)]
     return before if before.size else history.durations[whole]
 
 
