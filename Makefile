@@ -26,9 +26,9 @@ decide: environment
 	@echo; cat results/decision.txt; echo; echo "Ask for other numbers: open results/decision.html in a browser."
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
-# Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more.
+# Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE
 audit: environment
-	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local --allowed-rules audit -- audit
+	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local $(if $(CONFIG),--configfile $(CONFIG)) --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.

@@ -19,7 +19,7 @@ PATH = re.compile(rf"(?<![\w/.~-])(?:{FOLDERS})/[\w./<>*-]*[\w/>*]")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 SOURCE_FILE = re.compile(r"`([\w/-]+\.(?:py|smk|rst))`")
 TARGET = re.compile(r"`?make ([a-z-]+)`")
-INVENTED = re.compile(r"(?<![a-z])mine(?![a-z])|<\w+>")
+INVENTED = re.compile(r"(?<![a-z])(mine|my)(?![a-z])|<\w+>")
 """In a path: it stands for a file that the reader adds."""
 
 
