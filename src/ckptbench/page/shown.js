@@ -100,7 +100,7 @@ function showAbout(row) {
   showKnown(byId("about-known"), "study", row);
   const slower = row.slower.value === 1
     ? ""
-    : `where nothing fails a step takes ${plainAmount(row.slower.value, "times")} as long with this recovery, which is counted`;
+    : `where nothing fails a step takes ${Number(row.slower.value.toPrecision(3))} times as long with this recovery, which is counted`;
   byId("source").textContent = [row.source, DOWN_FROM[row.down_from] ?? "", slower, row.note]
     .filter((text) => text)
     .map((text) => `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`)

@@ -44,6 +44,8 @@ DIFFERENCES = {
     "test_accuracy": ("test accuracy", Unit("points", 100.0)),
 }
 """What a difference is called, and its unit."""
+NOTHING_S = 0.05
+"""A part that is negative by less counts as none."""
 LARGEST = 3
 """How many parts are named."""
 
@@ -73,7 +75,13 @@ def _of_setup(row: Row) -> str:
     parts = {name: row[name] / row["failures"] for name in LOST_PARTS}
     total_s = sum(parts.values())
     largest = sorted(parts, key=lambda name: -parts[name])[:LARGEST]
-    named = ", ".join(f"{NAMES[name]} {100 * parts[name] / total_s:.0f} %" for name in largest)
+    shown = {name: f"{100 * parts[name] / total_s:.0f} %" if total_s else "" for name in largest}
+    if (
+        min(parts.values()) < -NOTHING_S
+    ):  # fewer ranks may be faster: parts of such a sum say nothing
+        largest = sorted(parts, key=lambda name: -abs(parts[name]))[:LARGEST]
+        shown = {name: f"{parts[name]:.1f} s" for name in largest}
+    named = ", ".join(f"{NAMES[name]} {shown[name]}" for name in largest)
     number = round(row["failures"] * row["repeats"])
     struck, each = counted(number, "failure"), "" if number == 1 else " each"
     useful = f"{amount(row, 'goodput', PERCENT)} of the time was useful"
