@@ -49,8 +49,9 @@ def step_s(row: Row) -> Floats:
 
 
 def slower(row: Row) -> Floats:
-    """By how much a step takes longer with this recovery, where nothing fails."""
-    return _lognormal(row, "slower", _random(row, RECOVERED, "slower"))
+    """By how much a step takes longer with this recovery, where nothing fails. A faster one counts as equal: goodput is of the time that
+    training without failures takes."""
+    return np.maximum(_lognormal(row, "slower", _random(row, RECOVERED, "slower")), 1.0)
 
 
 def saving(row: Row) -> Saving:

@@ -56,8 +56,8 @@ DECISION_COSTS = Table(
                 Column(f"{name}_hi", "number", "s", "upper end of it"),
             )
         ),
-        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart` (else with the first recovery by name), where nothing fails, from the baselines with either; 1 where they do not show that it is slower"),
-        Column("slower_lo", "number", "1", "lower end of its 95 % interval; missing where `slower` is taken as 1"),
+        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart` (else with the first recovery by name), where nothing fails, from the baselines with either; 1 where one of them did not run. Below 1 the decision takes it as 1"),
+        Column("slower_lo", "number", "1", "lower end of its 95 % interval; missing where nothing shows how far it differs"),
         Column("slower_hi", "number", "1", "upper end of it"),
         Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from; 0 where all ranks start again"),
         Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
@@ -165,7 +165,7 @@ class _Measured:
     survivals: Mapping[tuple[Any, ...], Row]
     """By system and recovery: columns of `decision_costs` on failures that survivors went on from."""
     slower: Mapping[tuple[Any, ...], Estimate]
-    """By system and recovery without options: a step ÷ one with the first recovery, where it is slower."""
+    """By system and recovery without options: a step ÷ one with the first recovery."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Measured:
@@ -320,10 +320,7 @@ def _joined(tables: Tables) -> set[str]:
 
 
 def _slower(tables: Tables) -> dict[tuple[Any, ...], Estimate]:
-    """By system and recovery, from baselines of equal repeats: those that are shown to be slower than the first recovery.
-
-    A recovery whose steps are faster counts as equal: goodput is of the time that training without failures takes.
-    """
+    """By system and recovery, from baselines of equal repeats: a step ÷ one with the first recovery."""
     runs, steps = tables["runs"], tables["steps"]
     step_s = steps[(steps["rank"] == 0) & ~steps["warmup"]].groupby("run")["duration_s"].median()
     whole = runs[
@@ -338,7 +335,6 @@ def _slower(tables: Tables) -> dict[tuple[Any, ...], Estimate]:
     return {
         _key(key, [*SYSTEM, "recovery"]): estimate
         for (key, _), estimate in zip(found, known, strict=True)
-        if estimate.interval.lo > 1
     }
 
 

@@ -102,7 +102,10 @@ def _row(row: Row, choices: Choices, draws: _Draws) -> Row:
         "steps_per_epoch": epoch,
         "in_use_steps": Interval.parse(row["interval"]).steps(epoch),
         "costs": _costs(row, choices, draws),
-        "slower": {"value": float(row["slower"]), "draws": draws.place(drawn.slower(row))},
+        "slower": {
+            "value": float(drawn.slower(row)[0]),
+            "draws": draws.place(drawn.slower(row)),
+        },
         "survived": float(row["survived"]),
         "replaces": bool(row["replaces"]),
         "shared_every": int(row["shared_every"]),
@@ -170,7 +173,7 @@ def _highest(row: Row, rate: FailureRate, choices: Choices) -> float:
         least_s=drawn.step_s(row) * drawn.slower(row),
         far=drawn.far(row, gpus, choices),
     )
-    return float(found.goodput[0] / row["slower"])
+    return float(found.goodput[0] / drawn.slower(row)[0])
 
 
 def _or_null(value: float) -> float | None:
