@@ -34,8 +34,8 @@ IN_LEVELS: dict[str, Any] = {
     "durable_s": (0.4, 0.35, 0.45), "shared_durable_s": (2.4, 2.2, 2.7), "shared_every": 6,
 }  # fmt: skip
 RECOVERIES: dict[str, dict[str, Any]] = {
-    "restart": {"down_s": (9.5, 8.1, 11.2), "pause_s": (0.0, None, None), "survived": 0.0, "replaces": True, "down_from": "failures", "note": ""},
-    "ulfm": {"down_s": (9.9, None, None), "pause_s": (1.4, 0.9, 2.1), "survived": 0.9, "replaces": False, "down_from": "restarts", "note": "the runs of one repeat alone: no interval"},
+    "restart": {"down_s": (9.5, 8.1, 11.2), "pause_s": (0.0, None, None), "survived": 0.0, "survived_of": None, "replaces": True, "down_from": "failures", "note": ""},
+    "ulfm": {"down_s": (9.9, None, None), "pause_s": (1.4, 0.9, 2.1), "survived": 0.9, "survived_of": 10, "replaces": False, "down_from": "restarts", "note": "the runs of one repeat alone: no interval"},
 }  # fmt: skip
 
 

@@ -321,7 +321,9 @@ def test_costs_that_are_entered_are_exact(browser: Browser, rates: dict[str, Fai
         row = exact(row, **{name: value})
         assert_shows(browser, expected(row, rates["llama3"], 512, 40))
     enter(browser, "survived", 35)
-    assert_shows(browser, expected({**row, "survived": 0.35}, rates["llama3"], 512, 40))
+    assert_shows(
+        browser, expected({**row, "survived": 0.35, "survived_of": None}, rates["llama3"], 512, 40)
+    )
     assert browser.element("stall_s-known").text == "yours"
     browser.element("reset").click()
     assert_shows(browser, expected(row_of(4, "async", "ulfm"), rates["llama3"], 4, 40))
@@ -332,7 +334,7 @@ def test_nearly_every_failure_can_be_survived(
 ) -> None:
     enter(browser, "survived", 100)
     enter(browser, "survivable", 99.9)
-    row = {**row_of(4, "async", "ulfm"), "survived": 1.0}
+    row = {**row_of(4, "async", "ulfm"), "survived": 1.0, "survived_of": None}
     shown = {name: rest for name, *rest in browser.table("intervals")}
     wanted = expected(row, rates["llama3"], 4, 40, replace(CHOICES, survivable=0.999))
     assert shown["chosen"][2]["value"] == pytest.approx(wanted["chosen"][2][0], rel=TOLERANCE)

@@ -162,6 +162,7 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
     model = MODEL_BYTES[setup["model"]]
     values = {
         "stall": ("_s", stall),
+        "own_stall": ("_s", stall),
         "slowdown": ("_s", 0.02 if blocking else 0.3 * save),
         "durable": ("_s", 1.4 * save),
         "overhead": ("", stall / 10),
@@ -180,6 +181,7 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
         | {
             "runs": repeats,
             "checkpoints": 12,
+            "waited": 0.0,
             "continued": 0,
             "durable_checkpoints": 12,
             "threads_left": 0,

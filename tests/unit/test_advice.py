@@ -84,6 +84,44 @@ def test_draws_have_the_interval_that_was_given(value: float, lo: float, hi: flo
     assert ends == pytest.approx([max(lo, 0.0), hi], abs=0.15 * (hi - lo))
 
 
+@pytest.mark.parametrize(
+    ("value", "lo", "hi"), [(4.0, 3.9, 20.0), (3.0, -7.0, 46.0), (-1.0, -4.0, 2.0)]
+)
+def test_draws_of_a_slowdown_have_both_sides_of_its_interval_and_none_below_zero(
+    value: float, lo: float, hi: float
+) -> None:
+    row = {**COSTS.iloc[0], "slowdown_s": value, "slowdown_s_lo": lo, "slowdown_s_hi": hi}
+    slowdown_s = np.asarray(drawn.saving(row).slowdown_s)
+    assert slowdown_s[0] == max(value, 0.0)
+    ends = np.percentile(slowdown_s[1:], [2.5, 97.5])
+    assert ends == pytest.approx([max(lo, 0.0), hi], abs=0.15 * (hi - lo))
+
+
+def test_a_pause_in_which_fewer_ranks_are_faster_is_none() -> None:
+    row = {**COSTS.iloc[0], "pause_s": -3.0, "pause_s_lo": math.nan, "pause_s_hi": math.nan}
+    assert (drawn.pause_s(row) == 0).all()
+
+
+def test_the_part_that_survivors_go_on_from_is_as_uncertain_as_its_count() -> None:
+    """One of one says little: its exact interval (Clopper and Pearson) is [0.025, 1]. That of 90 of 100 is [0.82, 0.95]."""
+    row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
+    few, many = (
+        drawn.survived({**row, "survived": part, "survived_of": number})
+        for part, number in ((1.0, 1), (0.9, 100))
+    )
+    assert few[0] == 1.0
+    assert np.percentile(few[1:], 2.5) < 0.25
+    assert many[0] == 0.9
+    assert np.percentile(many[1:], [2.5, 97.5]) == pytest.approx([0.83, 0.95], abs=0.02)
+    assert (drawn.survived(row) == 1.0).all()
+
+
+def test_options_of_a_recovery_share_what_its_steps_take_longer() -> None:
+    known = {**COSTS.iloc[0], "slower": 1.2, "slower_lo": 1.1, "slower_hi": 1.3}
+    one_row, other = ({**known, "recovery": name} for name in ("ulfm", "ulfm_replace_true"))
+    assert (drawn.slower(one_row) == drawn.slower(other)).all()
+
+
 def test_where_training_waits_for_the_write_stall_and_durable_time_are_drawn_as_one() -> None:
     ends = {"stall_s_lo": 9.0, "stall_s_hi": 11.0, "durable_s_lo": 9.5, "durable_s_hi": 11.5}
     row = {**COSTS.iloc[0], "stall_s": 10.0, "durable_s": 10.5, **ends}
@@ -149,18 +187,18 @@ def test_an_estimate_that_stands_in_for_others_has_the_same_draws_in_all_rows(so
 
 def test_a_single_gpu_has_no_survivors() -> None:
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
-    assert drawn.recovering(row, 2, CHOICES).survived == pytest.approx(0.8)
-    assert drawn.recovering(row, 1, CHOICES).survived == 0
+    assert drawn.recovering(row, 2, CHOICES).survived == pytest.approx(np.full(401, 0.8))
+    assert (drawn.recovering(row, 1, CHOICES).survived == 0).all()
     alone = drawn.far({**row, "shared_every": 8}, 1, CHOICES)
     assert alone is not None
-    assert alone.needed == pytest.approx(0.8)
+    assert alone.needed == pytest.approx(np.full(401, 0.8))
 
 
 def test_failures_that_survivors_go_on_from_need_no_level() -> None:
     plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "shrink")]
     found = drawn.far({**plain.iloc[0], "shared_every": 8}, 512, CHOICES)
     assert found is not None
-    assert found.needed == 0.0
+    assert (found.needed == 0.0).all()
 
 
 def test_more_gpus_than_were_measured_are_projected_and_no_others(told: pd.DataFrame) -> None:
@@ -198,6 +236,27 @@ def test_the_winner_has_the_highest_goodput_of_its_system(told: pd.DataFrame) ->
         assert own["wins"].sum() == 1
         assert own.loc[own["wins"], "goodput"].item() == own["goodput"].max()
     assert told["chance"].between(0, 1).all()
+
+
+def test_a_winner_is_alone_where_it_beats_all_others_at_once() -> None:
+    """Three rivals that are each worse in most draws may together be better more often."""
+    own = COSTS[(COSTS["recovery"] == "restart") & (COSTS["strategy"] == "torch.save")]
+    rivals = [own.assign(strategy=f"rival {place}", stall_s=61.0) for place in range(3)]
+    told = advice(pd.concat([own, *rivals]), [LLAMA], CHOICES)
+    for _, rows in told.groupby("gpus"):
+        (alone,) = rows.loc[rows["wins"], "alone"]
+        assert rows.loc[~rows["wins"], "alone"].isna().all()
+        assert alone <= 1 - rows.loc[~rows["wins"], "chance"].max()
+    single = advice(own, [LLAMA], CHOICES)
+    assert set(single["alone"]) == {1.0}
+
+
+def test_no_winner_is_alone_that_was_measured_once() -> None:
+    ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
+    once = COSTS.assign(framework="pytorch", **dict.fromkeys(ends, math.nan))
+    assert advice(once, [LLAMA], CHOICES)["alone"].isna().all()
+    given = advice(COSTS.assign(**dict.fromkeys(ends, math.nan)), [LLAMA], CHOICES)
+    assert given.loc[given["wins"], "alone"].notna().all()
 
 
 def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() -> None:

@@ -26,7 +26,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
+STALLS = {"stall_s": 0.9, "own_stall_s": 0.2, "own_stall_low_s": 0.1, "own_stall_high_s": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:
@@ -127,9 +127,26 @@ def test_versions_at_nearer_levels_have_a_durable_time_of_their_own(
     assert (row["shared_every"], row["copied"]) == (6, copied)
 
 
+def killed(study: Made, *, omit: str = "nothing", cache: str = "warm", **total_s: float) -> None:
+    """By run, the seconds of its restart."""
+    study.rows["restore"] += [
+        {**setup(history="killed_between", omit=omit, cache=cache), "run": run, "attempt": 2, "total_s": own}
+        for run, own in total_s.items()
+    ]  # fmt: skip
+
+
+def test_restarts_that_leave_a_part_out_tell_nothing_and_cold_ones_replace_warm_ones(
+    study: Made,
+) -> None:
+    killed(study, omit="momentum", control0=90.0, control1=90.0)
+    killed(study, warm0=5.0, warm1=5.0)
+    assert study.costs()["down_s"].item() == pytest.approx(4.5)
+    killed(study, cache="cold", cold0=9.0, cold1=9.0)
+    assert study.costs()["down_s"].item() == pytest.approx(8.5)
+
+
 def test_killed_runs_tell_what_a_restart_takes_but_for_a_usual_step(study: Made) -> None:
-    for run, total_s in (("killed0", 5.0), ("killed1", 6.0)):
-        study.rows["restore"].append({**setup(history="killed_between"), "run": run, "attempt": 2, "total_s": total_s})  # fmt: skip
+    killed(study, killed0=5.0, killed1=6.0)
     row = study.costs().iloc[0]
     assert row["down_s"] == pytest.approx(5.5 - 0.5)
     assert row["down_from"] == "restarts"
@@ -166,7 +183,7 @@ def test_survivors_that_stay_fewer_leave_their_slower_steps_to_the_replacement(s
     elastic(study)
     costs = study.costs().set_index("recovery")
     row = costs.loc["ulfm"]
-    assert row["survived"] == 1.0
+    assert (row["survived"], row["survived_of"]) == (1.0, 1)
     assert not row["replaces"]
     assert row["pause_s"] == pytest.approx(1.0)
     assert row["down_from"] == "starts"
@@ -206,7 +223,7 @@ def test_failures_after_which_all_start_again_count_against_survival(study: Made
     elastic(study)
     study.failure("struck0", second=60.0, detection_s=1.0, launch_s=1.0, import_s=2.0)
     row = study.costs().set_index("recovery").loc["ulfm"]
-    assert row["survived"] == 0.5
+    assert (row["survived"], row["survived_of"]) == (0.5, 2)
     assert row["down_s"] == pytest.approx(4.0)
     assert row["down_from"] == "failures"
 
@@ -259,3 +276,6 @@ def test_of_several_intervals_the_one_with_the_most_checkpoints_is_foremost(stud
     study.run(setup(interval="s2"), "whole1")
     costs = study.costs().set_index("interval")
     assert dict(costs["foremost"]) == {"s10": False, "s2": True}
+    study.rows["strategies"][-1]["waited"] = 0.9
+    costs = study.costs().set_index("interval")
+    assert dict(costs["foremost"]) == {"s10": True, "s2": False}

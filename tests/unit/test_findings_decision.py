@@ -46,7 +46,7 @@ def test_a_winner_that_changes_with_the_gpus_is_told_in_stretches() -> None:
     many = scale["gpus"] > 4000
     restart = (scale["strategy"] == "native") & (scale["recovery"] == "restart")
     scale["wins"] = (many & scale["wins"]) | (~many & restart)
-    scale["chance"] = scale["wins"] * 1.0
+    scale["alone"] = scale["wins"] * 1.0
     (winning,) = (each for each in sentences(tables) if "the highest goodput" in each)
     assert "up to 2,048 GPUs the highest goodput is that of native, restart" in winning
     assert "from 4,096 GPUs on the highest goodput is that of deepfreeze, ulfm" in winning
@@ -54,7 +54,7 @@ def test_a_winner_that_changes_with_the_gpus_is_told_in_stretches() -> None:
 
 def test_a_setup_that_others_may_equal_is_not_said_to_be_the_best() -> None:
     tables = decided("measured")
-    tables["scale"]["chance"] = 0.5
+    tables["scale"]["alone"] = 0.5
     (told,) = (each for each in sentences(tables) if each.startswith("PyTorch: "))
     assert told == "PyTorch: at every number of GPUs up to 131,072 no strategy and recovery is shown to be better than all others by 0.1 points."  # fmt: skip
 

@@ -66,7 +66,79 @@ def test_who_is_lowest_is_told_by_intervals_that_do_not_overlap(
 def test_a_scale_that_was_not_measured_tells_nothing() -> None:
     one = dataclasses.replace(STUDY, ranks=(2,)).tables()
     assert verdict("Scale hardly changes", one) is None
-    assert verdict("Scale hardly changes", STUDY.tables()) is not None
+    doubled = verdict("Scale hardly changes", STUDY.tables())
+    assert doubled is not None
+    assert doubled.word == UNTESTED
+
+
+@pytest.mark.parametrize(
+    ("most", "word"),
+    [((1.1, 1.05, 1.15), FOUND), ((1.5, 1.0, 2.0), UNDECIDED), ((4.0, 3.8, 4.2), REFUTED), ((0.2, 0.19, 0.21), REFUTED)],
+)  # fmt: skip
+def test_a_cost_hardly_changes_where_it_grows_far_slower_than_the_ranks(
+    most: tuple[float, float, float], word: str
+) -> None:
+    """From 1 to 4 ranks, of a stall of 1 s [0.98, 1.02]: the limit is 1.41 times as long."""
+    tables = dataclasses.replace(STUDY, ranks=(1, 2, 4)).tables()
+    cost = tables["checkpoint_cost"]
+    cost[["stall_s", "stall_s_lo", "stall_s_hi"]] = (1.0, 0.98, 1.02)
+    cost.loc[cost["ranks"] == 4, ["stall_s", "stall_s_lo", "stall_s_hi"]] = most
+    found = verdict("Scale hardly changes", tables)
+    assert found is not None
+    assert found.word == word
+
+
+@pytest.mark.parametrize(
+    ("chainer", "word"),
+    [((2.0, 1.9, 2.1), FOUND), ((2.0, 0.3, 9.0), UNDECIDED), ((0.2, 0.1, 0.3), REFUTED)],
+)
+def test_who_is_highest_is_told_in_the_same_way(
+    chainer: tuple[float, float, float], word: str
+) -> None:
+    tables = with_stalls(chainer=chainer, pytorch=(0.5, 0.4, 0.6), tensorflow=(1.0, 0.9, 1.1))
+    found = verdict("Chainer has the highest", tables)
+    assert found is not None
+    assert found.word == word
+
+
+@pytest.mark.parametrize(
+    ("costs", "word"),
+    [
+        ({"chainer": (0.1, 0.05, 0.2)}, FOUND),
+        ({"chainer": (0.005, 0.001, 0.008)}, REFUTED),
+        ({"chainer": (0.1, -0.2, 0.5)}, UNDECIDED),
+        ({"chainer": (0.1, 0.05, 0.2), "pytorch": (0.1, -0.2, 0.5)}, FOUND),
+        ({"chainer": (0.1, 0.05, 0.2), "pytorch": (-0.1, -0.2, 0.0)}, UNDECIDED),
+    ],
+)
+def test_determinism_has_a_cost_where_all_that_can_tell_say_so(
+    costs: dict[str, tuple[float, float, float]], word: str
+) -> None:
+    tables = dataclasses.replace(STUDY, frameworks=tuple(costs)).tables()
+    for framework, ends in costs.items():
+        own = tables["determinism_cost"]["framework"] == framework
+        tables["determinism_cost"].loc[own, ["cost", "cost_lo", "cost_hi"]] = ends
+    found = verdict("Determinism has a cost", tables)
+    assert found is not None
+    assert found.word == word
+
+
+@pytest.mark.parametrize(
+    ("memory", "word"),
+    [((60.0, 58.0, 62.0), FOUND), ((75.0, 60.0, 90.0), UNDECIDED), ((100.0, 99.0, 101.0), REFUTED)],
+)
+def test_ranks_share_the_work_where_each_has_less_of_it(
+    memory: tuple[float, float, float], word: str
+) -> None:
+    """Against 100 [99, 101] of one rank alone."""
+    tables = STUDY.tables()
+    known = tables["strategies"]
+    names = ["memory_bytes", "memory_low_bytes", "memory_high_bytes"]
+    known[names] = (100.0, 99.0, 101.0)
+    known.loc[known["ranks"] == 2, names] = memory
+    found = verdict("share the work", tables)
+    assert found is not None
+    assert found.word == word
 
 
 @pytest.mark.parametrize(
@@ -95,14 +167,19 @@ def test_who_scales_best_is_told_only_across_nodes(
 @pytest.mark.parametrize(
     ("ends", "word"),
     [
-        ((0.05, 0.02, 0.09), FOUND),
-        ((0.005, 0.002, 0.009), REFUTED),
-        ((0.02, -0.01, 0.05), UNDECIDED),
+        ((0.9, 0.7, 1.1), FOUND),
+        ((0.2, 0.15, 0.25), REFUTED),
+        ((0.3, -0.1, 0.6), UNDECIDED),
     ],
 )
-def test_an_overhead_is_negligible_below_one_percent(ends: tuple[float, float, float], word: str) -> None:  # fmt: skip
-    tables = STUDY.tables()
-    tables["overhead"][["paired", "paired_lo", "paired_hi"]] = ends
+@pytest.mark.parametrize(("interval", "rarer"), [("s4", 122 / 4), ("s61", 2.0), ("e2", 2.5)])
+def test_an_overhead_is_negligible_below_one_percent_at_the_interval_of_the_study(
+    interval: str, rarer: float, ends: tuple[float, float, float], word: str
+) -> None:
+    """The ends are those of an overhead at every fourth step: at other intervals it is in proportion."""
+    tables = dataclasses.replace(STUDY, intervals=(interval,)).tables()
+    scaled = [end * rarer / (122 / 4) for end in ends]
+    tables["overhead"][["paired", "paired_lo", "paired_hi"]] = scaled
     found = verdict("not negligible", tables)
     assert found is not None
     assert found.word == word
@@ -148,13 +225,13 @@ def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
     assert verdict("without a checkpoint", tables) is None
     known = tables["goodput"]
     known["interval"] = str(NEVER)
-    ends = ["goodput", "goodput_lo", "goodput_hi"]
+    ends = ["goodput_of_ranks", "goodput_of_ranks_lo", "goodput_of_ranks_hi"]
     known.loc[known["recovery"] == "ulfm", ends] = (0.8, 0.75, 0.85)
     known.loc[known["recovery"] == "restart", ends] = again
     found = verdict("without a checkpoint", tables)
     assert found is not None
     assert found.word == word
-    assert "goodput 80 % [75, 85]" in found.evidence
+    assert "80 % [75, 85] where survivors go on" in found.evidence
 
 
 def test_the_page_has_every_finding_and_prefers_tables_that_decide() -> None:
@@ -163,6 +240,19 @@ def test_the_page_has_every_finding_and_prefers_tables_that_decide() -> None:
     page = published([undecided, decided])
     assert all(f"**{finding.claim}**" in page for finding in FINDINGS)
     assert "TensorFlow 0.1" in page
+
+
+def test_studies_that_contradict_each_other_are_both_shown() -> None:
+    found = with_stalls(chainer=(2, 1.9, 2.1), pytorch=(0.5, 0.4, 0.6), tensorflow=(0.1, 0.05, 0.2))  # fmt: skip
+    refuted = with_stalls(chainer=(2, 1.9, 2.1), pytorch=(0.5, 0.4, 0.6), tensorflow=(3, 2.9, 3.1))
+    for studies in ([found, refuted], [refuted, found]):
+        page = published(studies)
+        (_, after) = page.split("**TensorFlow, which writes HDF5, has the lowest cost.**")
+        section, _ = after.split("**Chainer has", maxsplit=1)
+        assert "**Differs between studies.**" in section
+        assert "**Found again.**" in section
+        assert "**Refuted.**" in section
+        assert "TensorFlow 3" in section
 
 
 def test_the_script_prints_the_page(tmp_path: Path) -> None:

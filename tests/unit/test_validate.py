@@ -158,10 +158,10 @@ def test_a_checkpoint_costs_what_it_does_at_the_nearest_interval_that_was_measur
 ) -> None:
     study = struck_study()
     study.rows["strategies"][0]["interval"] = "s11"
-    study.rows["strategies"].append({**study.rows["strategies"][0], "interval": measured_at, "stall_s": 0.9, "durable_s": 0.9})  # fmt: skip
+    study.rows["strategies"].append({**study.rows["strategies"][0], "interval": measured_at, "own_stall_s": 0.9, "durable_s": 0.9})  # fmt: skip
     (row,) = validation(study.tables()).to_dict("records")
     other = struck_study()
-    other.rows["strategies"][0].update(stall_s=expected, durable_s=max(0.3, expected))
+    other.rows["strategies"][0].update(own_stall_s=expected, durable_s=max(0.3, expected))
     (wanted,) = validation(other.tables()).to_dict("records")
     assert row["predicted"] == pytest.approx(wanted["predicted"])
 
@@ -190,8 +190,8 @@ def test_checkpoints_cost_what_they_did_in_other_runs_the_first_ones_too(blockin
         own.rows["strategies"][0].update(durable_s=durable_s, durable_low_s=math.nan, durable_high_s=math.nan)  # fmt: skip
     for run in ("costs0", "costs1"):
         for place, stall_s in enumerate((0.9, 0.3, 0.3)):
-            study.rows["checkpoints"] += [{"run": run, "rank": rank, "step": 10 * place, "stall_s": stall_s - 0.1 * rank} for rank in (0, 1)]  # fmt: skip
-    other.rows["strategies"][0].update(stall_s=0.5, durable_s=0.5 if blocking else 0.6)
+            study.rows["checkpoints"] += [{"run": run, "rank": rank, "step": 10 * place, "stall_s": stall_s - 0.1 * rank + 3.0, "save_hold_s": 3.0} for rank in (0, 1)]  # fmt: skip
+    other.rows["strategies"][0].update(own_stall_s=0.5, durable_s=0.5 if blocking else 0.6)
     (row,), (wanted,) = (validation(own.tables()).to_dict("records") for own in (study, other))
     assert row["predicted"] == pytest.approx(wanted["predicted"])
 
@@ -205,7 +205,7 @@ def test_what_steps_beside_a_save_take_longer_is_no_work(longer_s: float) -> Non
         beside = row["run"].startswith("struck") and 1 <= row["step"] % 10 <= 8
         row["duration_s"] += longer_s * beside
     for run in ("struck0", "struck1"):
-        study.rows["checkpoints"] += [{"run": run, "rank": 0, "step": step, "stall_s": math.nan, "start_ns": step * 10**9 + 1, "ended_s": 8.5} for step in range(0, 80, 10)]  # fmt: skip
+        study.rows["checkpoints"] += [{"run": run, "rank": 0, "step": step, "stall_s": math.nan, "save_hold_s": 0.0, "start_ns": step * 10**9 + 1, "ended_s": 8.5} for step in range(0, 80, 10)]  # fmt: skip
     (row,) = validation(study.tables()).to_dict("records")
     assert row["predicted"] == pytest.approx(row["measured"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
 from ckptbench.decide import drawn
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
+from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import (
     WITHIN,
     Best,
@@ -57,6 +59,7 @@ def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, 
 WINNING = (
     Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; of a strategy only the setup counts that is `foremost` in `decision_costs`"),
     Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time; missing for setups that do not count"),
+    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others by more than that: 1 without others; missing where a cost of one of them was measured once, so that it is not known how far it differs"),
 )  # fmt: skip
 ADVICE = Table(
     "advice",
@@ -110,6 +113,8 @@ GOODPUT_CURVES = Table(
     ),
 )
 
+DIFFERING = ("step_s", "stall_s", "durable_s", "down_s")
+"""Costs whose interval is missing only where they were measured once."""
 ALIKE = 0.001
 """Goodputs that differ by less are alike."""
 MOST_GPUS = 131_072
@@ -246,6 +251,9 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
         {
             "wins": case is first,
             "chance": float((case.best.goodput >= highest - ALIKE)[1:].mean()),
+            "alone": _alone(case, [each for each in counts if each is not first])
+            if case is first
+            else None,
         }
         if case.row["foremost"]
         else {"wins": False}
@@ -253,13 +261,28 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
     ]
 
 
+def _alone(first: _Case, others: Sequence[_Case]) -> float:
+    """In which part of the draws it is better than all of them."""
+    if not others:
+        return 1.0
+    if any(_is_certain(case.row) for case in (first, *others)):
+        return math.nan
+    highest = np.max([case.best.goodput for case in others], axis=0)
+    return float((first.best.goodput > highest + ALIKE)[1:].mean())
+
+
+def _is_certain(row: Row) -> bool:
+    """Whether a cost of it was measured once. What a user gives is as certain as it is given."""
+    return row["framework"] != GIVEN and any(math.isnan(row[f"{name}_lo"]) for name in DIFFERING)
+
+
 def _advice(case: _Case) -> Row:
     step_s, found = case.step_s, case.best
     in_use = Interval.parse(case.row["interval"]).steps(int(case.row["steps_per_epoch"]))
     epoch = int(case.row["steps_per_epoch"])
-    survived = float(np.asarray(case.recovering.survived))
+    survived = np.asarray(case.recovering.survived)
     return {
-        "survived": survived,
+        "survived": float(survived[0]),
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
         **case.best_columns(),

@@ -1,7 +1,7 @@
 """The costs of one row of `decision_costs` as arrays: the estimate first, then draws that differ as much as it is uncertain.
 
 The estimate is the median, and the ends of each 95 % interval are taken for those of a lognormal distribution, above the estimate and below it each for
-itself. Where the lower end is not above 0, what is below the estimate is drawn from a normal distribution, as a slowdown is, and nothing below 0 is
+itself. Where an end is not above 0, that side is drawn from a normal distribution, and nothing below 0 is
 used. A cost without interval is the same in all draws.
 
 The same cost has the same draws in every row, as the seed is made from what the cost is of. So two recoveries are compared under the
@@ -17,7 +17,9 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.choices import Choices
@@ -51,7 +53,9 @@ def step_s(row: Row) -> Floats:
 def slower(row: Row) -> Floats:
     """By how much a step takes longer with this recovery, where nothing fails. A faster one counts as equal: goodput is of the time that
     training without failures takes."""
-    return np.maximum(_lognormal(row, "slower", _random(row, RECOVERED, "slower")), 1.0)
+    # Recoveries that differ in their options share the baseline.
+    of = (*SYSTEM, "slower", "slower_lo", "slower_hi")
+    return np.maximum(_lognormal(row, "slower", _random(row, of, "slower")), 1.0)
 
 
 def saving(row: Row) -> Saving:
@@ -63,7 +67,7 @@ def saving(row: Row) -> Saving:
     return Saving(
         stall_s=stall_s,
         durable_s=np.maximum(durable_s, stall_s),
-        slowdown_s=_normal(row, "slowdown_s", _random(row, SAVED, "slowdown_s")),
+        slowdown_s=_lognormal(row, "slowdown_s", _random(row, SAVED, "slowdown_s")),
     )
 
 
@@ -76,23 +80,41 @@ def far(row: Row, gpus: int, choices: Choices) -> Far | None:
     every = int(row["shared_every"])
     if every == 1:
         return None
-    survived = _survived(row, gpus, choices)
-    of_nodes = choices.survivable - survived
-    needed = of_nodes / (1 - survived) if of_nodes > 0 else 0.0
+    needed = needed_far(row, gpus, choices)
     return Far(
         saving=Saving(
             stall_s=0.0,
             durable_s=_lognormal(row, "shared_durable_s", _random(row, SAVED, "shared_durable_s")),
         ),
         every=every,
-        needed=0.0 if row["copied"] else needed,
+        needed=needed,
         down_s=down_s(row),
     )
 
 
-def _survived(row: Row, gpus: int, choices: Choices) -> float:
+def needed_far(row: Row, gpus: int, choices: Choices) -> Floats:
+    """Of the failures after which all go back to a version, the part that leaves only those at `shared`: of a node that survivors do not go on from."""
+    survived = survived_of_all(row, gpus, choices)
+    if row["copied"]:
+        return np.zeros_like(survived)
+    left = 1 - survived
+    return np.where(left > 0, (choices.survivable - survived) / np.where(left > 0, left, 1.0), 0.0)
+
+
+def survived(row: Row) -> Floats:
+    """Of the failures that leave some ranks, the part that survivors go on from. A count is drawn as Jeffreys has it: beta distributed, with half a failure more of
+    either kind (Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion")."""
+    number = row["survived_of"]
+    if pd.isna(number) or number == 0:
+        return np.full(1 + DRAWS, float(row["survived"]))
+    went_on = row["survived"] * number
+    drawn = betaincinv(went_on + 0.5, number - went_on + 0.5, _parts(row, RECOVERED, "survived"))
+    return np.concatenate([[row["survived"]], drawn])
+
+
+def survived_of_all(row: Row, gpus: int, choices: Choices) -> Floats:
     """The part of all failures that survivors go on from. Of a single GPU there are none."""
-    return row["survived"] * choices.survivable if gpus > 1 else 0.0
+    return survived(row) * choices.survivable if gpus > 1 else np.zeros(1 + DRAWS)
 
 
 def down_s(row: Row) -> Floats:
@@ -111,7 +133,7 @@ def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
     missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
     return Recovering(
         down_s=down_s(row),
-        survived=_survived(row, gpus, choices),
+        survived=survived_of_all(row, gpus, choices),
         pause_s=pause_s(row) + missing_s,
     )
 
@@ -130,16 +152,23 @@ def ends(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _random(row: Row, names: Sequence[str], cost: str) -> Floats:
-    """Standard normal numbers of this cost; 0 first."""
+    """Standard normal numbers of this cost, shape (1 + DRAWS,); 0 first."""
+    return np.concatenate([[0.0], ndtri(_parts(row, names, cost))])
+
+
+def _parts(row: Row, names: Sequence[str], cost: str) -> Floats:
+    """Numbers between 0 and 1 of this cost, shape (DRAWS,): one from the middle of each of DRAWS equal parts, in an order of its own (McKay et al. 1979, Latin hypercube
+    sampling). So each cost has its own interval in its draws exactly, and not by luck."""
     of = "/".join([cost, *(str(row[name]) for name in names)])
     random = np.random.default_rng([SEED, crc32(of.encode())])
-    return np.concatenate([[0.0], random.standard_normal(DRAWS)])
+    return (random.permutation(DRAWS) + 0.5) / DRAWS
 
 
 def _lognormal(row: Row, name: str, normal: Floats) -> Floats:
+    """What is not known is 0, and so is what is below it: a slowdown, or a pause where fewer ranks are faster."""
     value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
     if not lo < hi < math.inf:
-        return np.full(len(normal), value)
+        return np.full(len(normal), 0.0 if math.isnan(value) else max(value, 0.0))
     return np.where(normal < 0, _towards(value, lo, -normal), _towards(value, hi, normal))
 
 
@@ -148,10 +177,3 @@ def _towards(value: float, end: float, normal: Floats) -> Floats:
     if value > 0 and end > 0:
         return value * (end / value) ** (normal / HALF)
     return np.maximum(value + (end - value) * normal / HALF, 0.0)
-
-
-def _normal(row: Row, name: str, normal: Floats) -> Floats:
-    value, lo, hi = (float(row[f"{name}{end}"]) for end in ("", "_lo", "_hi"))
-    spread = (hi - lo) / (2 * HALF) if math.isfinite(hi - lo) else 0.0
-    known = 0.0 if math.isnan(value) else value
-    return np.maximum(known + spread * normal, 0.0)

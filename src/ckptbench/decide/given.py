@@ -90,7 +90,7 @@ class GivenStrategy(Section):
         default=False,
         description="Whether other nodes keep copies of the versions in the nodes, so that the loss of one node takes none.",
     )
-    bytes: Annotated[int | None, whole(0, LARGEST_BYTES, or_null=True)] = None
+    bytes: Annotated[int | None, whole(1, LARGEST_BYTES, or_null=True)] = None
 
 
 class GivenRecovery(Section):
@@ -153,7 +153,7 @@ def read_given(path: Path) -> pd.DataFrame:
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
-         "survived": recovered.survived, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
+         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip

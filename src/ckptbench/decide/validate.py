@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
-from ckptbench.analysis.tables.grouping import by_run, groups, records, struck
+from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide import drawn
-from ckptbench.decide.inputs import KILL, decision_costs, kills
 from ckptbench.decide.model import Recovering, Saving, best
+from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
+from ckptbench.decide.recoveries import KILL
 from ckptbench.decide.seen import Seen, another, apart
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
@@ -73,7 +74,6 @@ VALIDATION = Table(
 
 DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
 """Traces of failures that are drawn. Listed ones tell what a failure costs."""
-CELL = (*SYSTEM, "strategy", "format", "recovery")
 FEWEST = 2
 """One recovery does not tell how far they differ."""
 SECONDS_PER_HOUR = 3600.0
@@ -88,11 +88,11 @@ def validation(tables: Tables) -> pd.DataFrame:
     checked = goodputs[alike & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
     if checked.empty:
         return VALIDATION.rows([])
-    known = _Known.of(tables)
+    check = _Checked.of(tables)
     rows = [
         row
         for (_, own), rate in zip(groups(checked, [*CELL, "history"]), _rates(checked), strict=True)
-        for row in known.rows(own, rate)
+        for row in check.rows(own, rate)
     ]
     found = [row.pop("measured") for row in rows]
     off = estimates([row.pop("off") for row in rows])
@@ -104,13 +104,13 @@ def validation(tables: Tables) -> pd.DataFrame:
         {
             **row,
             "measured": measured,
-            "measured_lo": measured * apart.interval.lo / apart.value,
-            "measured_hi": measured * apart.interval.hi / apart.value,
+            "measured_lo": measured * ratio.interval.lo / ratio.value,
+            "measured_hi": measured * ratio.interval.hi / ratio.value,
             "holds": row["predicted_lo"] <= measured <= row["predicted_hi"],
             "measured_best": measured == highest[_trace(row)][0],
             "predicted_best": row["predicted"] == highest[_trace(row)][1],
         }
-        for row, measured, apart in zip(rows, found, off, strict=True)
+        for row, measured, ratio in zip(rows, found, off, strict=True)
     )
 
 
@@ -134,70 +134,24 @@ def _rates(checked: pd.DataFrame) -> Iterator[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What other runs tell, and the runs that are predicted."""
+class _Checked:
+    """The runs that are predicted, and what others tell."""
 
-    costs: dict[tuple[Any, ...], list[Row]]
-    """Rows of `decision_costs`, by cell. Each is of another interval; last, if there is one, that of the runs that tell what a failure costs."""
-    downs: dict[tuple[Any, ...], Seen]
-    """How long each recovery that was measured took, by cell, in steps of its own run at their median."""
-    pauses: dict[tuple[Any, ...], Seen]
-    """In the same way, of those that survivors went on from."""
-    stalls: dict[tuple[Any, ...], Seen]
-    """How long each checkpoint blocked training, on the slowest rank, by cell and interval."""
+    others: OtherRuns
     runs: pd.DataFrame
     failures: pd.DataFrame
-    step_s: pd.Series[float]
-    """Median step of each run, outside its saves: slower steps beside them are a cost of these."""
-    between_s: pd.Series[float]
-    """Of each run, all time beyond its steps at their median: of a baseline evaluation, loading of batches, and what some steps take longer than most."""
-    works: list[Seen]
-    """The times of undisturbed runs, in units of their own steps, of each setup."""
 
     @classmethod
-    def of(cls, tables: Tables) -> _Known:
-        runs, failures = tables["runs"], tables["failures"]
+    def of(cls, tables: Tables) -> _Checked:
+        runs = tables["runs"]
         predicted = set(runs.loc[struck(runs) & runs["history"].str.startswith(DRAWN), "run"])
-        others = {
-            **tables,
-            "runs": runs[~runs["run"].isin(predicted)],
-            "failures": failures[~failures["run"].isin(predicted)],
-            "phases": tables["phases"][~tables["phases"]["run"].isin(predicted)],
-            "restore": tables["restore"][~tables["restore"]["run"].isin(predicted)],
-        }
-        step_s = _own_step_s(tables["steps"], tables["checkpoints"])
-        strikes = kills(others)
-        again, went_on = strikes[~strikes["went_on"]], strikes[strikes["went_on"]]
-        told = set(
-            zip(
-                *(
-                    strikes.merge(runs[["run", "interval"]], on="run")[name]
-                    for name in (*CELL, "interval")
-                ),
-                strict=True,
-            )
-        )
-        rows = records(decision_costs(others))
-        costs: dict[tuple[Any, ...], list[Row]] = {}
-        for row in sorted(rows, key=lambda row: (*_cell(row), row["interval"]) in told):
-            costs.setdefault(_cell(row), []).append(row)
-        return cls(
-            costs=costs,
-            downs={_cell(key): _in_steps(own, "down_s", step_s) for key, own in groups(again, CELL)},
-            pauses={_cell(key): _in_steps(own, "total_s", step_s) for key, own in groups(went_on, CELL)},
-            stalls=_stalls(tables["checkpoints"], others["runs"]),
-            runs=runs,
-            failures=failures,
-            step_s=step_s,
-            between_s=runs.set_index("run")["wall_s"] - runs.set_index("run")["steps"] * step_s,
-            works=_works(runs, step_s),
-        )  # fmt: skip
+        return cls(OtherRuns.of(tables, predicted), runs, tables["failures"])
 
     def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:
         """Of the setups of one cell and trace, which differ in their interval."""
-        cell = _cell(records(own)[0])
-        known = self.costs.get(cell)
-        told = [each[cell] for each in (self.downs, self.pauses) if cell in each]
+        cell = cell_of(records(own)[0])
+        known = self.others.costs.get(cell)
+        told = [each[cell] for each in (self.others.downs, self.others.pauses) if cell in each]
         number = max((len(each.events) for each in told), default=0)
         if known is None or number < FEWEST or not known[-1]["replaces"]:
             return
@@ -256,18 +210,19 @@ class _Known:
         random: np.random.Generator,
     ) -> tuple[float, Floats]:
         """The work of the run and, (1 + draws,), how long it takes with a checkpoint every so many steps, both in seconds."""
-        cell = _cell(costs)
-        downs, pauses = self.downs.get(cell), self.pauses.get(cell)
-        step_s, work = float(self.step_s[run["run"]]), self._work_s(run)
-        work_s = work * another(apart(self.works), random, drawn.DRAWS)
+        cell = cell_of(costs)
+        downs, pauses = self.others.downs.get(cell), self.others.pauses.get(cell)
+        step_s, work = float(self.others.step_s[run["run"]]), self._work_s(run)
+        work_s = work * another(apart(self.others.works), random, drawn.DRAWS)
         down, pause = (
-            another(apart(each.values()), random, drawn.DRAWS) for each in (self.downs, self.pauses)
+            another(apart(each.values()), random, drawn.DRAWS)
+            for each in (self.others.downs, self.others.pauses)
         )
         lost = [
             Lost(
                 down_s=down * _lasting(downs, drawn.down_s(costs), step_s, random),
                 pause_s=pause * _lasting(pauses, drawn.pause_s(costs), step_s, random),
-                survived=random.random(1 + drawn.DRAWS) < costs["survived"],
+                survived=random.random(1 + drawn.DRAWS) < drawn.survived(costs),
             )
             for _ in strikes
         ]
@@ -275,10 +230,11 @@ class _Known:
         return work, finished_s(strikes, lost, work_s, work_s * steps / run["steps"], saving)
 
     def _saving(self, costs: Row, random: np.random.Generator) -> Saving:
-        """What a checkpoint of one run costs. Where training waits for the write, its version is durable as much sooner or later."""
+        """What a checkpoint of one run costs: the mean of all, where the costs have that of the steady state. Where training waits for the write, its version is durable as
+        much sooner or later."""
         known = drawn.saving(costs)
-        seen = self.stalls.get((*_cell(costs), costs["interval"]))
-        factor = another(apart(self.stalls.values()), random, drawn.DRAWS)
+        seen = self.others.stalls.get((*cell_of(costs), costs["interval"]))
+        factor = another(apart(self.others.stalls.values()), random, drawn.DRAWS)
         if seen is not None and costs["stall_s"] > 0:
             factor = factor * seen.mean / costs["stall_s"]
         stall_s = known.stall_s * factor
@@ -288,8 +244,8 @@ class _Known:
 
     def _work_s(self, run: Row) -> float:
         """What the run would take undisturbed, at the speed of its own steps."""
-        between_s = float(self.between_s[self._baselines(run)].mean())
-        return float(run["steps"] * self.step_s[run["run"]] + between_s)
+        between_s = float(self.others.between_s[self._baselines(run)].mean())
+        return float(run["steps"] * self.others.step_s[run["run"]] + between_s)
 
     def _whole(self) -> pd.DataFrame:
         """Undisturbed runs. The time of one that was interrupted and continued is none."""
@@ -303,47 +259,9 @@ class _Known:
         return list(whole.loc[_like(whole, alike, (*SYSTEM, "interval", "recovery")), "run"])
 
 
-def _own_step_s(steps: pd.DataFrame, checkpoints: pd.DataFrame) -> pd.Series[float]:
-    """By run, of rank 0 after the warm-up. Where every step ran beside a save, they are all taken: then no cost has a slowdown."""
-    own = steps[(steps["rank"] == 0) & ~steps["warmup"]]
-    saves = by_run(checkpoints[checkpoints["rank"] == 0])
-    found = {}
-    for run, rows in by_run(own).items():
-        outside = rows[~_beside(rows["start_ns"].to_numpy(), saves.get(run))]
-        found[run] = float((outside if len(outside) else rows)["duration_s"].median())
-    return pd.Series(found, dtype=float)
-
-
-def _beside(start_ns: NDArray[np.int64], saves: pd.DataFrame | None) -> NDArray[np.bool_]:
-    """Which steps began while a save, or the removal of old versions after it, went on."""
-    beside = np.zeros(len(start_ns), bool)
-    for save in [] if saves is None else records(saves):
-        began_ns = save["start_ns"]
-        beside |= (began_ns <= start_ns) & (start_ns < began_ns + 1e9 * save["ended_s"])
-    return beside
-
-
-def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -> Seen:
-    own = step_s.reindex(recoveries["run"]).to_numpy()
-    return Seen.of(recoveries[column] / own, recoveries["run"])
-
-
-def _stalls(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[Any, ...], Seen]:
-    slowest = checkpoints.groupby(["run", "step"], as_index=False)["stall_s"].max()
-    known = slowest.dropna().merge(runs[["run", *CELL, "interval"]], on="run")
-    keys = [*CELL, "interval"]
-    return {
-        tuple(key.values()): Seen.of(own["stall_s"], own["run"]) for key, own in groups(known, keys)
-    }
-
-
-def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in CELL)
-
-
 def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What the intervals that are compared have in common."""
-    return (*_cell(row), row["history"])
+    return (*cell_of(row), row["history"])
 
 
 def _lasting(
@@ -370,14 +288,6 @@ def _nearest(known: Sequence[Row], steps: int) -> Row:
     return min(known, key=lambda row: abs(math.log(_steps(row, row) / steps)))
 
 
-def _works(runs: pd.DataFrame, step_s: pd.Series[float]) -> list[Seen]:
-    whole = runs[(runs["history"] == WHOLE) & runs["timing_valid"]]
-    return [
-        Seen.of(own["wall_s"] / step_s.reindex(own["run"]).to_numpy(float), own["run"])
-        for _, own in groups(whole, SETUP)
-    ]
-
-
 def _like(runs: pd.DataFrame, row: Mapping[str, Any], names: Sequence[str]) -> pd.Series[bool]:
     return (runs[list(names)] == pd.Series({name: row[name] for name in names})).all(axis=1)
 
@@ -388,14 +298,14 @@ def _best(costs: Row, failures_per_s: float) -> Row:
     They kill ranks, so versions at the nearer levels are left.
     """
     recovering = Recovering(
-        down_s=costs["down_s"], survived=costs["survived"], pause_s=costs["pause_s"]
+        down_s=costs["down_s"], survived=costs["survived"], pause_s=max(costs["pause_s"], 0.0)
     )
     saving = Saving(
         stall_s=costs["stall_s"],
         durable_s=max(costs["durable_s"], costs["stall_s"]),
         slowdown_s=float(np.asarray(drawn.saving(costs).slowdown_s)[0]),
     )
-    step_s = costs["step_s"]
+    step_s = costs["step_s"] * max(costs["slower"], 1.0)
     found = best(saving, recovering, failures_per_s, least_s=step_s)
     named = {
         "best_steps": found.interval_s,

@@ -49,14 +49,17 @@ function projectedStorage(row, asked) {
   };
 }
 
+function drawnOf(study, { value, draws }) {
+  return { value, draws: draws === null ? null : study.draws[draws] };
+}
+
 /** Each cost: its value, its draws (null if it is exact), and how it is known: `study`, `projected` or `yours`. */
 function costsOf(study, row, asked) {
   const projected = projectedStorage(row, asked);
   return Object.fromEntries(COSTS.map((name) => {
     if (asked[name] !== undefined) return [name, { value: asked[name], draws: null, known: "yours" }];
     if (projected && STORED.includes(name)) return [name, { value: projected[name], draws: null, known: "projected" }];
-    const { value, draws } = row.costs[name];
-    return [name, { value, draws: draws === null ? null : study.draws[draws], known: "study" }];
+    return [name, { ...drawnOf(study, row.costs[name]), known: "study" }];
   }));
 }
 
@@ -68,18 +71,18 @@ function casesOf(study, row, asked) {
     ? { value: rate.mean_gpu_hours, draws: rate.draws === null ? null : study.draws[rate.draws] }
     : { value: asked.mean_gpu_hours, draws: null };
   const ofOneNode = asked.survivable ?? study.choices.survivable;
-  const survived = asked.gpus > 1 ? (asked.survived ?? row.survived) * ofOneNode : 0;
-  // Of the failures that are left, those that take a node take its versions.
-  const ofNodes = ofOneNode - survived;
-  const needed = row.copied || !(ofNodes > 0) ? 0 : ofNodes / (1 - survived);
+  const survivals = asked.survived === undefined ? drawnOf(study, row.survived) : { value: asked.survived, draws: null };
   const replacement = (asked.replacement_minutes ?? study.choices.replacement_minutes) * SECONDS_PER_MINUTE;
   // The share of the lost GPU is not done until another one has come.
   const missing = row.replaces ? 0 : replacement / asked.gpus;
-  const slower = { value: row.slower.value, draws: row.slower.draws === null ? null : study.draws[row.slower.draws] };
-  const certain = [hours, slower, ...Object.values(costs)].every(({ draws }) => draws === null);
+  const slower = drawnOf(study, row.slower);
+  const certain = [hours, slower, survivals, ...Object.values(costs)].every(({ draws }) => draws === null);
   const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : draws[place - 1]);
   return Array.from({ length: certain ? 1 : 1 + study.number_of_draws }, (_, place) => {
     const [step, stall, slowdown, durable, shared, down, pause] = COSTS.map((name) => at(costs[name], place));
+    const survived = asked.gpus > 1 ? at(survivals, place) * ofOneNode : 0;
+    // Of the failures that are left, those that take a node take its versions.
+    const needed = row.copied || survived === 1 ? 0 : (ofOneNode - survived) / (1 - survived);
     return {
       stepS: step * at(slower, place),
       slower: at(slower, place),

@@ -31,7 +31,7 @@ function startOf(name, row, asked, costs) {
   if (name === "interval") return row.in_use_steps;
   if (name === "mean_gpu_hours") return study.rates.find((each) => each.name === asked.rate).mean_gpu_hours;
   if (OF_STORAGE.includes(name)) return seenStorage(row)[name];
-  if (name === "survived") return row.survived;
+  if (name === "survived") return row.survived.value;
   if (COSTS.includes(name)) return costs[name].value;
   return study.choices[name];
 }

@@ -106,7 +106,10 @@ def _row(row: Row, choices: Choices, draws: _Draws) -> Row:
             "value": float(drawn.slower(row)[0]),
             "draws": draws.place(drawn.slower(row)),
         },
-        "survived": float(row["survived"]),
+        "survived": {
+            "value": float(row["survived"]),
+            "draws": draws.place(drawn.survived(row)),
+        },
         "replaces": bool(row["replaces"]),
         "shared_every": int(row["shared_every"]),
         "copied": bool(row["copied"]),

@@ -42,6 +42,10 @@ STRATEGIES = Table(
         Column("stall_s", "number", "s", "training is blocked by one checkpoint, slowest rank: median of a run, mean over runs"),
         Column("stall_low_s", "number", "s", "lower end of its interval"),
         Column("stall_high_s", "number", "s", "upper end of its interval"),
+        Column("own_stall_s", "number", "s", "mean stall of a run, mean over runs, without the time in which the next save waited for this one: what a checkpoint costs where the interval is long enough"),
+        Column("own_stall_low_s", "number", "s", "lower end of its interval"),
+        Column("own_stall_high_s", "number", "s", "upper end of its interval"),
+        Column("waited", "number", "1", "the part of the checkpoints for which the next save waited, or for the removal after it"),
         Column("slowdown_s", "number", "s", "extra time of the steps during the save of one checkpoint, and the removal after it, in the background: mean of a run, mean over runs"),
         Column("slowdown_low_s", "number", "s", "lower end of its interval"),
         Column("slowdown_high_s", "number", "s", "upper end of its interval"),
@@ -75,6 +79,8 @@ CELL = (*SYSTEM, *(column.name for column in CHECKPOINT_COLUMNS))
 """Columns that a run and its killed and restarted runs share."""
 UNKNOWN = Repeated(math.nan, Repeated.ratio([], []).each)
 LEFT = ("threads", "processes")
+WAITS = ["save_hold_s", "removal_hold_s"]
+"""Parts of a stall in which the next save waited."""
 Setup = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 
@@ -87,6 +93,8 @@ class _Costs:
     checkpoints: int
     runs: list[str]
     stall: Repeated
+    own_stall: Repeated
+    waited: float
     slowdown: Slowdown
     durable: Repeated
     near_durable: Repeated
@@ -108,7 +116,7 @@ def strategies(tables: Tables) -> pd.DataFrame:
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
         name: estimates([getattr(cost, name) for cost in costs])
-        for name in ("stall", "durable", "near_durable", "memory")
+        for name in ("stall", "own_stall", "durable", "near_durable", "memory")
     }
     interrupted = _continued(tables["runs"])
     ratios = estimates([cost.slowdown.ratio for cost in costs])
@@ -119,6 +127,8 @@ def strategies(tables: Tables) -> pd.DataFrame:
             "continued": interrupted.get(tuple(cost.setup.values()), 0),
             "checkpoints": cost.checkpoints,
             **_seconds("stall", estimated["stall"][index]),
+            **_seconds("own_stall", estimated["own_stall"][index]),
+            "waited": cost.waited,
             **_seconds("slowdown", cost.slowdown.estimate(ratios[index])),
             **_seconds("durable", estimated["durable"][index]),
             **_seconds("near_durable", estimated["near_durable"][index]),
@@ -163,6 +173,8 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
         stalls_s = used.groupby("run")["stall_s"].median()
+        # A few long stalls count for training, so this is their mean.
+        own_stalls_s = (used["stall_s"] - used["save_hold_s"]).groupby(used["run"]).mean()
         durable = reached_shared(used)
         nearer = used.drop(durable.index)
         runs = [str(run) for run in stalls_s.index]
@@ -175,6 +187,8 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             checkpoints=len(used),
             runs=runs,
             stall=Repeated.mean(stalls_s.to_numpy()),
+            own_stall=Repeated.mean(own_stalls_s.to_numpy()),
+            waited=float((used[WAITS].sum(axis=1) > 0).mean()),
             slowdown=Slowdown.of(own),
             durable=_mean(list(durable.groupby("run")["durable_s"].median())),
             near_durable=_mean(list(nearer.groupby("run")["durable_s"].median())),

@@ -18,21 +18,27 @@ from ckptbench.figures.findings.costs import setups
 from ckptbench.figures.findings.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
 from ckptbench.figures.kit.labels import describe, name
 from ckptbench.matrix.catalogue import NATIVE, RESTART, formats_of
-from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.interval import NEVER, Interval
 
 Tables = Mapping[str, pd.DataFrame]
 
 ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
 """Setups are compared only where they are equal in these."""
 FOUND, REFUTED, UNDECIDED, UNTESTED = "found again", "refuted", "undecided", "not tested here"
+DIFFERS = "differs between studies"
 NEGLIGIBLE = 0.01
 """An overhead below this is negligible."""
+ROJAS_STEPS = 122
+"""Steps between two checkpoints of Rojas et al.: five epochs of CIFAR-10 (50,000 samples) in batches of 64 on 32 GPUs. An interval in epochs is scaled by these five."""
+ROJAS_EPOCHS = 5
 HIDDEN = 0.2
 """A strategy that stalls for less than this part of what the blocking one does hides most of a checkpoint."""
 SHARED = 0.75
 """Two ranks share the work where each has at most this part of what one rank has alone."""
-ALIKE_SCALE = 2.0
-"""A cost hardly changes with scale where it stays within this factor."""
+SCALED = 4
+"""What changes with scale is told only where the most ranks are so many times the fewest."""
+ALIKE_SCALE = 0.25
+"""A cost hardly changes with scale where it grows or falls no faster than this power of the ranks: by 1.4 from 1 to 4, by 4 from 1 to 256."""
 SEVERAL_NODES = 2
 SOURCES = {
     "rojas": "Rojas et al. 2020, arXiv:2012.00825",
@@ -71,10 +77,20 @@ def _not_negligible(tables: Tables) -> Verdict | None:
     rows = rows[rows["paired_lo"].notna()]
     if rows.empty:
         return None
-    above, below = rows["paired_lo"] > NEGLIGIBLE, rows["paired_hi"] < NEGLIGIBLE
-    word = FOUND if above.any() and not below.any() else REFUTED if below.all() else UNDECIDED
-    shown = [f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}" for row in records(rows)]  # fmt: skip
-    return Verdict(word, f"Overhead. {'; '.join(shown)}")
+    words, shown = [], []
+    for row in records(rows):
+        rarer = _times_rarer(row["interval"])
+        theirs = {f"r{end}": row[f"paired{end}"] / rarer for end in ("", "_lo", "_hi")}
+        above, below = theirs["r_lo"] > NEGLIGIBLE, theirs["r_hi"] < NEGLIGIBLE
+        words.append(FOUND if above else REFUTED if below else UNDECIDED)
+        shown.append(f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}, so {amount(theirs, 'r', PERCENT)}{_mark(words)}")  # fmt: skip
+    return Verdict(_together(words), f"Overhead. {'; '.join(shown)}")
+
+
+def _times_rarer(interval: str) -> float:
+    """How many times rarer the checkpoints of Rojas et al. were."""
+    known = Interval.parse(interval)
+    return (ROJAS_STEPS if known.unit == "steps" else ROJAS_EPOCHS) / known.every
 
 
 def _lowest(framework: str) -> Callable[[Tables], Verdict | None]:
@@ -100,7 +116,7 @@ def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
         words.append(FOUND if beaten.all() else REFUTED if beats.any() else UNDECIDED)
         ordered = group.sort_values("stall_s", ascending=lowest)
         each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
-        shown.append(f"{describe('ranks', key['ranks'])}: {', '.join(each)}")
+        shown.append(f"{describe('ranks', key['ranks'])}: {', '.join(each)}{_mark(words)}")
     return Verdict(_together(words), f"Stall. {'; '.join(shown)}") if words else None
 
 
@@ -115,12 +131,18 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
         if first["ranks"] == last["ranks"]:
             continue
         least, most = _ratio_ends(last, first, "stall_s")
-        inside = least >= 1 / ALIKE_SCALE and most <= ALIKE_SCALE
-        outside = least > ALIKE_SCALE or most < 1 / ALIKE_SCALE
-        words.append(FOUND if inside else REFUTED if outside else UNDECIDED)
+        times = last["ranks"] / first["ranks"]
+        limit = times**ALIKE_SCALE
+        inside = least >= 1 / limit and most <= limit
+        outside = least > limit or most < 1 / limit
+        word = FOUND if inside else REFUTED if outside else UNDECIDED
+        words.append(word if times >= SCALED else UNTESTED)
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
-        shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks")  # fmt: skip
-    return Verdict(_together(words), f"Stall. {'; '.join(shown)}") if words else None
+        shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
+    if not words:
+        return None
+    few = f". From fewer to {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
+    return Verdict(_together(words), f"Stall. {'; '.join(shown)}{few}")
 
 
 def _scales_best(framework: str) -> Callable[[Tables], Verdict | None]:
@@ -144,7 +166,8 @@ def _efficiency(tables: Tables, framework: str) -> Verdict | None:
         best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
         beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
         words.append(FOUND if best else REFUTED if beaten else UNDECIDED)
-        shown += [f"{_of(row)}: {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
+        each = [f"{_of(row)} {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
+        shown.append(f"{', '.join(each)}{_mark(words)}")
     return Verdict(_together(words), f"Efficiency. {'; '.join(shown)}") if words else None
 
 
@@ -168,10 +191,12 @@ def _determinism_costs(tables: Tables) -> Verdict | None:
     rows = rows[rows["cost_lo"].notna()]
     if rows.empty:
         return None
-    above = rows["cost_lo"] > 0
-    word = FOUND if above.any() else REFUTED if (rows["cost_hi"] < NEGLIGIBLE).all() else UNDECIDED
-    shown = [f"{_of(row)}: {amount(row, 'cost', PERCENT)}" for row in records(rows)]
-    return Verdict(word, f"Cost. {'; '.join(shown)}")
+    words, shown = [], []
+    for row in records(rows):
+        above, below = row["cost_lo"] > NEGLIGIBLE, row["cost_hi"] < NEGLIGIBLE
+        words.append(FOUND if above else REFUTED if below else UNDECIDED)
+        shown.append(f"{_of(row)}: {amount(row, 'cost', PERCENT)}{_mark(words)}")
+    return Verdict(_together(words), f"Cost. {'; '.join(shown)}")
 
 
 # ---- DeepFreeze
@@ -181,17 +206,19 @@ def _hides(tables: Tables) -> Verdict | None:
     """The stall of `deepfreeze` against that of `native`."""
     rows = setups(tables)
     rows = rows[rows["stall_s"].notna()]
+    blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
+    ours = rows[rows["strategy"].str.startswith("deepfreeze")]
+    alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
+    known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
     words, shown = [], []
-    for _, group in groups(rows, [*ALIKE, "framework", "ranks", "interval", "recovery"]):
-        ours = group[group["strategy"].str.startswith("deepfreeze")]
-        blocking = group[group["strategy"] == NATIVE.name]
-        if ours.empty or blocking.empty:
+    for own in records(ours):
+        other = known.get(tuple(own[name] for name in alike))
+        if other is None:
             continue
-        own, other = records(ours)[0], records(blocking)[0]
         lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        words.append(FOUND if hi < HIDDEN else REFUTED if lo > 1 else UNDECIDED)
-        shown.append(f"{_of(own)}, {describe('interval', own['interval'])}: {amount(ratio, 'r', Unit(''))} times as long")  # fmt: skip
+        words.append(FOUND if hi < HIDDEN else REFUTED if lo > HIDDEN else UNDECIDED)
+        shown.append(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', Unit(''))} times as long{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), f"Stall against that of native. {'; '.join(shown)}") if words else None  # fmt: skip
 
 
@@ -207,7 +234,7 @@ def _shares(tables: Tables) -> Verdict | None:
         lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
         words.append(FOUND if hi <= SHARED else REFUTED if lo > SHARED else UNDECIDED)
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
-        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', Unit(''))} times the memory that one takes alone")  # fmt: skip
+        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', Unit(''))} times the memory that one takes alone{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), "; ".join(shown)) if words else None
 
 
@@ -215,9 +242,12 @@ def _shares(tables: Tables) -> Verdict | None:
 
 
 def _without_checkpoint(tables: Tables) -> Verdict | None:
-    """The goodput of runs without any checkpoint: where survivors go on, and where all start again from the beginning."""
+    """The goodput of runs without any checkpoint: where survivors go on, and where all start again from the beginning.
+
+    It is that of the ranks that are paid for: on one machine a survivor has the cores of the lost rank too, and its steps are faster.
+    """
     rows = tables["goodput"]
-    rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput"].notna()]
+    rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()]  # fmt: skip
     words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
         going_on = group[group["recovery"].str.startswith("ulfm")]
@@ -225,28 +255,25 @@ def _without_checkpoint(tables: Tables) -> Verdict | None:
         if going_on.empty or again.empty:
             continue
         own, other = records(going_on)[0], records(again)[0]
-        better = own["goodput_lo"] > other["goodput_hi"]
-        worse = own["goodput_hi"] < other["goodput_lo"]
+        better = own["goodput_of_ranks_lo"] > other["goodput_of_ranks_hi"]
+        worse = own["goodput_of_ranks_hi"] < other["goodput_of_ranks_lo"]
         words.append(FOUND if better else REFUTED if worse else UNDECIDED)
-        costs = [
-            f"{row['parts_s'] / row['failures']:.2g} s (goodput {amount(row, 'goodput', PERCENT)})"
-            for row in (own, other)
-        ]
-        shown.append(f"{_of(own)}: a failure costs {costs[0]} where survivors go on, and {costs[1]} where all start again")  # fmt: skip
-    return Verdict(_together(words), "; ".join(shown)) if words else None
+        parts = [amount(row, "goodput_of_ranks", PERCENT) for row in (own, other)]
+        shown.append(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again{_mark(words)}")  # fmt: skip
+    return Verdict(_together(words), f"Useful part of the ranks' time. {'; '.join(shown)}") if words else None  # fmt: skip
 
 
 FINDINGS = (
-    Finding("rojas", "The cost of checkpoints is not negligible.", "overhead against baselines of the same seed, with each framework's own way to save", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _not_negligible),
-    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _lowest("tensorflow")),
+    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _not_negligible),
+    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _lowest("tensorflow")),
     Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _highest("chainer")),
-    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", "stall with the most ranks against that with the fewest, on this machine alone", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _hardly_changed),
+    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _hardly_changed),
     Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), _scales_best("pytorch")),
     Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), _harmless),
-    Finding("rojas", "Determinism has a cost.", "training time of the deterministic mode against the default mode", "config/studies/findings.yaml", ("determinism_cost",), _determinism_costs),
-    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", "stall of the strategy deepfreeze against that of native", "config/studies/findings.yaml", ("overhead", "checkpoint_cost", "sizes"), _hides),
-    Finding("deepfreeze", "The ranks share the work.", "memory of each rank, with several ranks against one. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), _shares),
-    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again", "config/studies/findings.yaml", ("goodput",), _without_checkpoint),
+    Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), _determinism_costs),
+    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"stall of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as long", "config/studies/findings.yaml", ("overhead", "checkpoint_cost", "sizes"), _hides),
+    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), _shares),
+    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), _without_checkpoint),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
@@ -257,16 +284,17 @@ the default study, and `config/studies/findings.yaml` in another checkout, and t
 
     python scripts/write_published.py --tables results/tables OTHER/results/tables > findings.md
 
-- *Found again* and *refuted*: the intervals of these tables show it, on the machine that is named.
-- *Undecided*: they are too wide, or overlap.
+- *Found again* and *refuted*: the intervals of these tables show it, on the machine that is named. Of several comparisons at least one tells, and all that tell say the
+  same. Those that do not are marked (?).
+- *Undecided*: no comparison tells, as the interval holds the limit, or they tell different things: refuting ones are marked (no).
 - *Not tested here*: this needs what the machine does not have.
 
-In brackets are 95 % intervals. Another machine may give another verdict.
+In brackets are 95 % intervals. Those of one number as times another are what two such intervals allow, which is wider. Another machine may give another verdict.
 """
 
 
 def published(studies: Sequence[Tables]) -> str:
-    """The page, from the tables of several studies: for each finding the first of them that decides it, or else has something on it."""
+    """The page, from the tables of several studies: for each finding all that decide it, or else the first that has something on it."""
     lines = [TITLE, "", INTRODUCTION]
     for source, title in SOURCES.items():
         lines += [f"## {title}", ""]
@@ -281,11 +309,19 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     told = [
         (verdict, tables) for tables in studies if (verdict := finding.rule(tables)) is not None
     ]
-    # Tables that decide come before those that cannot.
-    for verdict, tables in sorted(told, key=lambda each: each[0].word in (UNDECIDED, UNTESTED)):
-        where = caption_facts(tables["provenance"])
-        return f"{head}\n- **{capitalized(verdict.word)}.** {verdict.evidence}.\n- {where}."
-    return f"{head}\n- **{capitalized(UNTESTED)}.** No table at hand has anything on it: run `{finding.study}`."
+    deciding = [each for each in told if each[0].word in (FOUND, REFUTED)]
+    shown = deciding or told[:1]
+    if not shown:
+        return f"{head}\n- **{capitalized(UNTESTED)}.** No table at hand has anything on it: run `{finding.study}`."
+    lines = [head]
+    differs = len({verdict.word for verdict, _ in shown}) > 1
+    if differs:
+        lines.append(f"- **{capitalized(DIFFERS)}.**")
+    for verdict, tables in shown:
+        lines.append(f"- **{capitalized(verdict.word)}.** {verdict.evidence}.")
+        if verdict.word != UNTESTED:
+            lines.append(f"- {caption_facts(tables['provenance'])}.")
+    return "\n".join(lines)
 
 
 def _native(tables: Tables) -> pd.DataFrame:
@@ -314,5 +350,12 @@ def _of(row: Row) -> str:
 
 def _together(words: Sequence[str]) -> str:
     """Of several comparisons: found where all that can tell find it, refuted where all that can tell refute it."""
-    told = set(words) - {UNDECIDED}
+    told = set(words) - {UNDECIDED, UNTESTED}
+    if set(words) == {UNTESTED}:
+        return UNTESTED
     return next(iter(told)) if len(told) == 1 else UNDECIDED
+
+
+def _mark(words: Sequence[str]) -> str:
+    """Behind the last comparison, what its own verdict is, unless it finds the finding again."""
+    return {FOUND: "", REFUTED: " (no)"}.get(words[-1], " (?)")
