@@ -79,6 +79,11 @@ def stall_truth(shape: Shape, row: Row) -> float:
     return own_stall_s(row) * median_of_run(shape.epochs, WITHIN_STALLS)
 
 
+def own_stall_truth(shape: Shape, row: Row) -> float:
+    """No save waits for the one before."""
+    return own_stall_s(row)
+
+
 def slowdown_truth(shape: Shape, row: Row) -> float:
     """Of one checkpoint. No steps come after the last."""
     behind = BEHIND_STEPS * (shape.epochs - 1) / shape.epochs
@@ -167,6 +172,7 @@ COLUMNS = {
 """Every column that has an interval but those of the table `strategies`."""
 STRATEGY_COLUMNS = {
     "stall": _of_strategy("stall", "_s", stall_truth),
+    "own_stall": _of_strategy("own_stall", "_s", own_stall_truth),
     "slowdown": _of_strategy("slowdown", "_s", slowdown_truth),
     "durable": _of_strategy("durable", "_s", durable_truth),
     "near_durable": _of_strategy("near_durable", "_s", near_durable_truth),
