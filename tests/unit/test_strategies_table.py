@@ -126,6 +126,31 @@ def test_a_study_without_checkpoints_has_no_row(tmp_path: Path) -> None:
 MEGABYTE = 1_000_000
 
 
+def test_a_strategy_that_hardly_takes_memory_does_not_tell_how_far_that_of_others_differs(
+    tmp_path: Path,
+) -> None:
+    def taking(strategy: str, peaks: tuple[float, float]) -> list[FakeRun]:
+        return [
+            in_background(
+                repeat,
+                cell=cell("s10", strategy=Variant(strategy), format="safetensors", epochs=1, repeat=repeat),
+                memory=lambda when, rank, step, own=own: round(own * MEGABYTE),
+            )
+            for repeat, own in enumerate(peaks)
+        ]  # fmt: skip
+
+    flat = [
+        dataclasses.replace(baseline(repeat), memory=lambda when, rank, step: 300 * MEGABYTE)
+        for repeat in range(2)
+    ]
+    runs = [*flat, *taking("async", (500, 502)), *taking("sharded", (301, 305))]
+    rows = tables(tmp_path, *runs)["strategies"].set_index("strategy")
+    assert rows.loc["async", "memory_bytes"] == 201 * MEGABYTE
+    # Student's interval of the two alone is 13 standard errors wide to either side.
+    assert rows.loc["async", "memory_low_bytes"] > 185 * MEGABYTE
+    assert rows.loc["sharded", "memory_high_bytes"] > 10 * MEGABYTE
+
+
 def with_memory(repeat: int, slope: float = 0.0, **fields: Any) -> list[FakeRun]:
     """A run that takes 50 MB more than its baseline on rank 1, and `slope` MB more from one checkpoint to the next."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,8 +116,9 @@ def strategies(tables: Tables) -> pd.DataFrame:
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
         name: estimates([getattr(cost, name) for cost in costs])
-        for name in ("stall", "own_stall", "durable", "near_durable", "memory")
+        for name in ("stall", "own_stall", "durable", "near_durable")
     }
+    estimated["memory"] = _memory(costs)
     interrupted = _continued(tables["runs"])
     ratios = estimates([cost.slowdown.ratio for cost in costs])
     timed_rows = [
@@ -156,6 +157,16 @@ def strategies(tables: Tables) -> pd.DataFrame:
         if setup not in overheads
     )
     return STRATEGIES.rows([*timed_rows, *untimed])
+
+
+def _memory(costs: Sequence[_Costs]) -> list[Estimate]:
+    """Of each setup, where setups of the same strategy alone tell how far runs differ: a strategy that hardly takes memory differs by many times that."""
+    found: dict[int, Estimate] = {}
+    for strategy in {cost.setup["strategy"] for cost in costs}:
+        places = [place for place, cost in enumerate(costs) if cost.setup["strategy"] == strategy]
+        known = estimates([costs[place].memory for place in places])
+        found |= dict(zip(places, known, strict=True))
+    return [found[place] for place in range(len(costs))]
 
 
 def _continued(runs: pd.DataFrame) -> dict[tuple[Any, ...], int]:

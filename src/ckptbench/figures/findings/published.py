@@ -116,7 +116,8 @@ def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
         words.append(FOUND if beaten.all() else REFUTED if beats.any() else UNDECIDED)
         ordered = group.sort_values("stall_s", ascending=lowest)
         each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
-        shown.append(f"{describe('ranks', key['ranks'])}: {', '.join(each)}{_mark(words)}")
+        setup = [name(key["model"]), *(["deterministic mode"] if key["deterministic"] else []), describe("ranks", key["ranks"])]  # fmt: skip
+        shown.append(f"{', '.join(setup)}: {', '.join(each)}{_mark(words)}")
     return Verdict(_together(words), f"Stall. {'; '.join(shown)}") if words else None
 
 
@@ -141,7 +142,7 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
         shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
     if not words:
         return None
-    few = f". From fewer to {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
+    few = f". With fewer than {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
     return Verdict(_together(words), f"Stall. {'; '.join(shown)}{few}")
 
 
