@@ -71,6 +71,7 @@ def test_what_was_not_measured_is_said() -> None:
         ({"stall_s_lo": math.nan, "stall_s_hi": math.nan}, "Some costs have no interval"),
         ({"note": UNKNOWN_SLOWDOWN}, "Slower steps during a save are taken as none"),
         ({"slower": 1.25, "slower_lo": 1.1, "slower_hi": 1.4}, "a step takes 1.25 times [1.10, 1.40] as long with"),
+        ({"slower": 0.9, "slower_lo": 0.5, "slower_hi": 1.6}, "This is counted, as at least 1."),
     ],
 )  # fmt: skip
 def test_it_says_what_to_know_of_the_costs(changes: dict[str, Any], words: str) -> None:
