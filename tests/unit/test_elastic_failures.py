@@ -131,6 +131,29 @@ def test_a_failure_while_ranks_regroup_cuts_the_one_before(tmp_path: Path) -> No
     assert first["total_s"] + second["total_s"] == pytest.approx(wall_s(run) - WHOLE_S)
 
 
+def test_a_failure_before_the_first_step_after_another_counts_no_time_twice(
+    tmp_path: Path,
+) -> None:
+    """The ranks are ready, and have worked on a step for a while: that time is the first failure's."""
+    run = Elastic(tmp_path, ranks=4)
+    run.steps(0, 4)
+    run.strike(3)
+    run.regroup([0, 1, 2], step=4, reached={0: 4, 1: 4, 2: 4})
+    run.now += 0.5
+    run.strike(2)
+    run.now += 0.125
+    run.regroup([0, 1], step=4, reached={0: 4, 1: 4})
+    run.steps(4, 12)
+    first, second = rows(run)
+    assert parts(first) == pytest.approx(
+        {"regroup_s": 0.5, "load_s": 0.25, "rest_s": 0.5}, abs=1e-5
+    )
+    assert parts(second) == pytest.approx(
+        {"detection_s": 0.125, "regroup_s": 0.5, "load_s": 0.25}, abs=1e-5
+    )
+    assert first["total_s"] + second["total_s"] == pytest.approx(wall_s(run) - WHOLE_S)
+
+
 def test_two_losses_one_after_the_other_share_the_slower_steps(tmp_path: Path) -> None:
     run = Elastic(tmp_path)
     run.steps(0, 4)

@@ -8,6 +8,7 @@ part too.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,8 +197,10 @@ def _rows(run: Run) -> Iterator[dict[str, Any]]:
     at = [strike.unix_ns / 1e9 for strike in history.strikes]
     # Of a run whose failures would all have come after its end there is no strike.
     bounds = [*at[1:], history.ended][: len(at)]
+    counted = -math.inf
     for strike, begin, bound in zip(history.strikes, at, bounds, strict=True):
-        parts, from_step, back = _parts(history, strike, (begin, bound))
+        parts, from_step, back = _parts(history, strike, (begin, bound), counted)
+        counted = back
         yield {
             "run": run.cell.id,
             "failure": strike.failure,
@@ -229,7 +232,8 @@ Parts = tuple[dict[str, float], int | None, float]
 """The parts of a failure's time in seconds, the step after which training went on, and when it was back or went on."""
 
 
-def _parts(history: _History, strike: Strike, window: Span) -> Parts:
+def _parts(history: _History, strike: Strike, window: Span, counted: float) -> Parts:
+    """Until `counted` the time before the window is that of the failure before. Work that was begun since then is lost with this one."""
     begin, bound = window
     seen = [event for event in history.launcher if begin <= event.unix_ns / 1e9 <= bound]
     losses = [
@@ -238,11 +242,11 @@ def _parts(history: _History, strike: Strike, window: Span) -> Parts:
         if regroup.is_loss and regroup.noticed < bound and regroup.ready > begin
     ]
     if any(isinstance(event, AllEnded | Chosen) for event in seen):
-        parts, from_step, back = _of_restart(history, seen, window)
+        parts, from_step, back = _of_restart(history, seen, window, counted)
     elif losses:
-        parts, from_step, back = _of_regroup(history, losses, window)
+        parts, from_step, back = _of_regroup(history, losses, window, counted)
     elif seen and not history.regroups:
-        parts, from_step, back = _of_restart(history, seen, window)
+        parts, from_step, back = _of_restart(history, seen, window, counted)
     else:
         parts, from_step, back = dict.fromkeys(LOST_PARTS, 0.0), None, begin
         over = min(history.struck[strike.failure], bound)
@@ -252,7 +256,12 @@ def _parts(history: _History, strike: Strike, window: Span) -> Parts:
     return parts, from_step, back
 
 
-def _of_restart(history: _History, seen: Sequence[Lost | AllEnded | Chosen], window: Span) -> Parts:
+def _of_restart(
+    history: _History,
+    seen: Sequence[Lost | AllEnded | Chosen],
+    window: Span,
+    counted: float,
+) -> Parts:
     """All ranks ended, and started again."""
     begin, bound = window
     parts = dict.fromkeys(LOST_PARTS, 0.0)
@@ -260,7 +269,7 @@ def _of_restart(history: _History, seen: Sequence[Lost | AllEnded | Chosen], win
     # A strike at the start of an attempt finds nothing that is unfinished.
     starting = [span for _, span in history.phases if before.size == 0 or span[0] > before[-1]]
     if before.size and not any(start <= begin for start, _ in starting):
-        parts["unfinished_s"] = begin - float(before[-1])
+        parts["unfinished_s"] = max(0.0, begin - max(float(before[-1]), counted))
     marks = [begin]
     for name, kind in (("detection_s", Lost), ("ending_s", AllEnded), ("choice_s", Chosen)):
         found = [event.unix_ns / 1e9 for event in seen if isinstance(event, kind)]
@@ -301,7 +310,9 @@ def _usual_durations(history: _History, begin: float) -> Floats:
     return before if before.size else history.durations[whole]
 
 
-def _of_regroup(history: _History, losses: Sequence[_Regroup], window: Span) -> Parts:
+def _of_regroup(
+    history: _History, losses: Sequence[_Regroup], window: Span, counted: float
+) -> Parts:
     """Ranks were lost, and the others went on."""
     begin, bound = window
     parts = dict.fromkeys(LOST_PARTS, 0.0)
@@ -310,7 +321,7 @@ def _of_regroup(history: _History, losses: Sequence[_Regroup], window: Span) -> 
     done = history.done[history.done <= lost]
     last = float(done[-1]) if done.size else begin
     if first.noticed > begin:  # else the ranks were regrouping already when it struck
-        parts["unfinished_s"] = max(0.0, begin - last)
+        parts["unfinished_s"] = max(0.0, begin - max(last, counted))
         parts["detection_s"] = min(first.noticed, bound) - max(begin, last)
     worked = max(0.0, last - begin)
     high = _reached(history, lost)
