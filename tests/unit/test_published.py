@@ -34,6 +34,13 @@ def verdict(claim: str, tables: dict[str, pd.DataFrame]) -> Verdict | None:
     return finding.rule({name: tables[name] for name in (*finding.needs, "provenance")})
 
 
+def told(claim: str, tables: dict[str, pd.DataFrame]) -> Verdict:
+    """Where the tables have something on it."""
+    found = verdict(claim, tables)
+    assert found is not None
+    return found
+
+
 def with_stalls(**stall_s: tuple[float, float, float]) -> dict[str, pd.DataFrame]:
     """By framework: the stall and the ends of its interval."""
     tables = STUDY.tables()
@@ -56,8 +63,7 @@ def test_who_is_lowest_is_told_by_intervals_that_do_not_overlap(
     tensorflow: tuple[float, float, float], word: str
 ) -> None:
     tables = with_stalls(chainer=(2.0, 1.9, 2.1), pytorch=(0.5, 0.4, 0.6), tensorflow=tensorflow)
-    found = verdict("has the lowest cost", tables)
-    assert found is not None
+    found = told("has the lowest cost", tables)
     assert found.word == word
     assert "TensorFlow" in found.evidence
     assert "s [" in found.evidence
@@ -66,8 +72,7 @@ def test_who_is_lowest_is_told_by_intervals_that_do_not_overlap(
 def test_a_scale_that_was_not_measured_tells_nothing() -> None:
     one = dataclasses.replace(STUDY, ranks=(2,)).tables()
     assert verdict("Scale hardly changes", one) is None
-    doubled = verdict("Scale hardly changes", STUDY.tables())
-    assert doubled is not None
+    doubled = told("Scale hardly changes", STUDY.tables())
     assert doubled.word == UNTESTED
 
 
@@ -83,8 +88,7 @@ def test_a_cost_hardly_changes_where_it_grows_far_slower_than_the_ranks(
     cost = tables["checkpoint_cost"]
     cost[["stall_s", "stall_s_lo", "stall_s_hi"]] = (1.0, 0.98, 1.02)
     cost.loc[cost["ranks"] == 4, ["stall_s", "stall_s_lo", "stall_s_hi"]] = most
-    found = verdict("Scale hardly changes", tables)
-    assert found is not None
+    found = told("Scale hardly changes", tables)
     assert found.word == word
 
 
@@ -96,8 +100,7 @@ def test_who_is_highest_is_told_in_the_same_way(
     chainer: tuple[float, float, float], word: str
 ) -> None:
     tables = with_stalls(chainer=chainer, pytorch=(0.5, 0.4, 0.6), tensorflow=(1.0, 0.9, 1.1))
-    found = verdict("Chainer has the highest", tables)
-    assert found is not None
+    found = told("Chainer has the highest", tables)
     assert found.word == word
 
 
@@ -118,8 +121,7 @@ def test_determinism_has_a_cost_where_all_that_can_tell_say_so(
     for framework, ends in costs.items():
         own = tables["determinism_cost"]["framework"] == framework
         tables["determinism_cost"].loc[own, ["cost", "cost_lo", "cost_hi"]] = ends
-    found = verdict("Determinism has a cost", tables)
-    assert found is not None
+    found = told("Determinism has a cost", tables)
     assert found.word == word
 
 
@@ -136,8 +138,7 @@ def test_ranks_share_the_work_where_each_has_less_of_it(
     names = ["memory_bytes", "memory_low_bytes", "memory_high_bytes"]
     known[names] = (100.0, 99.0, 101.0)
     known.loc[known["ranks"] == 2, names] = memory
-    found = verdict("share the work", tables)
-    assert found is not None
+    found = told("share the work", tables)
     assert found.word == word
 
 
@@ -159,8 +160,7 @@ def test_who_scales_best_is_told_only_across_nodes(
     ends = ["efficiency", "efficiency_lo", "efficiency_hi"]
     scaling[ends] = (0.6, 0.55, 0.65)
     scaling.loc[scaling["framework"] == "pytorch", ends] = pytorch
-    found = verdict("PyTorch scales best", tables)
-    assert found is not None
+    found = told("PyTorch scales best", tables)
     assert found.word == word
 
 
@@ -180,21 +180,18 @@ def test_an_overhead_is_negligible_below_one_percent_at_the_interval_of_the_stud
     tables = dataclasses.replace(STUDY, intervals=(interval,)).tables()
     scaled = [end * rarer / (122 / 4) for end in ends]
     tables["overhead"][["paired", "paired_lo", "paired_hi"]] = scaled
-    found = verdict("not negligible", tables)
-    assert found is not None
+    found = told("not negligible", tables)
     assert found.word == word
 
 
 def test_deepfreeze_hides_what_native_waits_for() -> None:
     tables = STUDY.tables()
     cost = tables["checkpoint_cost"]
-    found = verdict("hidden behind training", tables)
-    assert found is not None
+    found = told("hidden behind training", tables)
     assert found.word == FOUND
     ours = cost["strategy"] == "deepfreeze"
     cost.loc[ours, ["stall_s", "stall_s_lo", "stall_s_hi"]] *= 10_000
-    refuted = verdict("hidden behind training", tables)
-    assert refuted is not None
+    refuted = told("hidden behind training", tables)
     assert refuted.word == REFUTED
 
 
@@ -204,12 +201,10 @@ def test_one_run_with_other_bits_refutes_that_a_restart_is_harmless() -> None:
     killed = proof["history"].str.startswith("killed") & (proof["omit"] == "nothing")
     assert killed.any()
     proof.loc[killed, "bit_equal"] = True
-    found = verdict("does not harm", tables)
-    assert found is not None
+    found = told("does not harm", tables)
     assert found.word == FOUND
     proof.loc[proof.index[killed][0], "bit_equal"] = False
-    refuted = verdict("does not harm", tables)
-    assert refuted is not None
+    refuted = told("does not harm", tables)
     assert refuted.word == REFUTED
 
 
@@ -228,8 +223,7 @@ def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
     ends = ["goodput_of_ranks", "goodput_of_ranks_lo", "goodput_of_ranks_hi"]
     known.loc[known["recovery"] == "ulfm", ends] = (0.8, 0.75, 0.85)
     known.loc[known["recovery"] == "restart", ends] = again
-    found = verdict("without a checkpoint", tables)
-    assert found is not None
+    found = told("without a checkpoint", tables)
     assert found.word == word
     assert "80 % [75, 85] where survivors go on" in found.evidence
 

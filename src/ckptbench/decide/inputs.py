@@ -85,7 +85,7 @@ DECISION_COSTS = Table(
     ),
 )  # fmt: skip
 
-SOME = 0.5
+MANY = 0.5
 """Where more of the saves wait for the one before, the interval is too short for the strategy."""
 MODEST = "the runs of one repeat alone: no interval"
 UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
@@ -135,7 +135,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
 
 def _foremost(timed: pd.DataFrame) -> pd.Index:
     """Of each strategy's rows one. Where saves wait for one another, a checkpoint costs what the interval makes of it."""
-    ordered = timed.assign(waits=timed["waited"] > SOME).sort_values(
+    ordered = timed.assign(waits=timed["waited"] > MANY).sort_values(
         ["waits", "checkpoints"], ascending=[True, False], kind="stable"
     )
     return ordered.drop_duplicates([*CELL, "recovery"]).index

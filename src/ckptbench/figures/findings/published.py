@@ -82,7 +82,7 @@ def _not_negligible(tables: Tables) -> Verdict | None:
         rarer = _times_rarer(row["interval"])
         theirs = {f"r{end}": row[f"paired{end}"] / rarer for end in ("", "_lo", "_hi")}
         above, below = theirs["r_lo"] > NEGLIGIBLE, theirs["r_hi"] < NEGLIGIBLE
-        words.append(FOUND if above else REFUTED if below else UNDECIDED)
+        words.append(_word(found=above, refuted=below))
         shown.append(f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}, so {amount(theirs, 'r', PERCENT)}{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), f"Overhead. {'; '.join(shown)}")
 
@@ -113,7 +113,7 @@ def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
         others = group[group["framework"] != framework]
         shorter, longer = others["stall_s_hi"] < own["stall_s_lo"], others["stall_s_lo"] > own["stall_s_hi"]  # fmt: skip
         beaten, beats = (longer, shorter) if lowest else (shorter, longer)
-        words.append(FOUND if beaten.all() else REFUTED if beats.any() else UNDECIDED)
+        words.append(_word(found=beaten.all(), refuted=beats.any()))
         ordered = group.sort_values("stall_s", ascending=lowest)
         each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
         setup = [name(key["model"]), *(["deterministic mode"] if key["deterministic"] else []), describe("ranks", key["ranks"])]  # fmt: skip
@@ -136,7 +136,7 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
         limit = times**ALIKE_SCALE
         inside = least >= 1 / limit and most <= limit
         outside = least > limit or most < 1 / limit
-        word = FOUND if inside else REFUTED if outside else UNDECIDED
+        word = _word(found=inside, refuted=outside)
         words.append(word if times >= SCALED else UNTESTED)
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
         shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
@@ -166,7 +166,7 @@ def _efficiency(tables: Tables, framework: str) -> Verdict | None:
         others = group[group["framework"] != framework]
         best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
         beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
-        words.append(FOUND if best else REFUTED if beaten else UNDECIDED)
+        words.append(_word(found=best, refuted=beaten))
         each = [f"{_of(row)} {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
         shown.append(f"{', '.join(each)}{_mark(words)}")
     return Verdict(_together(words), f"Efficiency. {'; '.join(shown)}") if words else None
@@ -195,7 +195,7 @@ def _determinism_costs(tables: Tables) -> Verdict | None:
     words, shown = [], []
     for row in records(rows):
         above, below = row["cost_lo"] > NEGLIGIBLE, row["cost_hi"] < NEGLIGIBLE
-        words.append(FOUND if above else REFUTED if below else UNDECIDED)
+        words.append(_word(found=above, refuted=below))
         shown.append(f"{_of(row)}: {amount(row, 'cost', PERCENT)}{_mark(words)}")
     return Verdict(_together(words), f"Cost. {'; '.join(shown)}")
 
@@ -218,7 +218,7 @@ def _hides(tables: Tables) -> Verdict | None:
             continue
         lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        words.append(FOUND if hi < HIDDEN else REFUTED if lo > HIDDEN else UNDECIDED)
+        words.append(_word(found=hi < HIDDEN, refuted=lo > HIDDEN))
         shown.append(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', Unit(''))} times as long{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), f"Stall against that of native. {'; '.join(shown)}") if words else None  # fmt: skip
 
@@ -233,7 +233,7 @@ def _shares(tables: Tables) -> Verdict | None:
         if first["ranks"] == last["ranks"]:
             continue
         lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
-        words.append(FOUND if hi <= SHARED else REFUTED if lo > SHARED else UNDECIDED)
+        words.append(_word(found=hi <= SHARED, refuted=lo > SHARED))
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
         shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', Unit(''))} times the memory that one takes alone{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), "; ".join(shown)) if words else None
@@ -258,7 +258,7 @@ def _without_checkpoint(tables: Tables) -> Verdict | None:
         own, other = records(going_on)[0], records(again)[0]
         better = own["goodput_of_ranks_lo"] > other["goodput_of_ranks_hi"]
         worse = own["goodput_of_ranks_hi"] < other["goodput_of_ranks_lo"]
-        words.append(FOUND if better else REFUTED if worse else UNDECIDED)
+        words.append(_word(found=better, refuted=worse))
         parts = [amount(row, "goodput_of_ranks", PERCENT) for row in (own, other)]
         shown.append(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), f"Useful part of the ranks' time. {'; '.join(shown)}") if words else None  # fmt: skip
@@ -355,6 +355,11 @@ def _together(words: Sequence[str]) -> str:
     if set(words) == {UNTESTED}:
         return UNTESTED
     return next(iter(told)) if len(told) == 1 else UNDECIDED
+
+
+def _word(*, found: bool, refuted: bool) -> str:
+    """Of one comparison, whose intervals may tell neither."""
+    return FOUND if found else REFUTED if refuted else UNDECIDED
 
 
 def _mark(words: Sequence[str]) -> str:
