@@ -11,6 +11,7 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/outdated.smk"
 include: "workflow/rules/environments.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
@@ -47,4 +48,9 @@ onstart:
 
 
 onsuccess:
+    note_made()
     show_findings()
+
+
+onerror:
+    note_made()

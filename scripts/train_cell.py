@@ -23,6 +23,8 @@ from ckptbench.study.record import StudyRecord
 
 log = logging.getLogger("ckptbench")
 
+MEMORY_FOLDER = "/dev/shm"
+
 
 def main() -> int:
     options = _parse()
@@ -35,8 +37,8 @@ def main() -> int:
         checkpoint_folder=(
             (options.checkpoints or options.runs) / cell.id / "checkpoints"
         ).resolve(),
-        memory_folder=options.memory_folder,
-        node_folder=options.node_folder,
+        memory_folder=options.memory_folder or Path(MEMORY_FOLDER),
+        node_folder=options.node_folder or Path(tempfile.gettempdir()),
         listed=tuple(options.failures),
     )
 
@@ -52,6 +54,10 @@ def main() -> int:
             keep_after_run=study.keep_after_run,
             timeout_seconds=study.timeout_seconds,
             repeat=study.repeat,
+            levels={
+                "memory_folder": _named(options.memory_folder),
+                "node_folder": _named(options.node_folder),
+            },
             parent=options.parent,
         )
         if study.cells:
@@ -59,6 +65,10 @@ def main() -> int:
         run_cell(plan, execution)
 
     return run_script(work, options.log, append=was_requeued(os.environ) is True)
+
+
+def _named(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder)
 
 
 def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
@@ -82,10 +92,12 @@ def _parse() -> argparse.Namespace:
         "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"
     )
     parser.add_argument(
-        "--memory-folder", type=Path, default="/dev/shm", help="in the memory of every node"
+        "--memory-folder", type=Path, help=f"in the memory of every node; default: {MEMORY_FOLDER}"
     )
     parser.add_argument(
-        "--node-folder", type=Path, default=tempfile.gettempdir(), help="on a disk of every node"
+        "--node-folder",
+        type=Path,
+        help="on a disk of every node; default: the one for temporary files",
     )
     parser.add_argument(
         "--failures", type=json.loads, default=[], help="those that the cell's list names, as JSON"

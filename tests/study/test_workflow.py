@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +60,46 @@ def test_costs_and_a_rate_of_ones_own_are_enough_to_decide(tmp_path: Path) -> No
     assert "(our cluster)" in decided.stdout
     assert checkout.is_drawn("advice")
     assert not checkout.seals()
+
+
+def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are(
+    tmp_path: Path,
+) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    numbers = checkout.folder / "mine.yaml"
+    costs = yaml.safe_load((ROOT / "config/costs-example.yaml").read_text())
+    numbers.write_text(yaml.safe_dump({**costs, "title": "the first training"}))
+    assert "with the first training" in checkout.make_target("decide", f"NUMBERS={numbers}").stdout
+    numbers.write_text(yaml.safe_dump({**costs, "title": "the second training"}))
+    os.utime(numbers, (0, 0))
+    shutil.rmtree(checkout.folder / ".snakemake")
+    decided = checkout.make_target("decide", f"NUMBERS={numbers}")
+    assert "outdated: decide: changed: " in decided.stdout
+    assert "with the second training" in decided.stdout
+    assert "the first training" not in (checkout.folder / "results/decision.html").read_text()
+    again = checkout.make_target("decide", f"NUMBERS={numbers}")
+    assert "Nothing to be done" in again.stdout
+
+    numbers.unlink()
+    refused = checkout.make_target("decide", f"NUMBERS={numbers}")
+    assert refused.returncode != 0
+    assert f"{numbers}: cannot be read" in refused.stdout
+
+
+@pytest.mark.parametrize("damage", ["missing", "fifo", "unsorted"])
+def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage: str) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    rates = checkout.folder / "config/failures"
+    rate = {"title": "ours", "counts": "ends", "log": "log.csv", "gpus": 8}
+    rate |= {"from": "2024-01-01", "to": "2024-02-01"}
+    (rates / "ours.yaml").write_text(yaml.safe_dump(rate))
+    if damage == "fifo":
+        os.mkfifo(rates / "log.csv")
+    elif damage == "unsorted":
+        (rates / "log.csv").write_text("time\n2024-01-05\n2024-01-03\n")
+    refused = checkout.run("-n")
+    assert refused.returncode != 0
+    assert "config/failures/log.csv" in refused.stdout
 
 
 def test_the_audit_of_a_machine_needs_no_study(tmp_path: Path) -> None:

@@ -179,15 +179,15 @@ def test_many_wrong_values_are_counted(plan: Plan) -> None:
     assert lines[20:] == ["and 30 more wrong values"]
 
 
-def test_an_archive_is_needed_only_for_a_dataset_that_must_still_be_made(
+def test_an_archive_that_is_named_must_be_there_though_its_dataset_is_made(
     plan: Plan, tmp_path: Path
 ) -> None:
     assert "there is no such file" in refusal(plan, GOOD, CIFAR10)
-    plan(GOOD, "datasets: {cifar10: {archive: /no/such/file}}")
+    plan(GOOD, "datasets: {cifar10: {archive: /no/such/file}}")  # no cell trains on it
     made = tmp_path / "datasets" / "cifar10" / "dataset.json"
     made.parent.mkdir(parents=True)
     made.write_text("{}")
-    plan(GOOD, CIFAR10)
+    assert "there is no such file" in refusal(plan, GOOD, CIFAR10)
 
 
 def test_the_files_of_nt3_are_looked_for_before_anything_runs(plan: Plan, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_what_dies_half_way_leaves_the_former_dataset_whole(
         blocks={"train": blocks(), "test": []},
     )
     with pytest.raises(raised):
-        write_dataset(tmp_path, "broken", content)
+        write_dataset(tmp_path, "broken", content, {})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert Dataset.open(tmp_path).name == "synthetic"
 

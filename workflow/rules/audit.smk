@@ -23,9 +23,10 @@ rule audit:
 # The page of the report: what the last audit found, or how to make one.
 rule write_audit_page:
     input:
-        made=get_audit(),
-        script="scripts/audit.py",
+        made=ancient(get_audit()),
+        script=ancient("scripts/audit.py"),
         library=get_sources("audit", "py"),
+        mark=get_mark("write_audit_page"),
     output:
         report(
             AUDIT_PAGE,

@@ -40,6 +40,10 @@ try:
     FAILURE_FILES = read_failure_files(
         Path(CONFIG.decision.rates), CONFIG.decision.rate
     )
+    if CONFIG.decision.numbers:
+        from ckptbench.decide.given import read_given  # imports pandas
+
+        read_given(Path(CONFIG.decision.numbers))
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
 
@@ -54,6 +58,7 @@ FAILURE_LOGS = [
 
 CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
+CONSTRAINTS = "envs/build-constraints.txt"
 STUDY = "results/study.json"
 FINDINGS_PAGE = "results/findings.txt"
 DECISION_PAGE = "results/decision.txt"
@@ -137,12 +142,17 @@ def get_recipe(wildcards):
     """The recipe by which a package of the environment is compiled, from the registry. Most environments have none."""
     framework = wildcards.environment.removesuffix("-cuda")
     entry = FRAMEWORKS.get(framework)
-    return [entry.recipe] if entry is not None and entry.recipe is not None else []
+    recipe = entry.recipe if entry is not None else None
+    return [] if recipe is None else [ancient(recipe)]
+
+
+def settings_of_dataset(name):
+    section = getattr(CONFIG.datasets, name, None)
+    return section.model_dump(mode="json", exclude_none=True) if section else {}
 
 
 def get_dataset_settings(wildcards):
-    section = getattr(CONFIG.datasets, wildcards.dataset, None)
-    return section.model_dump_json(exclude_none=True) if section else "{}"
+    return json.dumps(settings_of_dataset(wildcards.dataset))
 
 
 def get_environment(wildcards):
@@ -179,8 +189,11 @@ def get_failures(wildcards):
     name = dict(CELLS[wildcards.cell].faults.options).get("name")
     if name is None:
         return []
-    listed = [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
-    return ["--failures", json.dumps(listed)]
+    return ["--failures", json.dumps(list_of_failures(name))]
+
+
+def list_of_failures(name):
+    return [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
 
 
 def get_priority(wildcards):
@@ -205,8 +218,8 @@ def get_threads(wildcards):
 def get_sources(package, *endings):
     """The source files of a package and its subpackages. Editing one reruns the rule that has them as input."""
     folder = Path("src/ckptbench") / package
-    return sorted(
-        str(path) for ending in endings for path in folder.rglob(f"*.{ending}")
+    return ancient(
+        sorted(str(path) for ending in endings for path in folder.rglob(f"*.{ending}"))
     )
 
 

@@ -1,9 +1,10 @@
 # Prepares datasets as memory-mapped arrays.
 rule prepare_dataset:
     input:
-        environment=".environments/data/ready.json",
-        script="scripts/prepare_dataset.py",
+        environment=by_content("prepare_dataset", ".environments/data/ready.json"),
+        script=ancient("scripts/prepare_dataset.py"),
         library=get_sources("data/sources", "py"),
+        mark=get_mark("prepare_dataset"),
     output:
         "results/datasets/{dataset}/dataset.json",
     log:

@@ -1,11 +1,12 @@
 # Tables and failure rates -> how often to checkpoint, with what, and how to recover.
 rule decide:
     input:
-        get_cost_tables,
-        get_failure_rates(),
-        get_numbers(),
-        script="scripts/decide.py",
+        by_content("decide", get_cost_tables),
+        ancient(get_failure_rates()),
+        ancient(get_numbers()),
+        script=ancient("scripts/decide.py"),
         library=get_sources("decide", "py"),
+        mark=get_mark("decide"),
     output:
         expand("results/tables/{table}.parquet", table=DECIDED),
         csv=[
@@ -33,9 +34,12 @@ rule decide:
 
 rule write_decision:
     input:
-        expand("results/tables/{table}.parquet", table=DECISION),
-        script="scripts/write_findings.py",
+        by_content(
+            "write_decision", expand("results/tables/{table}.parquet", table=DECISION)
+        ),
+        script=ancient("scripts/write_findings.py"),
         library=get_sources("figures", "py"),
+        mark=get_mark("write_decision"),
     output:
         DECISION_PAGE,
     log:
@@ -50,10 +54,11 @@ rule write_decision:
 # One HTML file that computes in the browser.
 rule write_decision_page:
     input:
-        "results/tables/decision_costs.parquet",
-        get_failure_rates(),
-        script="scripts/write_decision_page.py",
+        by_content("write_decision_page", "results/tables/decision_costs.parquet"),
+        ancient(get_failure_rates()),
+        script=ancient("scripts/write_decision_page.py"),
         library=get_sources("page", "py", "js", "css", "html", "json", "txt"),
+        mark=get_mark("write_decision_page"),
     output:
         report(
             WHAT_IF_PAGE,

@@ -2,10 +2,11 @@
 # it are repeated.
 rule create_environment:
     input:
-        lock="envs/{environment}.txt",
-        constraints="envs/build-constraints.txt",
-        script="scripts/create_environment.py",
+        lock=ancient("envs/{environment}.txt"),
+        constraints=ancient("envs/build-constraints.txt"),
+        script=ancient("scripts/create_environment.py"),
         recipe=get_recipe,
+        mark=get_mark("create_environment"),
     output:
         ready=".environments/{environment}/ready.json",
     log:

@@ -5,9 +5,13 @@ for figure, entry in FIGURES.items():
         name:
             f"draw_{figure}"
         input:
-            expand("results/tables/{table}.parquet", table=entry.tables),
-            script="scripts/draw_figure.py",
+            by_content(
+                f"draw_{figure}",
+                expand("results/tables/{table}.parquet", table=entry.tables),
+            ),
+            script=ancient("scripts/draw_figure.py"),
             library=get_sources("figures", "py", "mplstyle"),
+            mark=get_mark(f"draw_{figure}"),
         output:
             pdf=f"results/figures/{figure}.pdf",
             png=report(
@@ -31,9 +35,12 @@ for figure, entry in FIGURES.items():
 # Tables -> what was found, in sentences. The report begins with them.
 rule write_findings:
     input:
-        expand("results/tables/{table}.parquet", table=FINDINGS),
-        script="scripts/write_findings.py",
+        by_content(
+            "write_findings", expand("results/tables/{table}.parquet", table=FINDINGS)
+        ),
+        script=ancient("scripts/write_findings.py"),
         library=get_sources("figures", "py"),
+        mark=get_mark("write_findings"),
     output:
         report(
             FINDINGS_PAGE,

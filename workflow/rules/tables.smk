@@ -1,9 +1,10 @@
 # Run folders -> tidy tables.
 rule collect_runs:
     input:
-        get_all_seals(),
-        script="scripts/collect_runs.py",
+        by_content("collect_runs", get_all_seals()),
+        script=ancient("scripts/collect_runs.py"),
         library=get_sources("analysis", "py"),
+        mark=get_mark("collect_runs"),
     output:
         expand(
             "results/tables/{table}.{format}",
@@ -24,9 +25,12 @@ rule collect_runs:
 
 rule derive_tables:
     input:
-        expand("results/tables/{table}.parquet", table=COLLECTED),
-        script="scripts/analyse.py",
+        by_content(
+            "derive_tables", expand("results/tables/{table}.parquet", table=COLLECTED)
+        ),
+        script=ancient("scripts/analyse.py"),
         library=get_sources("analysis", "py"),
+        mark=get_mark("derive_tables"),
     output:
         expand("results/tables/{table}.parquet", table=DERIVED),
         csv=[

@@ -1,9 +1,10 @@
 # One run for each cell. A run is timed, so it has the machine, or on a cluster its nodes, to itself.
 rule train_cell:
     input:
-        environment=get_environment,
-        dataset=get_dataset,
+        environment=by_content("train_cell", get_environment),
+        dataset=by_content("train_cell", get_dataset),
         script=ancient("scripts/train_cell.py"),
+        mark=get_mark("train_cell"),
     output:
         seal="results/runs/{cell}/seal.json",
     log:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ckptbench.decide.failure_log import COLUMN, MOST_FAILURES
+from ckptbench.decide.failure_log import COLUMN, MOST_FAILURES, read_gaps
 from ckptbench.decide.moments import Moment, moment
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
@@ -123,7 +123,8 @@ def _check_together(file: FailureFile, given: set[str]) -> None:
 def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
     """All files `*.yaml` of the folder, by path.
 
-    Raises ConfigError where the folder has none, where none has the name `chosen`, or where one is wrong.
+    Raises ConfigError where the folder has none, where none has the name `chosen`, or where one is wrong, and DataError where the log
+    that one names is missing or wrong.
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
@@ -133,4 +134,8 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no such file; use one of {', '.join(names)}"
         )
-    return {path: read_failure_file(path) for path in paths}
+    files = {path: read_failure_file(path) for path in paths}
+    for path, file in files.items():
+        if file.log is not None and file.begin is not None and file.end is not None:
+            read_gaps(path.parent / file.log, file.column, file.begin, file.end)
+    return files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ckptbench.decide.moments import Moment, moment
 from ckptbench.errors import DataError
+from ckptbench.machine.files import read_regular
 from ckptbench.matrix.shown import show
 
 Floats = NDArray[np.float64]
@@ -105,11 +107,11 @@ def _cells(path: Path, column: str) -> Iterator[tuple[int, str]]:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            for row in reader:
-                if any(cell.strip() for cell in row) and not row[0].startswith("#"):
-                    yield reader.line_num, row
+        text = read_regular(path).decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""))
+        for row in reader:
+            if any(cell.strip() for cell in row) and not row[0].startswith("#"):
+                yield reader.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"{path}: cannot be read as CSV in UTF-8: {error}; "

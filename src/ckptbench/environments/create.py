@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.locking import locked
+from ckptbench.environments.ready import READY, described
 from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.machine.files import write_json
 from ckptbench.world.processes import die_with_parent
 
 log = logging.getLogger("ckptbench")
 
-READY = "ready.json"
 WHEELS = "wheels"
 """Folder beside the environments. It holds the wheels that are compiled here, for all locks."""
 TAIL_LINES = 15
@@ -28,8 +28,7 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
     """Make `folder` a virtual environment with the packages that `lock` lists, and no others.
 
     `constraints` fix the versions of packages that are needed to build source distributions. Horovod has its own
-    recipe (`environments.horovod`). `ready.json` is written last. It names the SHA-256 of the lock and the revision of
-    the recipe, so it changes only with these. Raises EnvironmentSetupError, with uv's last lines if uv failed, or if
+    recipe (`environments.horovod`). `ready.json` is written last; it says what the environment was made from. Raises EnvironmentSetupError, with uv's last lines if uv failed, or if
     another process is making the same environment.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -56,10 +55,7 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
         _run([*sync, str(lock)], lock)
     else:
         _install_with_horovod(build, python, sync)
-    ready = {"lock": lock.name, "sha256": file_sha256(lock)}
-    write_json(
-        folder / READY, ready if build is None else {**ready, "recipe": build.recipe.revision}
-    )
+    write_json(folder / READY, described(lock, constraints))
 
 
 def _install_with_horovod(build: HorovodBuild, python: Path, sync: list[str]) -> None:

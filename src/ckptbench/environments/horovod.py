@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ckptbench.environments.pins import pinned
 from ckptbench.errors import EnvironmentSetupError
 
 TAIL_LINES = 8
@@ -109,7 +110,7 @@ class HorovodBuild:
     @property
     def folder(self) -> Path:
         """The folder of the finished wheel."""
-        content = self.lock.read_bytes() + self.recipe.revision.encode()
+        content = (pinned(self.lock) + self.recipe.revision).encode()
         return self.cache / f"{self.lock.stem}-{hashlib.sha256(content).hexdigest()[:16]}"
 
     def wheel(self) -> Path | None:

@@ -16,10 +16,11 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.order import steps_per_epoch
+from ckptbench.environments.pins import pinned_sha256
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import Reunion
-from ckptbench.machine.files import file_sha256, read_json
+from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.restart import resumed
 from ckptbench.runs.events import Epoch
@@ -45,7 +46,7 @@ def identified(plan: Plan, lock: Path) -> Plan:
         plan,
         run_id=uuid.uuid4().hex,
         dataset_sha256=dataset_sha256(plan.dataset_folder),
-        lock_sha256=file_sha256(lock),
+        lock_sha256=pinned_sha256(lock),
     )
 
 

@@ -7,16 +7,15 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ckptbench import __version__
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.environments.create import READY
+from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
@@ -28,11 +27,11 @@ from ckptbench.launch.near import Reunion
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.seen import Seen
 from ckptbench.launch.stopping import stop_requests
-from ckptbench.machine.files import file_sha256, write_json
+from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
-from ckptbench.runs.finished import forget_seal, restore_seal
+from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
@@ -59,6 +58,8 @@ class Execution:
     timeout_seconds: float | None = None
     repeat: bool = False
     """Whether to train again what is sealed and would be made from the same."""
+    levels: Mapping[str, str | None] = field(default_factory=dict)
+    """The folders of near levels that the config names, by its fields: `memory_folder`, `node_folder`."""
     parent: int = field(default_factory=os.getppid)
     """Id of the process that asked for the run. When it is not this process' parent any more, the run is ended."""
 
@@ -78,7 +79,11 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
     ):
-        inputs = _made_from(plan, execution.python)
+        inputs = made_from(
+            plan,
+            environment_sha256=_environment_sha256(execution.python),
+            levels=execution.levels,
+        )
         if not execution.repeat and restore_seal(plan.run_folder, inputs):
             log.info(
                 "the run was complete and sealed, and it would be made from the same again: it is kept "
@@ -149,19 +154,9 @@ def _name_near(plan: Plan) -> None:
             )
 
 
-def _made_from(plan: Plan, python: Path) -> dict[str, Any]:
-    """What the run is made from, as JSON: a repetition with all of it equal would be the same run once more.
-
-    That is what makes its training (`Identity`), where its checkpoints go, and what carries it out.
-    """
+def _environment_sha256(python: Path) -> str | None:
     ready = python.parent.parent / READY
-    return {
-        **plan.identity.training_fields(),
-        "checkpoint_folder": str(plan.checkpoint_folder),
-        "listed": [dict(failure) for failure in plan.listed],
-        "environment_sha256": file_sha256(ready) if ready.is_file() else None,
-        "ckptbench_version": __version__,
-    }
+    return environment_sha256(read_json(ready)) if ready.is_file() else None
 
 
 def _prune(plan: Plan, keep: int) -> None:

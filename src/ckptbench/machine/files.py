@@ -16,14 +16,19 @@ from ckptbench.errors import RunFolderError
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replace `path` in one step, so that a reader sees either the old file or the new one."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    partial.write_text(json_text(content), encoding="utf-8")
     partial.replace(path)
+
+
+def json_text(content: dict[str, Any]) -> str:
+    """The text of the file that `write_json` writes."""
+    return json.dumps(content, indent=2) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises RunFolderError if there is none, whatever lies at `path`."""
     try:
-        content = json.loads(_read_regular(path).decode("utf-8"))
+        content = json.loads(read_regular(path).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: {error}") from error
     except RecursionError as error:
@@ -33,7 +38,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_regular(path: Path) -> bytes:
+def read_regular(path: Path) -> bytes:
     """The bytes of a regular file. Raises OSError for anything else: a read of a FIFO could wait for ever."""
     # Without O_NONBLOCK the open of a FIFO would already wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

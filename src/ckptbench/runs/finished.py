@@ -1,4 +1,4 @@
-"""A finished run that is started again although nothing has changed: its seal is restored.
+"""What a finished run was made from: whether it is the run that is asked for, and whether its seal can be restored.
 
 Snakemake takes a job for unfinished if it did not see its end, because it was killed just after the seal, or interrupted
 alone. It then removes the output of the job, `seal.json`, and starts the job again. Of a run that was sealed,
@@ -12,12 +12,52 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ckptbench import __version__
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.runs.layout import SEAL, SEAL_COPY
+from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
 
 log = logging.getLogger(__name__)
+
+FOLDER = "checkpoint_folder"
+VERSION = "ckptbench_version"
+
+
+def made_from(
+    plan: Plan, *, environment_sha256: str | None, levels: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """What the run is made from, as JSON: a repetition with all of it equal would be the same run once more.
+
+    That is what makes its training (`Identity`), where its checkpoints go, and what carries it out. `environment_sha256` is that of
+    the environment's `ready.json`, None where it has none. `levels` are the folders of near levels that the config names, by its fields.
+    """
+    folder, here = plan.checkpoint_folder, Path.cwd()
+    return {
+        **plan.identity.training_fields(),
+        # Below the study it is named from there: a copy of the study elsewhere is the same study.
+        FOLDER: str(folder.relative_to(here) if folder.is_relative_to(here) else folder),
+        "listed": [dict(failure) for failure in plan.listed],
+        "environment_sha256": environment_sha256,
+        **{f"checkpoints.{name}": path for name, path in levels.items()},
+        VERSION: __version__,
+    }
+
+
+def changes_since(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
+    """The names of the fields in which a sealed run differs from the one that `wanted` would make.
+
+    Another version of ckptbench makes no run outdated: whoever reads its files checks whether it can. Neither does a seal whose copy is
+    gone, as nobody can know what it was made from.
+    """
+    try:
+        noted = read_json(folder / SEAL_COPY).get("made_from")
+    except RunFolderError:
+        return []
+    if not isinstance(noted, dict):
+        return []
+    return _changed(noted, {name: wanted[name] for name in wanted if name != VERSION})
 
 
 def restore_seal(folder: Path, made_from: Mapping[str, Any]) -> bool:
@@ -51,6 +91,11 @@ def forget_seal(folder: Path) -> None:
 
 
 def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
-    """The names of the fields in which `now` differs from what was noted."""
+    """The names of the fields in which `now` differs from what was noted. A field that was not noted was None."""
     noted = before if isinstance(before, dict) else {}
-    return [name for name, value in now.items() if name not in noted or noted[name] != value]
+    return [name for name, value in now.items() if not _same(name, noted.get(name), value)]
+
+
+def _same(name: str, noted: object, now: object) -> bool:
+    # Older runs noted the whole path of the clone.
+    return noted == now or (name == FOLDER and str(noted).endswith(f"/{now}"))

@@ -15,6 +15,7 @@ from typing import Any, Self
 import yaml
 
 from ckptbench.errors import ConfigError
+from ckptbench.machine.files import read_regular
 from ckptbench.matrix.shown import MOST_DIGITS, SHOWN_CHARACTERS, show
 
 Location = tuple[Any, ...]
@@ -83,7 +84,7 @@ class ConfigFile:
     def read(cls, path: Path) -> Self:
         """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read as text in UTF-8: {error}") from error
         try:

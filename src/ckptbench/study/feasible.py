@@ -134,17 +134,17 @@ def _image(dataset: str, config: StudyConfig) -> tuple[int, int, int] | None:
 
 
 def check_archives(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
-    """Raises FieldError where a dataset must still be made in `datasets` and its files cannot be read.
+    """Raises FieldError where files of a dataset cannot be read that the config names, or that are needed to make it in `datasets`.
 
-    A dataset that no cell names, or that is there already, needs no files.
+    A dataset that no cell names needs no files.
     """
     named = {cell.dataset for cell in cells}
     for dataset, check in {"cifar10": _check_cifar10, "nt3": _check_nt3}.items():
-        if dataset in named and not (datasets / dataset / DESCRIPTION).exists():
-            check(config)
+        if dataset in named:
+            check(config, (datasets / dataset / DESCRIPTION).exists())
 
 
-def _check_cifar10(config: StudyConfig) -> None:
+def _check_cifar10(config: StudyConfig, _is_there: bool) -> None:
     archive = config.datasets.cifar10.archive
     if archive is not None and (fault := _fault(Path(archive))):
         raise FieldError(
@@ -154,10 +154,12 @@ def _check_cifar10(config: StudyConfig) -> None:
         )
 
 
-def _check_nt3(config: StudyConfig) -> None:
+def _check_nt3(config: StudyConfig, is_there: bool) -> None:
     folder = config.datasets.nt3.folder
     remedy = f"download {' and '.join(nt3.FILES.values())} from {nt3.URL} and give their folder"
     field = ("datasets", "nt3", "folder")
+    if folder is None and is_there:
+        return
     if folder is None:
         raise FieldError(field, f"the dataset nt3 needs it: {remedy}", None)
     for name in nt3.FILES.values():

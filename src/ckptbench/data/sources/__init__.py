@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench.data.dataset import Dataset
+from ckptbench.data.dataset import DESCRIPTION, Dataset
 from ckptbench.data.sources import cifar10, digits, nt3, synthetic
 from ckptbench.data.sources.writing import Content, write_dataset
-from ckptbench.errors import DataError
+from ckptbench.errors import DataError, RunFolderError
+from ckptbench.machine.files import read_json
 
 DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
     "digits": digits.content,
@@ -17,6 +19,9 @@ DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
     "synthetic": synthetic.content,
     "nt3": nt3.content,
 }
+
+PLACES = ("archive", "folder")
+"""Settings that say where the official files lie. Their checksums say what they hold."""
 
 
 def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
@@ -27,5 +32,33 @@ def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
     """
     if name not in DATASETS:
         raise DataError(f'unknown dataset "{name}": use {", ".join(DATASETS)}')
-    write_dataset(folder, name, DATASETS[name](folder, settings))
+    write_dataset(folder, name, DATASETS[name](folder, settings), made_from(settings))
     return Dataset.open(folder)
+
+
+def made_from(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a dataset would be made from now, as JSON: its settings, and the source of this package."""
+    source = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        source.update(path.read_bytes())
+    kept = {name: value for name, value in settings.items() if name not in PLACES}
+    return {"settings": kept, "source_sha256": source.hexdigest()}
+
+
+def changes(folder: Path, settings: Mapping[str, Any]) -> list[str]:
+    """What has changed since the dataset in `folder` was made. Empty too where there is none.
+
+    The description of a dataset that an older version made holds the parameters of its samples, and not the rest.
+    """
+    try:
+        description = read_json(folder / DESCRIPTION)
+    except RunFolderError:
+        return [DESCRIPTION] if (folder / DESCRIPTION).exists() else []
+    wanted = made_from(settings)
+    match description:
+        case {"made_from": dict(noted)}:
+            return [name for name in wanted if noted.get(name) != wanted[name]]
+        case {"parameters": dict(noted)}:
+            given = wanted["settings"]
+            return [name for name in given if noted.get(name, given[name]) != given[name]]
+    return [DESCRIPTION]

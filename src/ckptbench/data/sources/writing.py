@@ -39,8 +39,8 @@ class Content:
     """May be generators, so that only one block at a time is in memory."""
 
 
-def write_dataset(folder: Path, name: str, content: Content) -> None:
-    """Write `content` to `folder`. Raises DataError if the disk is full or the folder is not writable.
+def write_dataset(folder: Path, name: str, content: Content, made_from: Mapping[str, Any]) -> None:
+    """Write `content` to `folder`, with what it was made from. Raises DataError if the disk is full or the folder is not writable.
 
     The description is removed before the first file is replaced, and written after the last one. So a half-written
     folder is never taken for a dataset.
@@ -48,7 +48,7 @@ def write_dataset(folder: Path, name: str, content: Content) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _require_room(folder, content)
-        _write(folder, name, content)
+        _write(folder, name, content, made_from)
     except OSError as error:
         raise DataError(
             f"{folder}: the dataset cannot be written: {error.strerror or error}; free some space, make "
@@ -56,13 +56,15 @@ def write_dataset(folder: Path, name: str, content: Content) -> None:
         ) from error
 
 
-def _write(folder: Path, name: str, content: Content) -> None:
+def _write(folder: Path, name: str, content: Content, made_from: Mapping[str, Any]) -> None:
     try:
         files = _write_partials(folder, content)
         (folder / DESCRIPTION).unlink(missing_ok=True)
         for file in files:
             _partial(folder / file).replace(folder / file)
-        write_json(folder / DESCRIPTION, _describe(name, content, files))
+        write_json(
+            folder / DESCRIPTION, {**_describe(name, content, files), "made_from": dict(made_from)}
+        )
     finally:
         _remove_partials(folder)
 

@@ -1,0 +1,183 @@
+# Which outputs are made again is decided by content, never by the time of a file: a copy of a study makes nothing again. All
+# inputs are `ancient` for that reason, and those that another rule makes are `by_content`. A rule whose outputs are outdated gets
+# one more input, a mark that is newer than they are. Snakemake's own records are a cache and decide nothing.
+import functools
+import re
+import time
+
+from snakemake.settings.types import RerunTrigger
+
+from ckptbench.data.sources import changes as changes_of_dataset
+from ckptbench.environments.ready import changes as changes_of_environment
+from ckptbench.environments.ready import described
+from ckptbench.study.outdated import Digests, MadeFrom, Product, lines, outdated, shown
+from ckptbench.study.outdated_runs import StudyRuns
+
+MADE_FROM = Path("results/made_from.json")
+MARKS = Path(".snakemake/marks")
+AT_START = Digests()
+
+
+def by_content(rule, given):
+    """The input function for paths that other rules make: their time counts only where the outputs are outdated anyway.
+
+    Without it Snakemake would not run this rule after the other."""
+
+    def get_all(wildcards):
+        return given(wildcards) if callable(given) else given
+
+    def get(wildcards):
+        paths = get_all(wildcards)
+        return paths if key_of(rule, wildcards) in get_outdated() else ancient(paths)
+
+    get.all = get_all
+    return get
+
+
+def get_mark(rule):
+    """The input function of a rule: the mark of its job if its outputs are outdated."""
+
+    def get(wildcards):
+        key = key_of(rule, wildcards)
+        reason = get_outdated().get(key)
+        return [] if reason is None else [write_mark(key, reason)]
+
+    get.all = lambda wildcards: []
+    return get
+
+
+def key_of(rule, wildcards):
+    return "/".join([rule, *wildcards])
+
+
+@functools.cache
+def write_mark(key, reason):
+    """The path of a file that is newer than the outputs, though not newer than now: Snakemake refuses that."""
+    path = MARKS / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Snakemake takes a mark that it has seen before for an old one, so each is another.
+    path.write_text(f"{reason}\n{time.time_ns()}\n", encoding="utf-8")
+    now = path.stat().st_mtime
+    name, *values = key.split("/")
+    for pattern in map(str, workflow.get_rule(name).output):
+        output = re.sub(r"{.*}", values[0], pattern) if values else pattern
+        if os.path.exists(output) and os.path.getmtime(output) >= now:
+            os.utime(output, (now - 1, now - 1))  # the clock was wrong when it was made
+    return str(path)
+
+
+@functools.cache
+def get_outdated():
+    """Why which outputs are outdated, by rule, or by rule and wildcard: None where only its inputs are made again.
+
+    A job on a cluster was chosen by its workflow."""
+    if not workflow.is_main_process:
+        return {}
+    # Params and code are compared here. Snakemake asks for inputs before it asks for these.
+    workflow.dag_settings.rerun_triggers = frozenset([RerunTrigger.MTIME])
+    runs = {cell_id: shown(why) for cell_id, why in get_outdated_runs().items()}
+    again = {
+        f"results/runs/{cell_id}/seal.json"
+        for cell_id in CELLS
+        if cell_id in runs
+        or is_asked_for("train_cell", f"results/runs/{cell_id}/seal.json")
+    }
+    products = [product for product in get_products() if may_run(product.name)]
+    for product in products:
+        if is_asked_for(product.name, *product.outputs):
+            again.update(product.outputs)
+    environments, datasets = get_outdated_environments(), get_outdated_datasets()
+    others = {
+        **{
+            f"create_environment/{name}": shown(why)
+            for name, why in environments.items()
+        },
+        **{f"prepare_dataset/{name}": shown(why) for name, why in datasets.items()},
+        **outdated(products, MadeFrom(MADE_FROM), AT_START, again),
+    }
+    for line in lines(others, runs):
+        print(line, file=sys.stderr)
+    return {**others, **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()}}
+
+
+def may_run(rule):
+    allowed = workflow.dag_settings.allowed_rules
+    return not allowed or rule in allowed
+
+
+def is_asked_for(rule, *outputs):
+    """Whether --forcerun names it."""
+    return not workflow.dag_settings.forcerun.isdisjoint([rule, *outputs])
+
+
+@functools.cache
+def get_products():
+    """What each rule without wildcards makes, and from what."""
+    return [
+        Product(
+            name=rule.name,
+            inputs=tuple(_values(rule.input)),
+            settings=json.dumps([*_values(rule.params), rule.shellcmd]),
+            outputs=tuple(map(str, rule.output)),
+        )
+        for rule in workflow.rules
+        if rule.output and not rule.has_wildcards()
+    ]
+
+
+def _values(items):
+    """The texts of a rule's inputs or params."""
+    for item in items:
+        if callable(item):
+            item = getattr(item, "all", item)(None)
+        yield from [item] if isinstance(item, str) else map(str, item)
+
+
+@functools.cache
+def get_outdated_environments():
+    locks = {path.stem: path for path in Path("envs").glob("*.txt")}
+    found = {
+        name: changes_of_environment(
+            Path(".environments", name), described(lock, Path(CONSTRAINTS))
+        )
+        for name, lock in locks.items()
+        if Path(".environments", name).exists()
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+@functools.cache
+def get_outdated_datasets():
+    found = {
+        name: changes_of_dataset(Path(DATASETS, name), settings_of_dataset(name))
+        for name in {cell.dataset for cell in CELLS.values()}
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+@functools.cache
+def get_outdated_runs():
+    checkpoints = CONFIG.checkpoints
+    return StudyRuns(
+        training=CONFIG.training_of_cells(),
+        runs=Path("results/runs"),
+        checkpoints=Path(checkpoints.folder or "results/runs"),
+        datasets=Path(DATASETS),
+        outdated_datasets=frozenset(get_outdated_datasets()),
+        locks=Path("envs"),
+        constraints=Path(CONSTRAINTS),
+        levels={
+            "memory_folder": checkpoints.memory_folder,
+            "node_folder": checkpoints.node_folder,
+        },
+        listed={name: list_of_failures(name) for name in CONFIG.failures},
+    ).changes(CELLS.values())
+
+
+def note_made():
+    """Record what the outputs were made from that this workflow has made."""
+    jobs = list(workflow.dag.finished_jobs)
+    names = {job.rule.name for job in jobs}
+    made = {str(path) for job in jobs for path in job.output}
+    if products := [product for product in get_products() if product.name in names]:
+        MadeFrom(MADE_FROM).note(products, AT_START, made)
