@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +51,24 @@ class Checkout:
         link.unlink()
         link.symlink_to(environments)
 
-    def command(self, *options: str, study: str = "config/studies/tiny.yaml") -> list[str]:
+    def command(
+        self,
+        *options: str,
+        study: str = "config/studies/tiny.yaml",
+        more: Sequence[str] = (),
+    ) -> list[str]:
+        """`more` are config files that override the study."""
         snakemake = [sys.executable, "-m", "snakemake", "--profile", self.profile]
-        return [*snakemake, *options, *self.options, "--configfile", study]
+        return [*snakemake, *options, *self.options, "--configfile", study, *more]
 
     def run(
-        self, *options: str, study: str = "config/studies/tiny.yaml"
+        self,
+        *options: str,
+        study: str = "config/studies/tiny.yaml",
+        more: Sequence[str] = (),
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*options, study=study),
+            self.command(*options, study=study, more=more),
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

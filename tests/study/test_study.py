@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,31 @@ def test_a_second_call_has_nothing_to_do(done: Checkout) -> None:
     result = done.run()
     assert "Nothing to be done" in result.stdout
     assert done.seals() == sealed
+
+
+def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
+    done: Checkout, tmp_path: Path
+) -> None:
+    """Copied without the times of files, and without what Snakemake noted."""
+    copy = Checkout.make(tmp_path / "copy", environments=warm_environments())
+    shutil.copy(done.folder / TINY, copy.folder / TINY)
+    results = done.folder / "results"
+    shutil.copytree(results, copy.folder / "results", copy_function=shutil.copyfile)
+    assert "Nothing to be done" in copy.run("-n").stdout
+
+    (copy.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
+    planned = copy.run("-n", study=TINY, more=["fewer.yaml"]).stdout
+    assert re.search(
+        r"^outdated: collect_runs: changed: results/runs/pytorch-", planned, re.MULTILINE
+    )
+    jobs = set(re.findall(r"^(\w+) +\d+$", planned, re.MULTILINE))
+    assert {"collect_runs", "derive_tables", "decide", "write_findings", "draw_overhead"} <= jobs
+    assert not jobs & {"train_cell", "create_environment", "prepare_dataset"}
+
+    (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
+    planned = copy.run("-n", study=TINY, more=["other.yaml"]).stdout
+    assert "changed: training.learning_rate" in planned
+    assert re.search(rf"^train_cell +{len(done.seals())}$", planned, re.MULTILINE), planned
 
 
 def test_a_run_whose_folder_was_removed_is_made_again(done: Checkout, tmp_path: Path) -> None:
