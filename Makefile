@@ -41,12 +41,14 @@ test-full: test
 
 environment: .venv/ready
 
-# uv is one of the locked packages. pip installs uv, and uv installs the rest.
-.venv/ready: envs/dev.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
+# uv is one of the locked packages. pip installs uv, and uv installs the rest. Each file must have a hash that is locked.
+BUILD := --require-build-hashes --preview-features build-dependency-hashes --build-constraints envs/build-constraints.txt
+.venv/ready: envs/dev.txt envs/build-constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet "$$(grep '^uv==' envs/dev.txt)"
-	$(BIN)/uv pip sync --quiet --compile-bytecode --python .venv envs/dev.txt
-	$(BIN)/uv pip install --quiet --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
+	sed -n '/^uv==/,/[^\]$$/p' envs/dev.txt > .venv/uv.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement .venv/uv.txt
+	$(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes $(BUILD) --python .venv envs/dev.txt
+	$(BIN)/uv pip install --quiet $(BUILD) --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
 	touch $@
 
 lint: environment

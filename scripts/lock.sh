@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lock environments: write the versions that satisfy the requirements in envs/NAME.in to envs/NAME.txt.
+# Lock environments: write the versions that satisfy the requirements in envs/NAME.in to envs/NAME.txt, each with the
+# SHA-256 of the files that may be installed for it.
 #
 #     scripts/lock.sh [OPTION...] [NAME...]     without a name: lock all environments
 #
@@ -10,7 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 uv="${UV:-.venv/bin/uv}"
 draft="$(mktemp)"
-trap 'rm -f "$draft"' EXIT
+cuda_builds="$(mktemp)"
+trap 'rm -f "$draft" "$cuda_builds"' EXIT
 
 # PyPI has the CUDA build of PyTorch, which needs gigabytes of libraries, so CPU locks take it from another source.
 # The function runs in a subshell, so that its changes of variables do not reach the next lock.
@@ -33,14 +35,23 @@ lock() {
     # The lock has torch without the label of its build. uv would keep exactly that version, which is the CUDA build.
     : > "$draft"
     if [[ -e "envs/$name.txt" ]]; then
-        sed '/^torch==/d' "envs/$name.txt" > "$draft"
+        awk '/^[^ ]/ { is_torch = /^torch==/ } !is_torch' "envs/$name.txt" > "$draft"
     fi
-    "$uv" pip compile --quiet --no-header --no-annotate \
-        --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-        --build-constraints envs/build-constraints.txt \
-        "$@" --output-file "$draft" "envs/$name.in" > /dev/null
-    sed 's/+cpu$//' "$draft" > "envs/$name.txt"
+    resolve "$@" --build-constraints envs/build-constraints.txt --output-file "$draft" "envs/$name.in" > /dev/null
+    list_cuda_builds > "$cuda_builds"
+    sed -e "/^torch==.*+cpu /r $cuda_builds" -e 's/^\(torch==.*\)+cpu /\1 /' "$draft" > "envs/$name.txt"
 }
+
+resolve() {
+    "$uv" pip compile --quiet --no-header --no-annotate --generate-hashes \
+        --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$@"
+}
+
+# The version in the lock is that of the CPU build and of PyPI's build, so the lock has the hashes of both.
+list_cuda_builds() (
+    unset UV_FIND_LINKS UV_TORCH_BACKEND
+    sed -n 's/^\(torch==.*\)+cpu .*/\1/p' "$draft" | resolve --no-deps - | sed -n 's/^\( *--hash=[^ ]*\).*/\1 \\/p'
+)
 
 main() {
     local argument name

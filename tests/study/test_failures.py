@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import yaml
 from checkout import Checkout, launchers_of, ranks_of, wait_for
 from selection import FULL
 
+from ckptbench.machine.files import file_sha256
 from ckptbench.study.record import StudyRecord
 from tests.living import is_running
 
@@ -147,7 +149,10 @@ def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout:
         '[project]\nname = "slow"\nversion = "1"\n'
     )
     lock = checkout.folder / "envs" / "data.txt"
-    lock.write_text(f"slow @ {package.as_uri()}\n")
+    source = checkout.folder / "slow-1.tar.gz"
+    with tarfile.open(source, "w:gz") as archive:
+        archive.add(package, "slow-1")
+    lock.write_text(f"slow @ {source.as_uri()} --hash=sha256:{file_sha256(source)}\n")
     target = str(environment.relative_to(checkout.folder) / "ready.json")
     workflow = checkout.start(target, study=PYTORCH)
     wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), "a package to be built")

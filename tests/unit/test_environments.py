@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
+import tarfile
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,12 +17,15 @@ from ckptbench.environments import create as environments
 from ckptbench.environments import locking
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.horovod import HorovodBuild
+from ckptbench.environments.lock_file import read_lock
 from ckptbench.environments.locking import locked
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.machine.files import file_sha256
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
+LOCKS = sorted((ROOT / "envs").glob("*.txt"))
 
 
 def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
@@ -32,12 +39,94 @@ def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
 
 def test_what_cannot_be_installed_is_said_with_uvs_own_words(tmp_path: Path) -> None:
     lock = tmp_path / "wrong.txt"
-    lock.write_text("numpy==0.0.0.1\n")
+    lock.write_text(f"numpy==0.0.0.1 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(
         EnvironmentSetupError, match=r"wrong\.txt: uv could not install(.|\n)*numpy"
     ):
         create_environment(lock, CONSTRAINTS, tmp_path / "environment")
     assert not (tmp_path / "environment" / "ready.json").exists()
+
+
+@pytest.mark.parametrize("without", ["lock", "constraints"])
+def test_a_package_without_a_hash_is_refused_before_anything_is_installed(
+    tmp_path: Path, without: str
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text(f"wheel==0.48.0 --hash=sha256:{'0' * 64}\nnumpy==2.4.6\nsix==1.17.0\n")
+    lock, constraints = (path, CONSTRAINTS) if without == "lock" else (LOCKS[0], path)
+    with pytest.raises(EnvironmentSetupError) as caught:
+        create_environment(lock, constraints, tmp_path / "environment")
+    assert str(caught.value) == (
+        f"{path}: numpy and 1 more without a hash: `scripts/lock.sh mine` writes the lock with the hash of each file "
+        "that may be installed"
+    )
+    assert not (tmp_path / "environment").exists()
+
+
+def test_a_file_that_is_not_the_locked_one_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = wheel(tmp_path / "wheels", "thing")
+    lock, folder = tmp_path / "mine.txt", tmp_path / "environment"
+    lock.write_text(f"thing==1 --hash=sha256:{file_sha256(made)}\n")
+    monkeypatch.setenv("UV_NO_CACHE", "1")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
+    create_environment(lock, CONSTRAINTS, folder)
+    assert list(folder.glob("lib/python*/site-packages/thing-1.dist-info"))
+    with ZipFile(made, "a") as archive:
+        archive.writestr("thing.py", "print('something else')\n")
+    words = r"not the one that was locked.*`scripts/lock\.sh mine`\):(.|\n)*Hash mismatch for `thing==1`"
+    with pytest.raises(EnvironmentSetupError, match=words):
+        create_environment(lock, CONSTRAINTS, folder)
+    assert not (folder / "ready.json").exists()
+
+
+@pytest.mark.parametrize("label", ["", "+cpu"])
+def test_pytorch_is_installed_in_the_build_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    made = wheel(tmp_path / "wheels", "torch", f"2.13.0{label}")
+    lock, folder = tmp_path / "mine.txt", tmp_path / "environment"
+    other = f"--hash=sha256:{'0' * 64}"
+    lock.write_text(f"torch==2.13.0 \\\n    {other} \\\n    --hash=sha256:{file_sha256(made)}\n")
+    monkeypatch.setenv("UV_NO_CACHE", "1")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
+    create_environment(lock, CONSTRAINTS, folder)
+    assert list(folder.glob(f"lib/python*/site-packages/torch-2.13.0{label}.dist-info"))
+
+
+def test_what_a_package_is_built_with_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "thing-1.tar.gz"
+    files = {"pyproject.toml": '[build-system]\nrequires = ["tool"]\nbuild-backend = "tool"\n'}
+    with tarfile.open(source, "w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"thing-1/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    lock = tmp_path / "mine.txt"
+    lock.write_text(f"thing @ {source.as_uri()} --hash=sha256:{file_sha256(source)}\n")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheel(tmp_path / "wheels", "tool").parent))
+    with pytest.raises(EnvironmentSetupError, match="no trusted hash was provided for: `tool`"):
+        create_environment(lock, CONSTRAINTS, tmp_path / "environment")
+
+
+def wheel(folder: Path, name: str, version: str = "1") -> Path:
+    """A wheel of an empty package."""
+    folder.mkdir()
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with ZipFile(path, "w") as archive:
+        for file, text in {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "",
+        }.items():
+            archive.writestr(f"{name}-{version}.dist-info/{file}", text)
+    return path
 
 
 def test_two_processes_do_not_make_the_same_environment(
@@ -70,14 +159,47 @@ def test_without_them_pytorch_comes_from_its_cpu_index(monkeypatch: pytest.Monke
     assert "UV_TORCH_BACKEND" not in environments._environment(Path("pytorch-cuda.txt"))
 
 
-@pytest.mark.parametrize("lock", sorted((ROOT / "envs").glob("*.txt")), ids=lambda path: path.stem)
-def test_a_lock_holds_versions_and_no_sources(lock: Path) -> None:
-    for line in lock.read_text().splitlines():
-        name, _, version = line.partition("==")
-        assert name, line
-        assert version[0].isdigit(), line
-        assert "+" not in version, f"{line}: a local build"
-        assert "/" not in version.partition(";")[0], line
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_a_lock_holds_versions_with_hashes_and_no_sources(lock: Path) -> None:
+    packages = read_lock(lock)
+    assert len(packages) == len(re.findall(r"^\S", lock.read_text(), re.MULTILINE))
+    for name, line in packages.items():
+        requirement, *hashes = line.split(" --hash=")
+        version, _, condition = requirement.partition(";")
+        assert re.fullmatch(rf"{re.escape(name)}==\d[\w.]*", version.strip()), line
+        assert not condition or re.fullmatch(r"[\w' <>=.]+", condition), line
+        assert hashes, f"{name} without a hash"
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in hashes), line
+
+
+def test_a_lock_for_cpus_takes_both_builds_of_pytorch() -> None:
+    """A CPU build has a label in its version, which the lock leaves out."""
+    hashes = {
+        lock.stem: set(read_lock(lock)["torch"].split(" --hash=")[1:])
+        for lock in LOCKS
+        if "torch" in read_lock(lock)
+    }
+    on_pypi = hashes["pytorch-cuda"]
+    for name, of_lock in hashes.items():
+        assert of_lock >= on_pypi
+        assert (of_lock > on_pypi) != name.endswith("-cuda"), name
+
+
+def test_pip_installs_the_locked_uv_and_no_other() -> None:
+    """`make environment` gives pip uv's part of the lock."""
+    commands = ["make", "--dry-run", "--always-make", "environment"]
+    done = subprocess.run(commands, cwd=ROOT, capture_output=True, text=True, check=True)
+    cut = next(line for line in done.stdout.splitlines() if line.startswith("sed "))
+    part, _, file = cut.partition(" > ")
+    printed = subprocess.run(
+        ["bash", "-c", part], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    joined = " ".join(printed.stdout.replace("\\\n", " ").split())
+    assert joined == read_lock(ROOT / "envs" / "dev.txt")["uv"]
+    assert f"--require-hashes --requirement {file}\n" in done.stdout
+    for command in [line for line in done.stdout.splitlines() if "/uv pip " in line]:
+        assert "--require-build-hashes" in command
+        assert "--require-hashes" in command or "--no-deps" in command
 
 
 def test_make_environments_makes_every_environment_on_a_cpu() -> None:
@@ -106,6 +228,5 @@ def test_every_environment_of_a_recovery_has_its_lock_beside_the_frameworks_vers
             assert FRAMEWORKS[framework].recipe is None, f"{name} with {framework}"
             lock = ROOT / "envs" / f"{framework}_{name}.txt"
             assert lock.with_suffix(".in").exists(), lock
-            theirs = (ROOT / "envs" / f"{framework}.txt").read_text().splitlines()
-            missing = set(theirs) - set(lock.read_text().splitlines())
-            assert {line.partition("==")[0] for line in missing} <= {"mpich"}, lock
+            theirs = read_lock(ROOT / "envs" / f"{framework}.txt").items()
+            assert {name for name, _ in theirs - read_lock(lock).items()} <= {"mpich"}, lock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,21 @@ from ckptbench.environments import horovod as horovod_build
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.horovod import RECIPE, Edit, HorovodBuild, apply_edit
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.machine.files import file_sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
 LOCKS = sorted((ROOT / "envs").glob("horovod_*.txt"))
+HASH = f"--hash=sha256:{'0' * 64}"
+LOCK = ("horovod==0.28.1", "setuptools==84.2.1", "torch==2.13.0", "wheel==0.1")
 
 # Does what pip does with Horovod's source, as quickly as can be: the command is the first word after pip's options.
 PIP = """#!/usr/bin/env python3
 import io, os, pathlib, sys, tarfile
 folder = pathlib.Path(next(w for o, w in zip(sys.argv, sys.argv[1:]) if o in ("--dest", "--wheel-dir")))
 if "download" in sys.argv:
+    assert "--require-hashes" in sys.argv
+    assert pathlib.Path(sys.argv[-1]).read_text().strip() == "horovod==0.28.1 --hash=sha256:" + 64 * "0"
     with tarfile.open(folder / "horovod-0.28.1.tar.gz", "w:gz") as archive:
         for path, text in {files}.items():
             entry = tarfile.TarInfo("horovod-0.28.1/" + path)
@@ -43,7 +49,7 @@ SOURCE = {edit.file: f"before\n{edit.old}\nafter\n" for edit in RECIPE.edits}
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
     path = tmp_path / "horovod_pytorch.txt"
-    path.write_text("horovod==0.28.1\nsetuptools==84.2.1\ntorch==2.13.0\nwheel==0.1\n")
+    path.write_text("".join(f"{line} \\\n    {HASH}\n" for line in LOCK))
     return path
 
 
@@ -80,21 +86,20 @@ def test_the_locks_hold_what_the_recipe_needs(path: Path, tmp_path: Path) -> Non
 def test_the_environment_holds_the_lock_and_the_tools_while_the_wheel_is_compiled(
     lock: Path,
 ) -> None:
-    assert build_of(lock).requirements_to_compile().split() == [
-        "setuptools==84.2.1",
-        "torch==2.13.0",
-        *RECIPE.tools,
-    ]
+    lines = build_of(lock).packages_to_compile().values()
+    assert sorted(lines) == sorted(
+        [f"setuptools==84.2.1 {HASH}", f"torch==2.13.0 {HASH}", *RECIPE.tools]
+    )
+    assert all(re.search("==.* --hash=sha256:[0-9a-f]{64}$", tool) for tool in RECIPE.tools)
 
 
 def test_and_afterwards_what_the_lock_lists_with_the_wheel_for_horovod(lock: Path) -> None:
-    wheel = lock.parent / "horovod-0.28.1.whl"
-    lines = build_of(lock).requirements(wheel).splitlines()
-    assert lines == [
-        f"horovod @ file://{wheel}",
-        "setuptools==84.2.1",
-        "torch==2.13.0",
-        "wheel==0.1",
+    wheel = empty_wheel(lock.parent)
+    assert [*build_of(lock).packages(wheel).values()] == [
+        f"horovod @ file://{wheel} --hash=sha256:{file_sha256(wheel)}",
+        f"setuptools==84.2.1 {HASH}",
+        f"torch==2.13.0 {HASH}",
+        f"wheel==0.1 {HASH}",
     ]
 
 
@@ -192,7 +197,7 @@ def test_a_wheel_that_is_there_needs_no_compiler(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the environment says of which recipe it is."""
-    lock.write_text("horovod==0.28.1\n")
+    lock.write_text(f"horovod==0.28.1 {HASH}\n")
     build = build_of(lock)
     build.folder.mkdir(parents=True)
     wheel = empty_wheel(build.folder)

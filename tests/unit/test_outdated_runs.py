@@ -13,7 +13,7 @@ import pytest
 from ckptbench.data import sources
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.environments import ready
-from ckptbench.environments.pins import pinned, pinned_sha256
+from ckptbench.environments.lock_file import pinned, pinned_sha256
 from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval

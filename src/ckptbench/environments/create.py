@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ckptbench.environments.horovod import HorovodBuild
+from ckptbench.environments.lock_file import check_hashes, read_lock
 from ckptbench.environments.locking import locked
 from ckptbench.environments.ready import READY, described
 from ckptbench.errors import EnvironmentSetupError
@@ -27,10 +31,13 @@ TAIL_LINES = 15
 def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
     """Make `folder` a virtual environment with the packages that `lock` lists, and no others.
 
-    `constraints` fix the versions of packages that are needed to build source distributions. Horovod has its own
-    recipe (`environments.horovod`). `ready.json` is written last; it says what the environment was made from. Raises EnvironmentSetupError, with uv's last lines if uv failed, or if
+    `constraints` fix the versions of packages that are needed to build source distributions. Every file that is
+    installed must have a hash that `lock` or `constraints` lists. Horovod has its own recipe
+    (`environments.horovod`). `ready.json` is written last; it says what the environment was made from. Raises EnvironmentSetupError, with uv's last lines if uv failed, or if
     another process is making the same environment.
     """
+    check_hashes(lock)
+    check_hashes(constraints)
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
         raise EnvironmentSetupError(
@@ -45,39 +52,81 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
     if build is not None and build.wheel() is None:
         build.check_machine()
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
-    python = folder / "bin" / "python"
-    # Compiled now: otherwise the first runs would compile what they import, and be timed doing so.
-    sync = [
-        *(uv, "pip", "sync", "--compile-bytecode", "--python", str(python)),
-        *("--build-constraints", str(constraints)),
-    ]
+    installer = _Installer(uv, lock, constraints, folder)
     if build is None:
-        _run([*sync, str(lock)], lock)
+        installer.install(read_lock(lock))
     else:
-        _install_with_horovod(build, python, sync)
+        _install_with_horovod(build, installer)
     write_json(folder / READY, described(lock, constraints))
 
 
-def _install_with_horovod(build: HorovodBuild, python: Path, sync: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Installer:
+    uv: str
+    lock: Path
+    constraints: Path
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def install(self, packages: Mapping[str, str]) -> None:
+        """Have the environment hold these packages, and no others. The values are lines as `read_lock` gives them."""
+        requirements = self.folder / "requirements.txt"
+        lines = [*{**packages, **self._build_of_torch(packages)}.values(), ""]
+        requirements.write_text("\n".join(lines), encoding="utf-8")
+        command = [
+            # Compiled now: otherwise the first runs would compile what they import, and be timed doing so.
+            *(self.uv, "pip", "sync", "--compile-bytecode", "--python", str(self.python)),
+            *("--require-hashes", "--require-build-hashes"),
+            *("--build-constraints", str(self.constraints)),
+            *("--preview-features", "build-dependency-hashes"),  # else uv warns of the new option
+            str(requirements),
+        ]
+        _run(command, self.lock)
+
+    def _build_of_torch(self, packages: Mapping[str, str]) -> dict[str, str]:
+        """PyTorch's line, if there is one, with the label of the build that uv finds, such as `2.13.0+cpu`.
+
+        The lock has no label, and uv installs that build all the same, but it looks for a hash under the whole version.
+        """
+        if "torch" not in packages:
+            return {}
+        locked, *hashes = packages["torch"].split(" ", 1)
+        command = [
+            self.uv,
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-deps",
+            "--python",
+            str(self.python),
+            "-",
+        ]
+        found = re.search(r"^torch==\S+", _run(command, self.lock, locked), re.MULTILINE)
+        return {"torch": " ".join([found[0] if found else locked, *hashes])}
+
+
+def _install_with_horovod(build: HorovodBuild, installer: _Installer) -> None:
     """Install the lock. If Horovod's wheel is missing, compile it first, in the same environment.
 
     The packages that compiling needs are removed again.
     """
-    requirements = python.parents[1] / "requirements.txt"
     wheel = build.wheel()
     if wheel is None:
-        requirements.write_text(build.requirements_to_compile(), encoding="utf-8")
-        _run([*sync, str(requirements)], build.lock)
+        installer.install(build.packages_to_compile())
         log.info("%s: compiling Horovod, which takes some minutes", build.lock)
-        wheel = build.compile(python)
-    requirements.write_text(build.requirements(wheel), encoding="utf-8")
-    _run([*sync, str(requirements)], build.lock)
+        wheel = build.compile(installer.python)
+    installer.install(build.packages(wheel))
 
 
-def _run(command: list[str], lock: Path) -> None:
+def _run(command: list[str], lock: Path, given: str = "") -> str:
+    """What uv has printed. It reads `given`."""
     done = subprocess.run(
         command,
         env=_environment(lock),
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -88,8 +137,18 @@ def _run(command: list[str], lock: Path) -> None:
     if done.returncode:
         tail = "\n    ".join(done.stdout.strip().splitlines()[-TAIL_LINES:])
         raise EnvironmentSetupError(
-            f"{lock}: uv could not install it (is there a network, and room on the disk?):\n    {tail}"
+            f"{lock}: uv could not install it ({_remedy(done.stdout, lock)}):\n    {tail}"
         )
+    return done.stdout
+
+
+def _remedy(said: str, lock: Path) -> str:
+    if "Hash mismatch" in said:
+        return (
+            "a file is not the one that was locked, so it is not installed; if you trust the place it comes from, "
+            f"lock again with `scripts/lock.sh {lock.stem}`"
+        )
+    return "is there a network, and room on the disk?"
 
 
 def _environment(lock: Path) -> dict[str, str]:

@@ -21,8 +21,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ckptbench.environments.pins import pinned
+from ckptbench.environments.lock_file import pinned, read_lock, version_in
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.machine.files import file_sha256
 
 TAIL_LINES = 8
 ERROR_LINES = 6
@@ -45,10 +46,8 @@ class Recipe:
     """The instructions for making the wheel."""
 
     version: str
-    source_sha256: str
-    """SHA-256 of the source distribution."""
     tools: tuple[str, ...]
-    """Packages that compiling needs in addition to those of the lock."""
+    """Packages that compiling needs in addition to those of the lock. Lines of a requirements file, with hashes."""
     edits: tuple[Edit, ...]
     steps: int
     """Revision of the build steps in this module. Increase it when a change of them makes another wheel."""
@@ -61,9 +60,13 @@ class Recipe:
 
 RECIPE = Recipe(
     version="0.28.1",
-    source_sha256="92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0",
     # CMake 4 refuses the policies for which the source's own copy of gloo asks.
-    tools=("cmake==3.31.10", "pip==26.3", "wheel==0.48.0"),
+    # Each hash is that of the wheel for Linux x86-64.
+    tools=(
+        "cmake==3.31.10 --hash=sha256:2f766bb46367e5e0559fa33184653754bce044583a06014dcaebf8e6dff8a1f1",
+        "pip==26.3 --hash=sha256:f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13",
+        "wheel==0.48.0 --hash=sha256:3217dcc807155e45db462d7ef2431f5ddda0d7273b700d05a67b271ceb1287ab",
+    ),
     edits=(
         # The headers of PyTorch 2 need C++17.
         Edit("CMakeLists.txt", "set(CMAKE_CXX_STANDARD 14)", "set(CMAKE_CXX_STANDARD 17)"),
@@ -97,12 +100,12 @@ class HorovodBuild:
 
         Raises EnvironmentSetupError for a version that has no recipe.
         """
-        listed = re.search(r"^horovod==(\S+)$", lock.read_text(encoding="utf-8"), re.MULTILINE)
-        if listed is None:
+        packages = read_lock(lock)
+        if "horovod" not in packages:
             return None
-        if listed[1] != RECIPE.version:
+        if (version := version_in(packages["horovod"])) != RECIPE.version:
             raise EnvironmentSetupError(
-                f"{lock} lists horovod=={listed[1]}: only {RECIPE.version} can be compiled "
+                f"{lock} lists horovod=={version}: only {RECIPE.version} can be compiled "
                 "(the recipe is in src/ckptbench/environments/horovod.py)"
             )
         return cls(lock, cache)
@@ -136,19 +139,17 @@ class HorovodBuild:
                 "with `horovod_` out of the config: the others need none of it"
             )
 
-    def requirements_to_compile(self) -> str:
-        """A requirements file with the packages that the environment must hold while Horovod is compiled in it."""
-        locked = self.lock.read_text(encoding="utf-8").splitlines()
-        named = {re.split("[=<>~ ]", tool)[0] for tool in self.recipe.tools} | {"horovod"}
-        kept = [line for line in locked if line.partition("==")[0] not in named]
-        return "\n".join([*kept, *self.recipe.tools, ""])
+    def packages_to_compile(self) -> dict[str, str]:
+        """The packages that the environment must hold while Horovod is compiled in it: name and line of each."""
+        tools = {tool.partition("==")[0]: tool for tool in self.recipe.tools}
+        packages = read_lock(self.lock) | tools
+        del packages["horovod"]
+        return packages
 
-    def requirements(self, wheel: Path) -> str:
-        """The lock as a requirements file, with this wheel in Horovod's line."""
-        locked = self.lock.read_text(encoding="utf-8")
-        return locked.replace(
-            f"horovod=={self.recipe.version}\n", f"horovod @ {wheel.absolute().as_uri()}\n"
-        )
+    def packages(self, wheel: Path) -> dict[str, str]:
+        """Those of the lock, with this wheel in Horovod's line."""
+        made = f"horovod @ {wheel.absolute().as_uri()} --hash=sha256:{file_sha256(wheel)}"
+        return read_lock(self.lock) | {"horovod": made}
 
     def compile(self, python: Path) -> Path:
         """Make the wheel in the environment of the interpreter `python`. This takes minutes.
@@ -169,12 +170,9 @@ class HorovodBuild:
         return next(self.folder.glob("*.whl"))
 
     def _fetched(self, python: Path, draft: Path) -> Path:
-        """The unpacked source. pip downloads it, because pip reads the user's settings and checks the digest."""
+        """The unpacked source. pip downloads it, because pip reads the user's settings and checks the lock's hash."""
         asked = draft / "source.txt"
-        asked.write_text(
-            f"horovod=={self.recipe.version} --hash=sha256:{self.recipe.source_sha256}\n",
-            encoding="utf-8",
-        )
+        asked.write_text(read_lock(self.lock)["horovod"] + "\n", encoding="utf-8")
         options = ["--no-deps", "--no-build-isolation", "--no-binary", "horovod"]
         command = [*_pip(python), "download", "--require-hashes", *options]
         self._run([*command, "--dest", str(draft), "--requirement", str(asked)], draft, {})
@@ -191,7 +189,7 @@ class HorovodBuild:
 
     def _settings(self, python: Path) -> dict[str, str]:
         """The environment variables that Horovod's build reads."""
-        with_torch = re.search("^torch==", self.lock.read_text(encoding="utf-8"), re.MULTILINE)
+        with_torch = "torch" in read_lock(self.lock)
         settings = {
             "HOROVOD_WITH_PYTORCH" if with_torch else "HOROVOD_WITHOUT_PYTORCH": "1",
             "HOROVOD_WITHOUT_TENSORFLOW" if with_torch else "HOROVOD_WITH_TENSORFLOW": "1",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.environments.horovod import RECIPE
-from ckptbench.environments.pins import pinned, pinned_sha256
+from ckptbench.environments.lock_file import pinned, pinned_sha256
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, json_text, read_json
 

@@ -16,7 +16,7 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.order import steps_per_epoch
-from ckptbench.environments.pins import pinned_sha256
+from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import Reunion

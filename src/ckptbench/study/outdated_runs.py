@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.data.dataset import dataset_sha256
-from ckptbench.environments.pins import pinned_sha256
+from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.environments.ready import described, environment_sha256
 from ckptbench.errors import DataError
 from ckptbench.matrix.cell import Cell

@@ -1,0 +1,48 @@
+"""The lock of an environment: a file that lists its packages, each with one version and the hashes of its files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from ckptbench.errors import EnvironmentSetupError
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_HASH = "--hash=sha256:"
+
+
+def read_lock(lock: Path) -> dict[str, str]:
+    """The packages of `lock` by name. The value is the line that uv reads, without the breaks that make it several."""
+    text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return {name[0]: line for line in lines if (name := _NAME.match(line))}
+
+
+def version_in(line: str) -> str | None:
+    """The version in a line of `read_lock`. None: the line names a file."""
+    found = re.match(r"[^\s=]+==([^\s;]+)", line)
+    return found[1] if found else None
+
+
+def pinned(lock: Path) -> str:
+    """The lock without the hashes of its packages, a package a line: which packages, in which versions."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    kept = (line for line in lines if not line.lstrip().startswith("--hash="))
+    return "".join(line.removesuffix("\\").rstrip() + "\n" for line in kept)
+
+
+def pinned_sha256(lock: Path) -> str:
+    """SHA-256 of `pinned`: equal for locks that make the same environment."""
+    return hashlib.sha256(pinned(lock).encode()).hexdigest()
+
+
+def check_hashes(lock: Path) -> None:
+    """Raises EnvironmentSetupError if a package of `lock` has no hash, by which its file could be checked."""
+    unchecked = [name for name, line in read_lock(lock).items() if _HASH not in line]
+    if unchecked:
+        others = f" and {len(unchecked) - 1} more" if unchecked[1:] else ""
+        raise EnvironmentSetupError(
+            f"{lock}: {unchecked[0]}{others} without a hash: `scripts/lock.sh {lock.stem}` writes the lock with the "
+            "hash of each file that may be installed"
+        )
