@@ -9,7 +9,7 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: study test test-full environment make-venv environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 study: environment
 	$(BIN)/snakemake --profile local
@@ -39,17 +39,24 @@ test: lint environments
 test-full: export CKPTBENCH_FULL_TESTS = 1
 test-full: test
 
-environment: .venv/ready
+# .venv/ready says what .venv was made from, and where: a checkout of another age makes nothing again, and a copy makes its own, as that of
+# another clone runs the code of that clone.
+BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
+environment:
+	@lines=$$(test -L .venv && echo 1 || echo 2); \
+	  now=$$({ cat $(BUILT_FROM) | sha256sum; pwd; } | sed $${lines}q); \
+	  test "$$now" = "$$(sed $${lines}q .venv/ready 2>/dev/null)" || $(MAKE) --no-print-directory make-venv
 
 # uv is one of the locked packages. pip installs uv, and uv installs the rest. Each file must have a hash that is locked.
 BUILD := --require-build-hashes --preview-features build-dependency-hashes --build-constraints envs/build-constraints.txt
-.venv/ready: envs/dev.txt envs/build-constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
+make-venv:
+	@test ! -L .venv || { echo ".venv is a link to that of another clone, which has other packages: remove the link"; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	sed -n '/^uv==/,/[^\]$$/p' envs/dev.txt > .venv/uv.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement .venv/uv.txt
 	$(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes $(BUILD) --python .venv envs/dev.txt
 	$(BIN)/uv pip install --quiet $(BUILD) --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
-	touch $@
+	{ cat $(BUILT_FROM) | sha256sum; pwd; } > .venv/ready
 
 lint: environment
 	$(BIN)/ruff check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.study.config import load_config, schema
 from ckptbench.study.expansion import expand
+from ckptbench.study.planning import check_source
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
@@ -445,3 +447,12 @@ def test_each_run_of_the_default_study_reaches_the_steady_state() -> None:
         assert steps_per_epoch is not None
         checkpoints = cell.epochs * steps_per_epoch // cell.interval.steps(steps_per_epoch)
         assert checkpoints >= config.checkpoints.keep_during_run + 1 + 3
+
+
+def test_the_code_of_another_clone_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
+    check_source(tmp_path)  # no clone
+    source = shutil.copytree(ROOT / "src", tmp_path / "src")
+    check_source(tmp_path)
+    (source / "ckptbench/errors.py").write_text("# edited\n")
+    with pytest.raises(ConfigError, match=r"differs from that in .*: make \.venv in this clone"):
+        check_source(tmp_path)

@@ -16,7 +16,7 @@ from ckptbench.figures import FIGURES
 from ckptbench.figures.findings import DECISION
 from ckptbench.figures.findings import TABLES as FINDINGS
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.study.planning import plan_study
+from ckptbench.study.planning import check_source, plan_study
 from ckptbench.study.record import StudyRecord
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
@@ -36,6 +36,7 @@ def get_config_files():
 DATASETS = "results/datasets"
 
 try:
+    check_source(Path.cwd())
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
     FAILURE_FILES = read_failure_files(
         Path(CONFIG.decision.rates), CONFIG.decision.rate

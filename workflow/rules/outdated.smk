@@ -39,8 +39,7 @@ def get_mark(rule):
 
     def get(wildcards):
         key = key_of(rule, wildcards)
-        reason = get_outdated().get(key)
-        return [] if reason is None else [write_mark(key, reason)]
+        return [] if get_outdated().get(key) is None else [str(MARKS / key)]
 
     get.all = lambda wildcards: []
     return get
@@ -50,9 +49,8 @@ def key_of(rule, wildcards):
     return "/".join([rule, *wildcards])
 
 
-@functools.cache
 def write_mark(key, reason):
-    """The path of a file that is newer than the outputs, though not newer than now: Snakemake refuses that."""
+    """Write a file that is newer than the outputs, though not newer than now: Snakemake refuses that."""
     path = MARKS / key
     path.parent.mkdir(parents=True, exist_ok=True)
     # Snakemake takes a mark that it has seen before for an old one, so each is another.
@@ -63,7 +61,6 @@ def write_mark(key, reason):
         output = re.sub(r"{.*}", values[0], pattern) if values else pattern
         if os.path.exists(output) and os.path.getmtime(output) >= now:
             os.utime(output, (now - 1, now - 1))  # the clock was wrong when it was made
-    return str(path)
 
 
 @functools.cache
@@ -97,7 +94,15 @@ def get_outdated():
     }
     for line in lines(others, runs):
         print(line, file=sys.stderr)
-    return {**others, **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()}}
+    found = {
+        **others,
+        **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()},
+    }
+    # All at once: Snakemake lists a folder when it meets the first file of it, and takes what comes later for missing.
+    for key, reason in found.items():
+        if reason is not None:
+            write_mark(key, reason)
+    return found
 
 
 def may_run(rule):

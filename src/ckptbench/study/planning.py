@@ -6,12 +6,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ckptbench
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.cell import Cell
 from ckptbench.settings.sources import Sources
 from ckptbench.study.config import StudyConfig, check_config
 from ckptbench.study.expansion import expand
 from ckptbench.study.feasible import check_archives
+
+
+def check_source(folder: Path) -> None:
+    """Raises ConfigError where this code is another than that of the clone at `folder`.
+
+    So it is with a virtual environment of another clone: it would plan by the one and train by the other.
+    """
+    own = Path(ckptbench.__file__).parent
+    theirs = folder / "src" / "ckptbench"
+    if theirs.is_dir() and not theirs.samefile(own) and _source(theirs) != _source(own):
+        raise ConfigError(
+            f"{own}: Python has this code of ckptbench, which differs from that in {theirs}: make .venv in this clone "
+            "(make environment), and use its programs"
+        )
+
+
+def _source(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
 
 
 def plan_study(
