@@ -307,24 +307,28 @@ def many(framework: str, place: Place, folder: Path, *, strategy: str, saves: in
 
 
 def hook(framework: str, place: Place, folder: Path) -> Arrays:
-    """What `before_update` sees of one parameter in each of three steps, `before` the step and in it.
+    """The state that `before_update` sees in each of three steps, `before` the step and in it.
 
     And the tensors at the end of a training `with` the hook, and of the same training `without`.
     """
     scenario = Scenario(framework, place, "plain_cnn")
     scenario.train(0, 3, 8 * place.world_size)
     found = _in("without", scenario.framework.tensors())
-    name = f"model/{next(iter(scenario.network.parameters()))}"
-    seen: list[np.ndarray] = []
-    scenario.framework.before_update = lambda: seen.append(scenario.framework.tensors()[name])
+    seen: list[Arrays] = []
+    scenario.framework.before_update = lambda: seen.append(_state(scenario.framework))
     scenario.build()
     for step in range(3):
-        found[f"before/{step}"] = scenario.framework.tensors()[name]
+        found |= _in(f"before/{step}", _state(scenario.framework))
         scenario.train(step, step + 1, 8 * place.world_size)
     scenario.framework.before_update = None
-    found |= {f"seen/{step}": array for step, array in enumerate(seen)}
+    for step, state in enumerate(seen):
+        found |= _in(f"seen/{step}", state)
     found |= _in("with", scenario.framework.tensors())
     return {**found, "segments": np.asarray(_named_segments())}
+
+
+def _state(framework: Framework) -> Arrays:
+    return {tensor.name: np.array(tensor.read()) for tensor in framework.state()}
 
 
 def _named_segments() -> list[str]:

@@ -7,6 +7,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -126,8 +127,8 @@ class TensorFlow(Framework):
                     gradient + weight_decay * variable
                     for gradient, variable in zip(gradients, variables, strict=True)
                 ]
-            gradients = self._after_hook(gradients)
-            self.optimizer.apply(self._mean_over_ranks(gradients), variables)
+            with self._after_hook(gradients):
+                self.optimizer.apply(self._mean_over_ranks(gradients), variables)
             return loss
 
         def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -149,14 +150,16 @@ class TensorFlow(Framework):
             each.set_shape(gradient.shape)
         return averaged
 
-    def _after_hook(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """The gradients, after `before_update` has returned. Without that hook nothing is added to the traced step."""
+    def _after_hook(self, gradients: list[tf.Tensor]) -> AbstractContextManager[None]:
+        """Operations that are added in this context run after `before_update` has returned, which needs the gradients.
+
+        That of Keras which counts the steps depends on no gradient. Without the hook nothing is added to the traced step.
+        """
         if self.before_update is None:
-            return gradients
+            return nullcontext()
         with tf.control_dependencies(gradients):
             called = tf.py_function(self.before_update, [], [])
-        with tf.control_dependencies([called]):
-            return [tf.identity(gradient) for gradient in gradients]
+        return tf.control_dependencies([called])
 
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """This rank's share of the mean. Keras sums gradients over the ranks of its strategy."""

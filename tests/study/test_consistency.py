@@ -1,0 +1,62 @@
+"""Every strategy, over every framework that it serves, writes versions that are the states of their steps.
+
+What is tried comes from the registries, so whoever registers a framework or a strategy has it tried here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from consistency import SAVES, UNAWAITED
+from ranks import Found, part_of, run_scenario
+from selection import RANKS
+
+from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, formats_of
+from ckptbench.networks.tensor_groups import group_of
+
+SCRIPT = Path(__file__).with_name("consistency.py")
+PAIRS = [
+    (framework, strategy, format)
+    for framework in FRAMEWORKS
+    for strategy, entry in STRATEGIES.items()
+    if entry.serves(framework)
+    for format in formats_of(framework, strategy)
+]
+
+
+@pytest.fixture(scope="module")
+def torn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], list[Found]]:
+    """What the scenario found of all strategies of a framework, in one launch for each number of ranks."""
+
+    @functools.cache
+    def found(framework: str, ranks: int) -> list[Found]:
+        folder = tmp_path_factory.mktemp(f"{framework}-{ranks}")
+        return run_scenario(framework, "consistency", folder, ranks=ranks, script=SCRIPT)
+
+    return found
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize(("framework", "strategy", "format"), PAIRS)
+def test_every_version_is_the_state_of_its_step(
+    torn: Callable[[str, int], list[Found]], framework: str, strategy: str, format: str, ranks: int
+) -> None:
+    for rank in torn(framework, ranks):
+        found = {step: list(names) for step, names in part_of(rank, f"{strategy}/{format}").items()}
+        assert found == {str(step): [] for step in range(1, SAVES + 1)}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_update_that_does_not_wait_tears_every_version(
+    torn: Callable[[str, int], list[Found]], framework: str, ranks: int
+) -> None:
+    """So the test above would notice it, in this framework and on so many ranks."""
+    for rank in torn(framework, ranks):
+        found = part_of(rank, UNAWAITED)
+        assert found.keys() == {str(step) for step in range(1, SAVES + 1)}
+        for names in found.values():
+            assert {"weights", "momentum"} <= {group_of(str(name)) for name in names}
