@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,91 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
     assert same(other.tensors(), then.tensors())
+
+
+class Bound(NumpyFramework):
+    """Its tensors are of the arrays that were there when `state` was called, as those of PyTorch are."""
+
+    def state(self) -> list[Tensor]:
+        return [
+            dataclasses.replace(tensor, read=partial(np.asarray, tensor.read()))
+            for tensor in super().state()
+        ]
+
+
+def bound() -> Bound:
+    framework = built()
+    framework.__class__ = Bound
+    return framework  # type: ignore[return-value]
+
+
+@ENGINES
+@pytest.mark.parametrize("kind", ["weights", "momenta"])
+def test_an_array_that_was_replaced_is_saved_as_it_is_now(
+    tmp_path: Path, engine: str, kind: str
+) -> None:
+    """As the load of an optimizer replaces its slots, or `parameter.data = ...` the memory of a parameter."""
+    framework = bound()
+    saving = strategy(engine, tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+    arrays = getattr(framework, kind)
+    arrays["head.kernel"] = arrays["head.kernel"] + 1
+    then = framework.tensors()
+    saving.save(SECOND)
+    update(framework, saving, 1)
+    saving.close()
+    other = built(seed=3)
+    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
+    assert same(other.tensors(), then)
+
+
+CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
+    "made": (
+        lambda f: f.momenta.update(late=np.ones(3, np.float32)),
+        r"optimizer/late was made after the framework was built",
+    ),
+    "gone": (lambda f: f.momenta.pop("head.bias"), r"optimizer/head.bias is no longer there"),
+    "longer": (
+        lambda f: f.weights.update({"head.bias": np.ones(4, np.float32)}),
+        r"model/head.bias had shape \(3,\) and type float32, and now has \(4,\) and float32",
+    ),
+    "shorter": (
+        lambda f: f.weights.update({"head.bias": np.ones(1, np.float32)}),
+        r"model/head.bias had shape \(3,\) and type float32, and now has \(1,\) and float32",
+    ),
+    "of another type": (
+        lambda f: f.weights.update({"head.bias": np.ones(3, np.int32)}),
+        r"model/head.bias had shape \(3,\) and type float32, and now has \(3,\) and int32",
+    ),
+}
+"""What no longer fits the memory that was made for the saves, and the words of its refusal."""
+
+
+@ENGINES
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_state_with_other_tensors_is_refused_and_never_committed(
+    tmp_path: Path, engine: str, change: str
+) -> None:
+    framework = bound()
+    saving = strategy(engine, tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+    act, words = CHANGES[change]
+    act(framework)
+    with pytest.raises(
+        CheckpointError, match=rf"checkpoint of step 2 cannot be written .*{words}.* native"
+    ):
+        save_and_settle(saving)
+    saving._strategy.close()
+    assert newest(tmp_path / "store").position == FIRST
+
+
+def save_and_settle(saving: Clocked) -> None:
+    saving.save(SECOND)
+    if saving.hook is not None:
+        saving.hook()  # the step ends as ever: the error is that of the save
+    saving.settle()
 
 
 class OnDevice(NumpyFramework):

@@ -12,7 +12,7 @@ rank writes to its node.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
@@ -91,7 +91,7 @@ class DeepFreeze(Strategy):
         return files
 
     def before_update(self) -> None:
-        self._captured.result()
+        wait([self._captured])  # an error of it is that of the save, which raises it
 
     def load(self, version: Version, folder: Path) -> None:
         load_shares(version, folder, self._subject, self._rank)

@@ -10,29 +10,33 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.pieces import Piece, header_of
+from ckptbench.checkpoints.pieces import Layout, Piece, header_of
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays
+from ckptbench.frameworks.state import Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.background import BackgroundWriter, Destination
 from ckptbench.strategies.contract import Subject
 from ckptbench.strategies.own_state import own_name, own_pieces
-from ckptbench.strategies.state_files import own_share, share_name
+from ckptbench.strategies.state_files import layout_of, own_share, share_name
 from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
 
 
 class Image:
     """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
 
-    The tensors, and the shapes of the own state, are those that the subject has since its last build.
+    Names, shapes and types are those that the subject has when the image is made. The tensors themselves may be replaced
+    between two saves, as the load of an optimizer does.
     """
 
     def __init__(self, subject: Subject, rank: int, world_size: int) -> None:
         self._subject = subject
         self._rank = rank
         self._own = own_pieces(subject.rank_state())
-        shares = own_share(subject.state(), rank, world_size)
-        files = [self._own, [piece for _, piece in shares]]
+        state = subject.state()
+        self._layouts = [layout_of(tensor) for tensor in state]
+        share = [piece for _, piece in own_share(state, rank, world_size)]
+        files = [self._own, share]
         headers = [header_of(pieces) for pieces in files]
         sizes = [
             len(header) + _nbytes(pieces) for header, pieces in zip(headers, files, strict=True)
@@ -43,7 +47,7 @@ class Image:
         subject.keep_memory(memory)
         self._own_places = _lay_out(memory[: sizes[0]], headers[0], self._own)
         places = _lay_out(memory[sizes[0] :], headers[1], files[1])
-        self._shares = [(*share, place) for share, place in zip(shares, places, strict=True)]
+        self._share = list(zip(share, places, strict=True))
         self._filled = sizes[0] + len(headers[1])
         """Bytes that are there before the first tensor is copied."""
 
@@ -61,11 +65,15 @@ class Image:
         self._writer.captured(self._filled)
 
     def capture(self) -> None:
-        """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy."""
+        """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy.
+
+        Raises CheckpointError if the subject has other tensors than when the image was made.
+        """
         try:
+            tensors = self._tensors()
             filled = told = self._filled
-            for tensor, piece, place in self._shares:
-                tensor.copy_into(place, piece.bytes)
+            for piece, place in self._share:
+                tensors[piece.tensor.name].copy_into(place, piece.bytes)
                 filled += piece.nbytes
                 if filled - told >= SHORTEST_WRITE:
                     self._subject.await_copies()
@@ -76,6 +84,17 @@ class Image:
             self._writer.captured(FAILED)
             raise
         self._writer.captured(self.nbytes)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """The subject's tensors as they are now, by name."""
+        tensors = self._subject.state()
+        layouts = [layout_of(tensor) for tensor in tensors]
+        if layouts != self._layouts:
+            raise CheckpointError(
+                f"{_difference(self._layouts, layouts)}, and the memory of rank {self._rank} for its saves has no place for "
+                "that: make all parameters and slots when the framework is built, or use the strategy native"
+            )
+        return {tensor.name: tensor for tensor in tensors}
 
     def write(self, staging: Path, spare: Path) -> tuple[File, File]:
         """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
@@ -98,6 +117,20 @@ class Image:
     def close(self) -> None:
         """End the process. Nothing may be in writing."""
         self._writer.close()
+
+
+def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
+    """The first tensor in which two states differ."""
+    then, there = ({each.name: each for each in layouts} for layouts in (before, now))
+    for name in (*then, *there):
+        if name not in then:
+            return f"{name} was made after the framework was built"
+        if name not in there:
+            return f"{name} is no longer there"
+        old, new = then[name], there[name]
+        if old != new:
+            return f"{name} had shape {old.shape} and type {old.dtype}, and now has {new.shape} and {new.dtype}"
+    return "the order of the tensors has changed"
 
 
 def _nbytes(pieces: Sequence[Piece]) -> int:

@@ -32,13 +32,21 @@ def share_file(staging: Path, rank: int) -> File:
     return File(name=path.name, kind="state", rank=rank, bytes=path.stat().st_size)
 
 
+def layout_of(tensor: Tensor) -> Layout:
+    return Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
+
+
 def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
-    """The pieces that `rank` writes, with the tensors that they are of."""
+    """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name."""
     by_name = {tensor.name: tensor for tensor in tensors}
-    layouts = [
-        Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in tensors
-    ]
-    return [(by_name[piece.tensor.name], piece) for piece in share_of(layouts, rank, world_size)]
+    if len(by_name) < len(tensors):
+        names = [tensor.name for tensor in tensors]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CheckpointError(
+            f"two tensors of the state are named {twice}: a file would hold only one of them"
+        )
+    pieces = share_of([layout_of(tensor) for tensor in tensors], rank, world_size)
+    return [(by_name[piece.tensor.name], piece) for piece in pieces]
 
 
 def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> None:
