@@ -11,16 +11,18 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import clocked
 
+from ckptbench.checkpoints.pieces import Layout, Piece, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.frameworks.state import Tensor
 from ckptbench.matrix.variant import Variant
+from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.own_state import own_name
-from ckptbench.strategies.state_files import FORMAT, share_name
+from ckptbench.strategies.state_files import FORMAT, own_share, share_name
 from ckptbench.world.seats import Place
 
 FIRST = Position(step=1, epoch=0, step_in_epoch=1)
@@ -140,13 +142,72 @@ def test_another_network_is_refused_with_the_tensor(tmp_path: Path) -> None:
         loading.load(version)
 
 
+WHOLE = Layout(name="optimizer/head.kernel", shape=(3, 16), dtype=np.dtype("float32"))
+PARTS = {
+    "lacking": ([(0, 24)], r"is not there as a whole: no share has its elements 24 to 48"),
+    "twice": ([(0, 24), (0, 24)], r"is there more than once: .* has its elements 0 to 24"),
+    "overlapping": ([(0, 24), (23, 48)], r"is there more than once: .* has its elements 23 to 48"),
+    "within another": ([(0, 48), (8, 16)], r"is there more than once"),
+    "with a hole": (
+        [(0, 20), (24, 48)],
+        r"is not there as a whole: no share has its elements 20 to 24",
+    ),
+    "without its beginning": ([(1, 48)], r"no share has its elements 0 to 1"),
+    "in none": ([], r"no share has its elements 0 to 48"),
+    "as many as whole": ([(0, 24), (8, 32)], r"is there more than once"),
+}
+"""Elements of a tensor that each of several shares has, and what is said of them."""
+
+
+@pytest.mark.parametrize("kind", [Normed, Elsewhere])
+@pytest.mark.parametrize("parts", PARTS)
+def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothing_is_loaded(
+    tmp_path: Path, parts: str, kind: type[Normed]
+) -> None:
+    """Not even where the shares have as many bytes together as the tensor."""
+    version = saved(tmp_path / "store", 1)
+    held, words = PARTS[parts]
+    others = [
+        (tensor, piece)
+        for tensor, piece in own_share(built(0).state(), 0, 1)
+        if tensor.name != WHOLE.name
+    ]
+    files = {
+        own_name(0): version.files[own_name(0)],
+        **{f"state-{n}": File(name=f"state-{n}", kind="state", rank=n, bytes=0) for n in range(len(held) + 1)},
+    }  # fmt: skip
+    folder = version.folder
+    write_pieces(
+        folder / "state-0", [p for _, p in others], (t.bytes()[p.bytes] for t, p in others)
+    )
+    for number, (start, stop) in enumerate(held, start=1):
+        piece = Piece(tensor=WHOLE, start=start, stop=stop)
+        write_pieces(folder / f"state-{number}", [piece], [np.ones(piece.nbytes, np.uint8)])
+    framework = forgetful(0, kind)
+    loading = strategy(tmp_path / "store", framework, place(0, 1))
+    with pytest.raises(CheckpointError, match=words):
+        loading.load(dataclasses.replace(version, files=files))
+    assert all((array == -1).all() for array in framework.tensors().values())
+
+
 def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 2)
     files = {name: file for name, file in version.files.items() if name != share_name(1)}
     half = dataclasses.replace(version, files=files)
     loading = strategy(tmp_path / "store", forgetful(0), place(0, 2))
-    with pytest.raises(CheckpointError, match="is not there as a whole, or more than once"):
+    with pytest.raises(CheckpointError, match="is not there as a whole: no share has its elements"):
         loading.load(half)
+
+
+def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:
+    framework = built(0)
+    twice = framework.state()
+    framework.state = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
+    saving = strategy(tmp_path / "store", framework, place(0, 1))
+    with pytest.raises(
+        CheckpointError, match=r"two tensors of the state are named model/head.bias"
+    ):
+        saving.save(FIRST)
 
 
 def test_a_version_of_another_strategy_is_refused(tmp_path: Path) -> None:

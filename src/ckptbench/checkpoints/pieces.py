@@ -160,9 +160,6 @@ def read_pieces(
     """
     with path.open("rb", buffering=0) as file:
         pieces, data = _read_header(path, file)
-        end = data + sum(piece.nbytes for piece in pieces)
-        if (size := os.fstat(file.fileno()).st_size) != end:
-            raise _odd(path, f"it has {size} bytes, its header speaks of {end}")
         file.seek(data)
         kept = np.empty(max((piece.nbytes for piece in pieces), default=0), np.uint8)
         for piece in pieces:
@@ -170,6 +167,12 @@ def read_pieces(
             values = kept[: piece.nbytes] if memory is None else memory
             _fill(path, file, values.data)
             yield piece, values
+
+
+def pieces_in(path: Path) -> list[Piece]:
+    """Every piece of a file, without its bytes. Raises CheckpointError for another layout."""
+    with path.open("rb", buffering=0) as file:
+        return _read_header(path, file)[0]
 
 
 def read_ahead(paths: Iterable[Path]) -> None:
@@ -210,6 +213,9 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
         if offsets != [offset, offset + piece.nbytes]:
             raise _odd(path, f"{piece.key} lies at {offsets}, not at {offset}")
         offset += piece.nbytes
+    end = 8 + length + offset
+    if (size := os.fstat(file.fileno()).st_size) != end:
+        raise _odd(path, f"it has {size} bytes, its header speaks of {end}")
     return [piece for _, piece in found], 8 + length
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.pieces import Layout, Piece, read_ahead, read_pieces, share_of
+from ckptbench.checkpoints.pieces import Layout, Piece, pieces_in, read_ahead, read_pieces, share_of
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.state import Tensor
@@ -64,6 +66,7 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
     shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
         read_ahead(shares)
+        _check(tensors, shares)
         _assemble(tensors, shares)
     except (OSError, ValueError) as error:
         raise CheckpointError(
@@ -73,31 +76,37 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
     subject.load_rank_state(own_of(version, folder, subject, rank))
 
 
-def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
-    missing = {name: tensor.nbytes for name, tensor in tensors.items()}
-    halves: dict[str, NDArray[np.uint8]] = {}
-    for path in shares:
-        for piece, values in read_pieces(path, partial(_memory_of, tensors, path)):
-            name = piece.tensor.name
-            tensor, whole = tensors[name], values
-            missing[name] -= piece.nbytes
-            if tensor.in_place:
-                continue
-            if not piece.is_whole:
-                whole = halves.setdefault(name, np.empty(tensor.nbytes, np.uint8))
-                whole[piece.bytes] = values
-            if missing[name] == 0:
-                tensor.write(whole.view(tensor.dtype).reshape(tensor.shape))
-                halves.pop(name, None)
-    if lacking := [name for name, nbytes in missing.items() if nbytes != 0]:
-        raise ValueError(f"{lacking[0]} is not there as a whole, or more than once")
+def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
+    """Check that the files together hold every element of every tensor, and none of them twice.
 
-
-def _memory_of(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> NDArray[np.uint8] | None:
-    """Where the piece of a file belongs, in the framework's own memory. None: it cannot be put there.
-
-    Raises ValueError if the piece is of no tensor of this run.
+    Counting bytes would not do: an element that is there twice would stand for another that is not. Raises ValueError.
     """
+    held: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for path in shares:
+        for piece in pieces_in(path):
+            _check_fit(tensors, path, piece)
+            held[piece.tensor.name].append((piece.start, piece.stop, path.name))
+    for name, tensor in tensors.items():
+        reached = 0
+        for start, stop, file in sorted(held[name]):
+            if start < reached:
+                raise ValueError(
+                    f"{name} is there more than once: {file} has its elements {start} to {stop}, other shares "
+                    f"those up to {reached}"
+                )
+            if start > reached:
+                raise ValueError(_lacking(name, reached, start))
+            reached = stop
+        if reached < (size := math.prod(tensor.shape)):
+            raise ValueError(_lacking(name, reached, size))
+
+
+def _lacking(name: str, start: int, stop: int) -> str:
+    return f"{name} is not there as a whole: no share has its elements {start} to {stop}"
+
+
+def _check_fit(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> None:
+    """Check that the piece of a file is one of a tensor of this run. Raises ValueError."""
     name = piece.tensor.name
     if name not in tensors:
         raise ValueError(f"{path.name} has {name}, which this run has not")
@@ -107,4 +116,30 @@ def _memory_of(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> NDArr
             f"{name} has shape {piece.tensor.shape} and type {piece.tensor.dtype} in {path.name}, here "
             f"{tensor.shape} and {tensor.dtype}"
         )
+
+
+def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
+    """Read shares that `_check` has passed into the tensors."""
+    cut: dict[str, NDArray[np.uint8]] = {}
+    for path in shares:
+        for piece, values in read_pieces(path, partial(_memory_of, tensors)):
+            tensor = tensors[piece.tensor.name]
+            if tensor.in_place:
+                continue
+            if piece.is_whole:
+                _write(tensor, values)
+            else:
+                whole = cut.setdefault(tensor.name, np.empty(tensor.nbytes, np.uint8))
+                whole[piece.bytes] = values
+    for name, whole in cut.items():
+        _write(tensors[name], whole)
+
+
+def _write(tensor: Tensor, values: NDArray[np.uint8]) -> None:
+    tensor.write(values.view(tensor.dtype).reshape(tensor.shape))
+
+
+def _memory_of(tensors: Mapping[str, Tensor], piece: Piece) -> NDArray[np.uint8] | None:
+    """Where the piece belongs, in the framework's own memory. None: it cannot be put there."""
+    tensor = tensors[piece.tensor.name]
     return tensor.bytes()[piece.bytes] if tensor.in_place else None
