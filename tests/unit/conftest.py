@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 from control_links import MakeServer
 from numpy_framework import ALONE, Unasked, linear
+from stored_versions import Busy
 from struck_plans import FAILURES
 
 from ckptbench.data.sources import prepare
@@ -137,6 +138,12 @@ def make_server() -> Iterator[MakeServer]:
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def busy() -> Iterator[Busy]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield Busy(monkeypatch)
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+import pytest
 from strategies import IDENTITY
 
 from ckptbench.checkpoints.store import CheckpointStore
@@ -65,6 +66,29 @@ def flip_bit(path: Path, byte: int) -> None:
     content = bytearray(path.read_bytes())
     content[byte] ^= 1
     path.write_bytes(content)
+
+
+class Busy:
+    """Files whose names begin with `.nfs` cannot be removed until `free`, as those that another client of NFS has open."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        unlink = os.unlink
+
+        def refuse(path: Any, **named: Any) -> None:
+            if Path(path).name.startswith(".nfs"):
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+            unlink(path, **named)
+
+        monkeypatch.setattr(os, "unlink", refuse)
+
+    def hold(self, folder: Path) -> Path:
+        """Leave such a file of 7 bytes in the folder."""
+        (left := folder / ".nfs0001").write_bytes(b"in use.")
+        return left
+
+    def free(self) -> None:
+        self._monkeypatch.undo()
 
 
 def fails(*_: object) -> NoReturn:

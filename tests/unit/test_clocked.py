@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
+from stored_versions import Busy
 from strategies import clocked
 
 from ckptbench.checkpoints.store import CheckpointStore
@@ -237,17 +238,13 @@ def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, t
 class HeldStore(CheckpointStore):
     """Removes nothing until the test lets it."""
 
-    failure: Exception | None = None
-
     def __init__(self, folder: Path, *, keep: int) -> None:
         super().__init__(folder, keep=keep)
         self.go = threading.Event()
 
-    def retain(self, *, spare: bool = False) -> None:
+    def retain(self, *, spare: bool = False, then: str = "") -> None:
         assert self.go.wait(60)
-        if self.failure is not None:
-            raise self.failure
-        super().retain(spare=spare)
+        super().retain(spare=spare, then=then)
 
 
 @pytest.fixture
@@ -316,24 +313,22 @@ def test_the_end_waits_for_the_removal(
     assert [hold.why for hold in read_trace(trace).checkpoints[3].holds] == ["end"]
 
 
-@pytest.mark.parametrize("then", ["save", "close"])
-def test_an_error_of_the_removal_is_raised_by_what_comes_next(
-    held: HeldStore, trace: Path, then: str
+def test_what_cannot_be_removed_ends_no_training_and_goes_later(
+    store: CheckpointStore, trace: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held.failure = PermissionError("not yours")
-    native = clocked(held, built(), trace=trace)
-    for position in (FIRST, SECOND, THIRD):
+    native = clocked(store, built(), trace=trace)
+    native.save(FIRST), native.settle()
+    busy.hold(store.folder / "version-00000001")
+    for position in (SECOND, THIRD, FOURTH):
         native.save(position)
-    held.go.set()
-    with pytest.raises(
-        CheckpointError,
-        match=r"checkpoints keeps versions that should go since the checkpoint of step 3 \(PermissionError: not yours\): make",
-    ):
-        native.save(FOURTH) if then == "save" else native.close()
+    native.settle()
+    assert sorted(store.steps()) == [3, 4]
+    assert (store.folder / "version-00000001").is_dir()
+    assert caplog.text.count("version-00000001 cannot be removed") == 1
+    busy.free()
+    native.save(Position(step=5, epoch=0, step_in_epoch=5)), native.close()
+    assert not (store.folder / "version-00000001").exists()
     assert not [event for event in whole_events(trace) if isinstance(event, SaveFailed)]
-    version = held.newest()
-    assert version is not None
-    assert version.position == THIRD
 
 
 def test_a_rank_that_another_one_leaves_before_its_versions_are_compared_says_so(

@@ -157,9 +157,9 @@ def test_a_kill_at_any_stage_leaves_the_version_before_it_and_a_partial_one_to_d
     assert [path.name for path in tmp_path.iterdir()] == ["version-00000001"]
 
 
-def remove_a_file_and_die(folder: Path) -> None:
+def remove_a_file_and_die(folder: Path, *, first: str) -> None:
     """In the place of the removal of a version."""
-    next(folder.iterdir()).unlink()
+    (folder / first).unlink()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -168,7 +168,7 @@ def save_thrice_and_die(folder: Path, how: str) -> None:
         if stage == REMOVING and how == REMOVING:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store_module._remove = remove_a_file_and_die
+    store_module.try_to_remove = remove_a_file_and_die  # type: ignore[assignment]
     native = clocked(
         CheckpointStore(folder, keep=2), built(), reach=die, trace=traces(folder, ALONE)
     )

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stored_versions import fails, flip_bit, names, write
+from stored_versions import Busy, fails, flip_bit, names, write
 
-from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
 
@@ -111,16 +110,26 @@ def test_a_version_that_may_not_be_read_is_set_aside_and_breaks_no_later_save(
 
 
 def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = CheckpointStore(tmp_path, keep=1)
-    (write(store, 1).folder / "model.bin").unlink()
+    (bad := write(store, 1)).folder.joinpath("model.bin").unlink()
+    busy.hold(bad.folder)
     assert store.newest() is None
     write(store, 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module, "_remove", fails)
-        store.retain()
+    store.retain()
     assert "version-00000001.refused cannot be removed" in caplog.text
-    assert "Input/output error): remove it" in caplog.text
+    busy.free()
     store.retain()
     assert names(tmp_path) == ["version-00000002"]
+
+
+def test_a_refused_version_that_cannot_be_removed_makes_way_for_the_next_one(
+    tmp_path: Path, busy: Busy
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    for _ in range(2):
+        (bad := write(store, 1)).folder.joinpath("model.bin").unlink()
+        busy.hold(bad.folder)
+        assert store.newest() is None
+    assert names(tmp_path) == ["version-00000001.1.removed", "version-00000001.refused"]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from in_process import die_after, in_job, interrupt, last_digest, stop_after, versions
 from numpy_framework import ALONE, Unasked
+from stored_versions import Busy
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.checkpoints import store
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.launch import preflight, run
 from ckptbench.launch import ranks as launch_module
@@ -25,7 +27,7 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.events import Retained
+from ckptbench.runs.events import Retained, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
@@ -76,22 +78,53 @@ def test_files_that_were_kept_for_the_next_version_go_with_the_run(
 
 
 def test_versions_that_cannot_be_removed_cost_no_result(
-    make_plan: MakePlan,
-    execution: Execution,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    plan = make_plan("e1")
+    make_plan: MakePlan, execution: Execution, busy: Busy,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Neither during the training nor at its end. The log names them once, and at the end says that they are to be removed."""
+    plan = make_plan("s1", keep=1)
+    commit = CheckpointStore.commit
 
-    def remove(path: Path) -> None:
-        if (plan.run_folder / "seal.json").exists():
-            raise OSError("Stale file handle")
-        shutil.rmtree(path)
+    def hold(store: CheckpointStore, *arguments: Any, **named: Any) -> Version:
+        version = commit(store, *arguments, **named)
+        if version.position.step == 5:
+            busy.hold(version.folder)
+        return version
 
-    monkeypatch.setattr(store, "_remove", remove)
+    monkeypatch.setattr(CheckpointStore, "commit", hold)
     run_cell(plan, execution)
     assert verify_seal(plan.run_folder)
-    assert "keeps versions that should go (Stale file handle): remove them" in caplog.text
+    assert versions(plan) == ["version-00000005"]
+    said = [each for each in caplog.messages if "version-00000005 cannot be removed" in each]
+    assert [each.rpartition(": ")[2] for each in said] == [
+        "training goes on, and it is tried again after the next save",
+        "remove it",
+    ]
+    retained = [e for e in whole_events(trace_path(plan.run_folder, 0)) if isinstance(e, Retained)]
+    left = {event.step: event.left_bytes for event in retained}
+    assert (left[5], {left[step] for step in range(6, 13)}) == (None, {7})
+
+
+@pytest.mark.parametrize("place", ["old", "partial", "logs"])
+def test_a_run_goes_on_although_what_an_earlier_attempt_has_left_cannot_be_removed(
+    make_plan: MakePlan, execution: Execution, busy: Busy, *, place: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    plan = make_plan("s1", keep=1)
+    interrupt(plan, execution, monkeypatch, steps=6)
+    folders = {
+        "old": plan.checkpoint_folder / "version-00000003",
+        "partial": plan.checkpoint_folder / "version-00000007.partial",
+        "logs": execution.logs,
+    }
+    folders[place].mkdir(exist_ok=True)
+    busy.hold(folders[place])
+    run_cell(plan, dataclasses.replace(execution, resume=place != "logs"))
+    assert verify_seal(plan.run_folder)
+    starts = [e for e in whole_events(trace_path(plan.run_folder, 0)) if isinstance(e, Start)]
+    assert len(starts) == (1 if place == "logs" else 2)
+    named = {"old": "version-00000003", "partial": "version-00000007.1.removed", "logs": ".nfs0001"}
+    assert named[place] in caplog.text
 
 
 def test_a_run_that_dies_says_why_and_is_no_result(

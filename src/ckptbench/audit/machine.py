@@ -35,7 +35,9 @@ def audit_machine(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="audit-", dir=folder) as own:
+        with tempfile.TemporaryDirectory(
+            prefix="audit-", dir=folder, ignore_cleanup_errors=True
+        ) as own:
             return _checks(tables, Path(own), lock, size)
     except OSError as error:
         if not _is_of(folder, error):

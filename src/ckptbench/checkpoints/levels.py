@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +11,9 @@ from pathlib import Path
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
+from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
 from ckptbench.runs.plan import Plan
-
-log = logging.getLogger(__name__)
 
 KEPT_NEAR = 1
 """Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
@@ -29,11 +26,13 @@ have their part. No node can be further ahead, as the ranks meet before each sav
 class Levels:
     """The versions of one run at all levels."""
 
-    def __init__(self, folders: Mapping[str, Path], *, keep: int, near: int = KEPT_NEAR) -> None:
+    def __init__(
+        self, folders: Mapping[str, Path], *, keep: int, near: int = KEPT_NEAR, attempt: int = 1
+    ) -> None:
         """`folders` by level, the nearest first; the shared one is among them. `keep` versions stay in that one, and
-        `near` in each of the others."""
+        `near` in each of the others. `attempt` is that of the run which writes."""
         self.stores = {
-            level: CheckpointStore(folder, keep=keep if level == SHARED else near)
+            level: CheckpointStore(folder, keep=keep if level == SHARED else near, attempt=attempt)
             for level, folder in folders.items()
         }
 
@@ -75,13 +74,8 @@ class Levels:
         """
         self.make()
         for store in self.near.values():
-            try:
-                store.discard_partial()
-                store.forget_after(step)
-            except OSError as error:
-                raise CheckpointError(
-                    f"{store.folder} keeps versions that should go ({error}): remove it"
-                ) from error
+            store.discard_partial()
+            store.forget_after(step)
 
     def newest(self) -> Version | None:
         """The newest version that is complete and unchanged, from the nearest level that has it; None if there is none.
@@ -117,19 +111,14 @@ class Levels:
             store.discard_partial()
 
     def clear(self) -> None:
-        """Remove every version. Call it while no rank runs. Raises CheckpointError if one cannot be removed."""
+        """Remove every version. Call it while no rank runs. Raises CheckpointError if one cannot even be renamed."""
         for store in self.stores.values():
             store.clear()
 
     def forget_near(self) -> None:
         """Remove the near levels of a run that has ended. An error is only logged."""
         for store in self.near.values():
-            try:
-                shutil.rmtree(store.folder)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                log.warning("%s cannot be removed (%s): remove it", store.folder, error)
+            remove_or_warn(store.folder)
 
 
 def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
@@ -148,6 +137,7 @@ def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
         {**folders, SHARED: plan.checkpoint_folder},
         keep=plan.training.keep_during_run,
         near=KEPT_NEAR if node is None else KEPT_SPREAD,
+        attempt=plan.attempt,
     )
 
 

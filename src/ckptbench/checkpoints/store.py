@@ -3,6 +3,9 @@
 A version is written as `version-<step>.partial`. Only after all its files and the folder are on stable storage is it
 renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
 takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
+
+Of a version that is removed the manifest goes first, so no reader ever takes what is left of it. Where something cannot be
+removed, as where another process uses it, the log says so once, and each later removal tries it again.
 """
 
 from __future__ import annotations
@@ -10,8 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +31,7 @@ from ckptbench.checkpoints.version import (
 )
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.clock import clock
+from ckptbench.machine.removal import REMOVED, put_away, try_to_remove
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 REFUSED = ".refused"
+AGAIN = "training goes on, and it is tried again after the next save"
 SYNCING = 8
 """Files that are synced at the same time."""
 SPARE = f"version-spare{PARTIAL}"
@@ -56,9 +59,13 @@ class Synced:
 class CheckpointStore:
     """The versions of one run in one folder. Every rank may write into `staging`, but only one rank commits."""
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
+    def __init__(self, folder: Path, *, keep: int, attempt: int = 1) -> None:
+        """Of a later `attempt` than the first the staging folders have other names: what it has left of one may not go."""
         self.folder = folder
+        self._attempt = attempt
         self._keep = keep
+        self._left: set[Path] = set()
+        """What could not be removed, and the log has said so."""
 
     @property
     def spare(self) -> Path:
@@ -67,7 +74,8 @@ class CheckpointStore:
 
     def staging(self, step: int) -> Path:
         """The folder for the files of the version of `step`. The first rank that asks creates it."""
-        folder = self.folder / (version_name(step) + PARTIAL)
+        attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
+        folder = self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -126,67 +134,118 @@ class CheckpointStore:
             )
         write_manifest(staging, version, checksums)
         _sync_all((staging / MANIFEST, staging))
-        if final.exists():  # the run wrote this step before it resumed from an older version
-            _remove(final)
+        if os.path.lexists(final):  # the run wrote this step before it resumed from an older one
+            self._put_away(final)  # `retain` removes it
         staging.rename(final)
         fsync(self.folder)
         return version
 
     def surplus(self) -> list[Path]:
-        """All versions except the newest `keep`, and all refused ones, which a newer version has replaced."""
-        return [*self._folders()[self._keep :], *self.folder.glob(f"version-*{REFUSED}")]
+        """What is to go: all versions except the newest `keep`, what is left of removed ones, and the refused ones, which a newer
+        version has replaced. Empty, with a warning, where the folder cannot be listed."""
+        try:
+            halves = [path for path in self._all() if not _has_manifest(path)]
+            surplus = [*self._folders()[self._keep :], *halves]
+            return [*surplus, *self._named(REFUSED), *self._named(REMOVED)]
+        except CheckpointError as error:
+            self._warn_once(self.folder, f"{error}: old versions stay; {AGAIN}")
+            return []
 
-    def retain(self, *, spare: bool = False) -> None:
+    def retain(self, *, spare: bool = False, then: str = AGAIN) -> None:
         """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are.
 
         With `spare` the files of one removed version go to the folder `spare`, where the ranks take them for the next one:
         to write over blocks that were written before is faster. Whatever is left there from before is removed.
-        A refused one that cannot be removed is left, and the log says so: it may never end a save that went well.
+        What cannot be removed is left, and a warning ends with `then`: a removal may never end a save that went well.
         """
         surplus = self.surplus()
-        if spare and surplus and not surplus[0].name.endswith(REFUSED):
-            if self.spare.exists():
-                shutil.rmtree(
-                    self.spare, ignore_errors=True
-                )  # a rank may take a file at the same time
-            surplus.pop(0).rename(self.spare)
+        if (
+            spare
+            and surplus
+            and _has_manifest(surplus[0])
+            and self._becomes_spare(surplus[0], then)
+        ):
+            surplus.pop(0)
         for folder in surplus:
-            try:
-                _remove(folder)
-            except OSError as error:
-                if not folder.name.endswith(REFUSED):
-                    raise
-                log.warning("%s cannot be removed (%s): remove it", folder, error)
+            self._tidy(folder, then)
 
-    def forget_spare(self) -> None:
-        """Remove the folder `spare`, when no next version will take its files. Raises OSError."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.spare)
+    def _becomes_spare(self, version: Path, then: str) -> bool:
+        """Rename a version to `spare`, in place of what is left there. False: it could not be."""
+        self._tidy(self.spare, then)  # a rank may take a file at the same time
+        try:
+            version.rename(self.spare)
+        except OSError:
+            return False  # the removal of the version, which follows, says why
+        return True
+
+    def forget_spare(self, *, then: str = AGAIN) -> None:
+        """Remove the folder `spare`, when no next version will take its files."""
+        self._tidy(self.spare, then)
 
     def clear(self) -> None:
         """Remove every version, also half-written and refused ones. Call it while no rank runs.
 
-        Raises CheckpointError if one cannot be removed.
+        Raises CheckpointError if one cannot even be renamed: it would be taken for a version of the next run.
         """
-        for folder in list(self.folder.glob("version-*")):
-            try:
-                _remove(folder)
-            except OSError as error:
-                raise CheckpointError(
-                    f"{folder} of an earlier run cannot be removed ({error}): remove it"
-                ) from error
+        for folder in self._named():
+            self._must_go(folder)
 
     def forget_after(self, step: int) -> None:
-        """Remove the versions of later steps, which training will write anew. Call it while no rank writes."""
-        for folder in self._folders():
+        """Remove the versions of later steps, which training will write anew. Call it while no rank writes.
+
+        Raises CheckpointError if one cannot even be renamed.
+        """
+        for folder in self._all():
             if _step_of(folder) > step:
-                _remove(folder)
+                self._must_go(folder)
 
     def discard_partial(self) -> None:
         """Remove the half-written versions of killed attempts. Call it while no rank runs."""
-        for folder in self.folder.glob(f"version-*{PARTIAL}"):
-            log.info("%s was never committed: removed", folder)
-            _remove(folder)
+        for folder in self._named(PARTIAL):
+            log.info("%s was never committed, and is removed", folder)
+            self._tidy(folder)
+
+    def left_bytes(self) -> int:
+        """Bytes that could not be removed."""
+        return sum(_bytes_in(path) for path in self._left - {self.folder})
+
+    def _must_go(self, folder: Path) -> None:
+        try:
+            self._make_way(folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder} of an earlier run cannot be removed ({error}): remove it"
+            ) from error
+
+    def _make_way(self, path: Path) -> None:
+        """Remove what is there, or give what cannot be removed another name. Raises OSError."""
+        self._tidy(path)
+        if os.path.lexists(path):
+            self._put_away(path)
+
+    def _tidy(self, path: Path, then: str = AGAIN) -> None:
+        """Remove it, if it is there. Of what cannot be removed a warning says so, which ends with `then`."""
+        if path.name.endswith(PARTIAL):  # another one may soon have its name
+            with suppress(OSError):
+                path = self._put_away(path)
+        left = try_to_remove(path, first=MANIFEST)
+        if left is not None:
+            self._warn_once(path, f"{path} cannot be removed ({left}): {then}")
+        elif path in self._left:
+            self._left.remove(path)
+            log.info("%s, which could not be removed before, is gone", path)
+
+    def _put_away(self, path: Path) -> Path:
+        """Give it a name that no reader takes, and return it. Raises OSError."""
+        away = put_away(path)
+        if path in self._left:
+            self._left = self._left - {path} | {away}
+        return away
+
+    def _warn_once(self, path: Path, words: str) -> None:
+        if path not in self._left:
+            self._left.add(path)
+            log.warning("%s", words)
 
     def newest(self) -> Version | None:
         """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
@@ -202,7 +261,7 @@ class CheckpointStore:
         Each is checked, and a damaged one set aside, when its turn comes.
         """
         refused = 0
-        for folder in self._folders():
+        for folder in self._all():
             if _step_of(folder) <= after:
                 return
             try:
@@ -249,8 +308,7 @@ class CheckpointStore:
         """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
         aside = folder.with_name(folder.name + REFUSED)
         try:
-            if os.path.lexists(aside):
-                _remove(aside)
+            self._make_way(aside)
             return folder.rename(aside)
         except OSError as error:
             raise CheckpointError(
@@ -259,39 +317,42 @@ class CheckpointStore:
 
     def _folders(self) -> list[Path]:
         """Folders of the committed versions, newest first."""
+        return [path for path in self._all() if _has_manifest(path)]
+
+    def _all(self) -> list[Path]:
+        """The same, with those that have lost their manifest: to a removal, or to damage."""
+        versions = (path for path in self._named() if re.fullmatch(r"version-\d+", path.name))
+        return sorted(versions, key=_step_of, reverse=True)
+
+    def _named(self, suffix: str = "") -> list[Path]:
+        """All that is named like a version and ends with `suffix`. Raises CheckpointError."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise CheckpointError(f"the checkpoints cannot be listed: {error}") from error
-        versions = (self.folder / name for name in names if re.fullmatch(r"version-\d+", name))
-        return sorted(versions, key=_step_of, reverse=True)
+        fitting = (name for name in names if name.startswith("version-") and name.endswith(suffix))
+        return [self.folder / name for name in sorted(fitting)]
 
 
 def _step_of(folder: Path) -> int:
     return int(folder.name.split("-")[1])
 
 
-def _remove(path: Path) -> None:
-    """Remove a folder, a file or a link. The damage to a version may have put a file or a link in its place."""
-    if not path.is_dir() or path.is_symlink():
-        path.unlink()
-        return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        _allow_removal(path)
-        shutil.rmtree(path)
+def _has_manifest(folder: Path) -> bool:
+    return os.path.lexists(folder / MANIFEST)
 
 
-def _allow_removal(folder: Path) -> None:
-    """Let the owner list and change the folder and all folders in it. The damage may have been to their modes."""
-    folder.chmod(stat.S_IRWXU)
-    for parent, names, _ in os.walk(folder):  # it lists a folder only after the loop has seen it
-        for name in names:
-            if not (inner := Path(parent, name)).is_symlink():
-                inner.chmod(stat.S_IRWXU)
+def held_bytes(folder: Path) -> int:
+    """Bytes of the versions in a store's folder, also of half-written ones, without what could not be removed."""
+    versions = folder.glob("version-*")
+    return sum(_bytes_in(path) for path in versions if not path.name.endswith(REMOVED))
+
+
+def _bytes_in(folder: Path) -> int:
+    # A damaged version may hold links that lead nowhere.
+    return sum(path.lstat().st_size for path in folder.glob("**/*"))
 
 
 def _sync_all(paths: Iterable[Path]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ckptbench.environments.earlier import clear_away
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import check_hashes, read_lock
 from ckptbench.environments.locking import locked
@@ -51,6 +52,7 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
     build = HorovodBuild.needed_by(lock, folder.parent / WHEELS)
     if build is not None and build.wheel() is None:
         build.check_machine()
+    clear_away(folder, first=READY)
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
     installer = _Installer(uv, lock, constraints, folder)
     if build is None:

@@ -21,9 +21,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ckptbench.environments.earlier import clear_away
 from ckptbench.environments.lock_file import pinned, read_lock, version_in
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import file_sha256
+from ckptbench.machine.removal import try_to_remove
 
 TAIL_LINES = 8
 ERROR_LINES = 6
@@ -157,15 +159,15 @@ class HorovodBuild:
         The wheel appears in its folder complete or not at all. Raises EnvironmentSetupError with the compiler's errors.
         """
         draft = self.folder.with_suffix(".partial")
-        shutil.rmtree(draft, ignore_errors=True)
+        clear_away(draft)
         draft.mkdir(parents=True)
         source = self._fetched(python, draft)
         for edit in self.recipe.edits:
             apply_edit(edit, source)
         command = [*_pip(python), "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
         self._run([*command, "--wheel-dir", str(draft), str(source)], draft, self._settings(python))
-        shutil.rmtree(source)
-        shutil.rmtree(self.folder, ignore_errors=True)  # a folder without a wheel is of no use
+        try_to_remove(source)  # it is of no more use, and in nobody's way
+        clear_away(self.folder)  # a folder without a wheel is of no use
         draft.rename(self.folder)
         return next(self.folder.glob("*.whl"))
 
@@ -180,7 +182,7 @@ class HorovodBuild:
         archive = draft / f"{name}.tar.gz"
         with tarfile.open(archive) as packed:
             packed.extractall(draft, filter="data")
-        archive.unlink()
+        try_to_remove(archive)
         return draft / name
 
     @property

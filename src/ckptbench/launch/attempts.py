@@ -6,7 +6,6 @@ import dataclasses
 import datetime
 import logging
 import os
-import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,11 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.order import steps_per_epoch
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.errors import CheckpointError, RunFolderError
+from ckptbench.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import Reunion
 from ckptbench.machine.files import read_json
+from ckptbench.machine.removal import try_to_remove
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.restart import resumed
 from ckptbench.runs.events import Epoch
@@ -60,10 +60,10 @@ def prepare(
     the plan of this attempt, and fields for its manifest: how often the scheduler has requeued the run and, of a continued
     run, when it began.
 
-    Raises CheckpointError if the newest version is that of another run, and RunFolderError if a trace of the attempt is
-    damaged.
+    Raises CheckpointError if the newest version is that of another run, RunFolderError if a trace of the attempt is
+    damaged, and LaunchError if what would be taken for a part of this run cannot be removed.
     """
-    (plan.run_folder / SEAL).unlink(missing_ok=True)
+    _forget(plan.run_folder / SEAL)
     earlier = _interrupted_attempt(plan)
     requeued = earlier is not None and _is_requeue(earlier)
     requeues = earlier.requeues + 1 if earlier and requeued else 0
@@ -74,13 +74,21 @@ def prepare(
             return resumed(own, version, attempt=earlier.attempts + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS, STRIKES, LAUNCHER_TRACE):
         for path in plan.run_folder.glob(pattern):
-            path.unlink()
+            _forget(path)
     levels = open_levels(plan)
     levels.clear()
     levels.make()
-    if logs.exists():
-        shutil.rmtree(logs)
+    if error := try_to_remove(logs):
+        log.warning("logs of an earlier attempt stay, since they cannot be removed (%s)", error)
     return plan, {"requeues": requeues}
+
+
+def _forget(path: Path) -> None:
+    """Remove what would be taken for a part of this run. Raises LaunchError."""
+    if error := try_to_remove(path):
+        raise LaunchError(
+            f"{path}, which an earlier attempt has left, cannot be removed ({error.strerror}): remove it"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, open_levels
+from ckptbench.checkpoints.store import held_bytes
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import steps_per_epoch
 from ckptbench.errors import LaunchError
@@ -84,7 +85,7 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
         needed_disk(plan, dataset),
-        shutil.disk_usage(plan.checkpoint_folder).free + _held(plan.checkpoint_folder),
+        shutil.disk_usage(plan.checkpoint_folder).free + held_bytes(plan.checkpoint_folder),
         "are free there: free some, set checkpoints.folder to another file system, or lower checkpoints.keep_during_run",
     )
 
@@ -109,7 +110,7 @@ def check_levels(plan: Plan, seats: Sequence[Seat], *, here: str | None) -> None
                 f"{kept + 1} checkpoint versions in {base} need about",
                 needed,
                 shutil.disk_usage(next(p for p in (base, *base.parents) if p.exists())).free
-                + _held(near[level].folder),
+                + held_bytes(near[level].folder),
                 f"are free there: free some, set checkpoints.{level}_folder to another folder, or set {level}: 0",
             )
 
@@ -149,12 +150,6 @@ def _shares_on(node: str | None, seats: Sequence[Seat], copies: int) -> int:
         partner for rank in range(len(nodes)) for partner in partners_of(nodes, rank, copies)
     ]
     return sum(nodes[rank] == node for rank in (*range(len(nodes)), *partners))
-
-
-def _held(folder: Path) -> int:
-    """Bytes of the versions that an earlier attempt has left. `needed_disk` counts them too."""
-    # A damaged version may hold links that lead nowhere.
-    return sum(path.lstat().st_size for path in folder.glob("version-*/**/*"))
 
 
 def _check_steps(plan: Plan, dataset: Dataset) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.environments.create import READY
 from ckptbench.environments.ready import READY, environment_sha256
-from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.errors import LaunchError
 from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
 from ckptbench.launch import attempts, checkpoint_folder, preflight
@@ -160,16 +161,11 @@ def _environment_sha256(python: Path) -> str | None:
 
 
 def _prune(plan: Plan, keep: int) -> None:
-    """Remove all but the newest `keep` versions, and what is kept for the next one. An error here is only logged: the run's
-    measurements are complete."""
+    """Remove all but the newest `keep` versions, and what is kept for the next one. What cannot be removed is only logged:
+    the run's measurements are complete."""
     store = CheckpointStore(plan.checkpoint_folder, keep=keep)
-    try:
-        store.retain()
-        store.forget_spare()
-    except (OSError, CheckpointError) as error:
-        log.warning(
-            "%s keeps versions that should go (%s): remove them", plan.checkpoint_folder, error
-        )
+    store.retain(then="remove it")
+    store.forget_spare(then="remove it")
 
 
 def _launch_until_done(

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ckptbench.machine.removal import remove_or_warn
+
 SEGMENTS = Path("/dev/shm")
 MPICH = "mpich_"
 """How the names of MPICH's segments begin: `mpich_shm_<world>_<node>`."""
@@ -62,10 +64,8 @@ def remove_unused(segments: Iterable[Path]) -> list[Path]:
 
 
 def _remove(paths: Iterable[Path]) -> list[Path]:
-    removed = list(paths)
-    for path in removed:
-        path.unlink(missing_ok=True)
-    return removed
+    """Those that are gone. One that cannot be removed holds memory, but nobody needs it to go."""
+    return [path for path in paths if remove_or_warn(path)]
 
 
 def _identity(status: os.stat_result) -> Inode:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
+from ckptbench.machine.removal import remove_or_warn
 
 REPLACED = {"random": "random/", "dropout": "seed/", "statistics": "buffer/"}
 """Omissions of a part of `Framework.rank_state`, with the first part of the names of its arrays."""
@@ -56,7 +57,7 @@ class Control:
             statistics = {name: archive[name] for name in archive.files}
         self._framework.barrier()
         if self._rank == 0:
-            self._statistics.unlink()
+            remove_or_warn(self._statistics)
         return statistics
 
 

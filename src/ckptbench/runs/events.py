@@ -224,6 +224,9 @@ class Retained:
     step: Annotated[int, "step of the version that was committed before"]
     start_ns: Ns
     end_ns: Ns
+    left_bytes: Annotated[
+        int | None, "bytes that could not be removed and are still there, as where a file is in use"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

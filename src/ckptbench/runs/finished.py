@@ -15,6 +15,7 @@ from typing import Any
 from ckptbench import __version__
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import read_json, write_json
+from ckptbench.machine.removal import try_to_remove
 from ckptbench.runs.layout import SEAL, SEAL_COPY
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
@@ -85,9 +86,15 @@ def restore_seal(folder: Path, made_from: Mapping[str, Any]) -> bool:
 
 
 def forget_seal(folder: Path) -> None:
-    """Remove the seal and its copy, before any sealed file is changed: the folder is no result any more."""
+    """Remove the seal and its copy, before any sealed file is changed: the folder is no result any more.
+
+    Raises RunFolderError if one cannot be removed.
+    """
     for name in (SEAL_COPY, SEAL):
-        (folder / name).unlink(missing_ok=True)
+        if error := try_to_remove(folder / name):
+            raise RunFolderError(
+                f"{folder / name} of an earlier run cannot be removed ({error.strerror}): remove it"
+            ) from error
 
 
 def _changed(before: object, now: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,6 @@ first rank, and the ranks meet before each save. So no node begins the next vers
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.clock import clock
+from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.variant import Variant
@@ -158,8 +158,7 @@ class Clocked:
 
         The version goes to those levels whose turn it is, or `everywhere`: to all of them.
         Raises CheckpointError if this checkpoint or the one before cannot be written, whatever error the format's
-        library raised, or if old versions could not be removed after the one before. Raises LaunchError if another
-        rank died during the save.
+        library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
         self._schedule.turn(everywhere=everywhere)
@@ -211,7 +210,7 @@ class Clocked:
         yield from store.versions()
         self._meet("while its versions were compared")
         if self._place.rank == 0:
-            shutil.rmtree(store.folder, ignore_errors=True)
+            remove_or_warn(store.folder)
 
     def load(self, version: Version) -> None:
         """Load the state of a version, checked before, into the framework. Raises CheckpointError."""
@@ -317,26 +316,24 @@ class Clocked:
 
     def _retain(self, flight: Flight) -> None:
         """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
-        try:
-            own = [level for level in flight.share.written if self._commits(level)]
-            if any(self._stores[level].surplus() for level in own):
-                threading.Thread(
-                    target=self._retain_behind, args=(flight, own), daemon=True
-                ).start()
-            else:
-                flight.removed.set_result(None)
-        except Exception as error:  # noqa: BLE001 (the training thread raises it)
-            flight.removed.set_exception(error)
+        own = [level for level in flight.share.written if self._commits(level)]
+        if any(self._stores[level].surplus() for level in own):
+            threading.Thread(target=self._retain_behind, args=(flight, own), daemon=True).start()
+        else:
+            flight.removed.set_result(None)
 
     def _retain_behind(self, flight: Flight, levels: Sequence[str]) -> None:
         try:
             self._reach(REMOVING)
             start_ns = clock()
             for level in levels:
-                with at_level(level):
-                    self._stores[level].retain(spare=self._recycles)
+                self._stores[level].retain(spare=self._recycles)
+            end_ns = clock()
+            left = sum(self._stores[level].left_bytes() for level in levels) or None
             self._recorder.write(
-                Retained(step=flight.position.step, start_ns=start_ns, end_ns=clock())
+                Retained(
+                    step=flight.position.step, start_ns=start_ns, end_ns=end_ns, left_bytes=left
+                )
             )
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             flight.removed.set_exception(error)
@@ -370,24 +367,14 @@ class Clocked:
             self._hold(flight, "removal" if why == "save" else why, start_ns)
 
     def _raise_failure(self, flight: Flight) -> None:
-        """Wait until the save and the removal after it are finished, and raise the error of the one that has failed."""
+        """Wait until the save and the removal after it are finished, and raise the error of the save if it has failed."""
         try:
             flight.finished.result()
         except LaunchError:
             raise
         except Exception as error:
             raise self._failed(flight.position, error) from error
-        try:
-            flight.removed.result()
-        except Exception as error:
-            level, cause = level_and_cause(error)
-            folders = [
-                store.folder for each, store in self._stores.items() if level in (each, None)
-            ]
-            raise CheckpointError(
-                f"{' or '.join(map(str, folders))} keeps versions that should go since the checkpoint of step "
-                f"{flight.position.step} ({type(cause).__name__}: {cause}): make the folder writable, and start the run again"
-            ) from error
+        flight.removed.result()
 
     def _before_update(self) -> None:
         flight = self._last

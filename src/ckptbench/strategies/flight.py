@@ -29,7 +29,7 @@ class Flight:
     If the save fails in the background, it holds the first error.
     """
     removed: Future[None]
-    """Done when old versions are removed, or need not be. It holds the first error of the removal."""
+    """Done when old versions are removed as far as they can be, or need not be."""
 
     @classmethod
     def begin(cls, position: Position, share: Share) -> Self:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import logging
-import os
 import secrets
 import socket
 import threading
@@ -27,6 +26,7 @@ from ckptbench.checkpoints.checksum import Checksum, file_checksum
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.files import write_all
 from ckptbench.runs.events import File
+from ckptbench.strategies.writer import take
 from ckptbench.world.link import decoded, encoded, shut
 from ckptbench.world.seats import Place, partners_of
 
@@ -221,11 +221,9 @@ class Inbox:
     def _keep(self, stream: BinaryIO, level: str, step: int, file: File) -> None:
         """Write what comes into the file, over that of a removed version if there is one."""
         path = self._staging(level, step) / file.name
-        with suppress(FileNotFoundError):
-            os.rename(self._spare(level) / file.name, path)
+        take(str(self._spare(level) / file.name), str(path))
         checksum, left, block = Checksum(), file.bytes, memoryview(bytearray(BLOCK_BYTES))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        with open(descriptor, "wb", buffering=0) as target:
+        with path.open("r+b", buffering=0) as target:
             while left:
                 count = stream.readinto(block[: min(left, len(block))])  # type: ignore[attr-defined]
                 if not count:

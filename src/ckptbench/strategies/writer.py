@@ -29,6 +29,8 @@ from ckptbench.world.processes import die_with_parent, ignore_stop_signals
 
 SHORTEST_WRITE, LONGEST_WRITE = 8 << 20, 32 << 20
 """Bytes written at a time: so many as are captured, within these limits. Few long writes are faster than many."""
+NO_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems without direct writes say."""
 FAILED = -1
 """Instead of a number of captured bytes: the capture has failed."""
 
@@ -107,11 +109,8 @@ class File:
     """A file of a known size, written from its beginning, past the page cache where the file system allows it."""
 
     def __init__(self, path: str, spare: str, nbytes: int) -> None:
-        """The file `spare` under its new name `path`, if it exists, or else a new file."""
-        try:
-            os.rename(spare, path)
-        except FileNotFoundError:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        """The file `spare` under its new name `path` if it can be taken, or else a new file."""
+        take(spare, path)
         self._descriptor = _open_direct(path)
         self._written = 0
         if os.fstat(self._descriptor).st_size != nbytes:
@@ -123,7 +122,7 @@ class File:
             try:
                 count = os.pwrite(self._descriptor, content, self._written)
             except OSError as error:
-                if error.errno != errno.EINVAL or not self._stop_direct():
+                if error.errno not in NO_DIRECT or not self._stop_direct():
                     raise
             else:
                 content = content[count:]
@@ -139,11 +138,26 @@ class File:
         os.close(self._descriptor)
 
 
+def take(spare: str, path: str) -> None:
+    """Give the file `spare` its new name `path`, or make a new file where it is not there, is protected or cannot be written."""
+    try:
+        os.rename(spare, path)
+    except OSError:
+        pass  # a new file serves as well
+    else:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+            return
+        except OSError:
+            os.unlink(path)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+
+
 def _open_direct(path: str) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_DIRECT)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno not in NO_DIRECT:
             raise
         return os.open(path, os.O_WRONLY)
 

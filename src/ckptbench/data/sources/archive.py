@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ckptbench.errors import DataError
 from ckptbench.machine.files import file_sha256
+from ckptbench.machine.removal import remove_or_warn
 
 TIMEOUT_SECONDS = 60
 
@@ -52,4 +53,4 @@ def download(url: str, archive: Path, sha256: str, *, setting: str) -> None:
         reason = getattr(error, "reason", None) or error
         raise DataError(f"{url} cannot be fetched to {archive}: {reason}; {remedy}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        remove_or_warn(partial)

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
 from ckptbench.errors import DataError
 from ckptbench.machine.files import write_json
+from ckptbench.machine.removal import remove_or_warn
 
 Block = tuple[NDArray[np.uint8] | NDArray[np.float32], NDArray[np.int64]]
 """Images (n, height, width, channels) and labels (n,)."""
@@ -111,7 +112,7 @@ def _partial(path: Path) -> Path:
 def _remove_partials(folder: Path) -> None:
     for split in SPLITS:
         for name in _array_names(split):
-            _partial(folder / name).unlink(missing_ok=True)
+            remove_or_warn(_partial(folder / name))
 
 
 def _describe(name: str, content: Content, files: dict[str, dict[str, Any]]) -> dict[str, Any]:
