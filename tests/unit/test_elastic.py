@@ -89,6 +89,17 @@ def test_a_hang_that_has_passed_explains_no_loss(struck_plan: Plan) -> None:
     assert Elastic().after(hanging, struck_plan) == GoOn()
 
 
+def test_a_failure_before_this_attempt_explains_no_loss_to_another_launcher(
+    struck_plan: Plan,
+) -> None:
+    """As after a requeue: the launcher that saw what the failure explained is gone."""
+    met(struck_plan, 0, 1, 2)
+    struck(struck_plan, 0)
+    assert Elastic().after(loss(1), struck_plan) == GoOn()
+    resumed = dataclasses.replace(struck_plan, strikes=1)
+    assert Elastic().after(loss(1), resumed) == GiveUp("died")
+
+
 def test_a_slow_rank_explains_no_loss(struck_plan: Plan) -> None:
     met(struck_plan, 0, 1, 2)
     struck(struck_plan, 0, kind="slow")

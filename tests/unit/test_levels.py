@@ -43,7 +43,14 @@ def three(folder: Path) -> Levels:
     return Levels({level: folder / level for level in (MEMORY, NODE, SHARED)}, keep=2)
 
 
-def opened(variant: Variant, levels: Levels, framework: NumpyFramework, trace: Path) -> Clocked:
+def opened(
+    variant: Variant,
+    levels: Levels,
+    framework: NumpyFramework,
+    trace: Path,
+    *,
+    interval_steps: int = 1,
+) -> Clocked:
     clocked = Clocked.open(
         variant,
         subject=framework,
@@ -54,6 +61,7 @@ def opened(variant: Variant, levels: Levels, framework: NumpyFramework, trace: P
         levels=levels,
         recorder=Recorder(trace),
         reach=lambda stage: None,
+        interval_steps=interval_steps,
     )
     clocked.ready()
     return clocked
@@ -117,6 +125,24 @@ def test_a_save_everywhere_goes_to_all_levels(tmp_path: Path) -> None:
     save(clocked, framework, 1, everywhere=True)
     clocked.close()
     assert [store.steps() for store in levels.stores.values()] == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize("interval_steps", [1, 2])
+def test_the_turn_of_a_level_goes_on_in_the_next_attempt(
+    tmp_path: Path, interval_steps: int
+) -> None:
+    """Five attempts of two checkpoints each: a level whose turn began anew with each would never get one."""
+    levels, framework = three(tmp_path), built()
+    for attempt in range(5):
+        clocked = opened(
+            deepfreeze(memory=1, node=2, shared=3),
+            levels, framework, tmp_path / "trace.jsonl", interval_steps=interval_steps,
+        )  # fmt: skip
+        for number in (2 * attempt + 1, 2 * attempt + 2):
+            save(clocked, framework, interval_steps * number)
+        clocked.close()
+    assert levels.stores[NODE].steps() == [interval_steps * 10]
+    assert levels.stores[SHARED].steps() == [interval_steps * 9, interval_steps * 6]
 
 
 def test_the_newest_version_of_the_nearest_level_is_taken(tmp_path: Path) -> None:
@@ -240,6 +266,16 @@ def test_a_run_goes_on_from_memory_and_leaves_nothing_there(
     for base in (plan.memory_folder, plan.node_folder):
         assert base is not None
         assert list((base / f"ckptbench-{os.getuid()}").iterdir()) == []
+
+
+def test_the_shared_level_gets_its_turns_though_the_run_is_restarted_often(
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes every fourth checkpoint, one a step, and each attempt makes three."""
+    for _ in range(3):
+        interrupted(plan, execution, monkeypatch, steps=3)
+        execution = dataclasses.replace(execution, resume=True)
+    assert open_levels(plan).shared.steps() == [8, 4]
 
 
 def test_a_run_that_begins_anew_forgets_what_lies_in_memory(

@@ -57,7 +57,9 @@ class Elastic(Recovery):
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """Whether a failure of the trace explains the loss of every rank. Each explains the loss of a rank once."""
         over = have_passed(plan.run_folder)
-        strikes = [each for each in recorded_strikes(plan.run_folder) if not has_no_part(each, loss, over)]  # fmt: skip
+        # Those before this attempt have explained what ended it, also where an earlier launcher saw that.
+        own = recorded_strikes(plan.run_folder)[plan.strikes :]
+        strikes = [each for each in own if not has_no_part(each, loss, over)]
         for rank in loss.ranks:
             by = [strike.failure for strike in strikes if self._explains(strike, rank, plan)]
             if not by:

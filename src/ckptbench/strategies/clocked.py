@@ -105,16 +105,18 @@ class Clocked:
         barrier: Callable[[], None],
         gather: Callable[[str, Any], Sequence[Any]] = _alone,
         attempt: int = 1,
+        interval_steps: int = 1,
     ) -> Self:
         """Open the strategy registered under the variant's name.
 
         `begin` is called when a save begins and the one before is finished, `reach` with each of its stages, which a
         save in the background passes later. `barrier` returns when every rank has called it.
         Every version that it commits says by `identity` and `attempt` of which training it is. `levels` has a store for
-        every level that the variant writes to. `gather` exchanges values with all ranks, as `Link.gather` does.
+        every level that the variant writes to. `gather` exchanges values with all ranks, as `Link.gather` does. A checkpoint
+        is due every `interval_steps` steps of the run (0: never), and the levels take turns at those.
         """
 
-        entry, schedule = STRATEGIES[variant.name], Schedule(levels_of(variant))
+        entry, schedule = STRATEGIES[variant.name], Schedule(levels_of(variant), interval_steps)
         opening = Opening(
             subject=subject,
             place=place,
@@ -161,7 +163,7 @@ class Clocked:
         library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
-        self._schedule.turn(everywhere=everywhere)
+        self._schedule.turn(position.step, everywhere=everywhere)
         start_ns = clock()
         try:
             flight = self._last = self._begin(position)

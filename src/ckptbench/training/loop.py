@@ -132,6 +132,7 @@ class Trainer:
             barrier=self._recovery.barrier,
             gather=self._link.gather,
             attempt=self._plan.attempt,
+            interval_steps=self._plan.cell.interval.steps(self._steps_per_epoch),
         )
 
     def _shares(self, ranks: Sequence[int]) -> list[Share]:
