@@ -16,7 +16,6 @@ from numpy_framework import ALONE, NumpyFramework
 from strategies import IDENTITY
 from test_native import built, same
 
-from ckptbench.checkpoints import levels as checkpoint_levels
 from ckptbench.checkpoints.levels import Levels, open_levels
 from ckptbench.data.dataset import Dataset
 from ckptbench.errors import CheckpointError, ConfigError, LaunchError
@@ -286,17 +285,6 @@ def test_a_run_that_begins_anew_forgets_what_lies_in_memory(
     assert memory.steps()
     interrupted(plan, execution, monkeypatch, steps=0)
     assert memory.steps() == []
-
-
-def test_a_folder_of_another_user_is_refused(
-    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    levels = open_levels(plan)
-    levels.make()
-    uid = os.getuid()
-    monkeypatch.setattr(checkpoint_levels.os, "getuid", lambda: uid + 1)
-    with pytest.raises(CheckpointError, match="belongs to another user"):
-        levels.make()
 
 
 @pytest.mark.parametrize(("level", "folder"), [(MEMORY, "shm"), (NODE, "disk")])

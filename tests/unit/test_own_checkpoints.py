@@ -282,14 +282,14 @@ def test_a_checkpoint_folder_on_a_read_only_file_system_is_named(
 ) -> None:
     plan = make_plan("e1")
     plan.checkpoint_folder.mkdir()
-    opened = Path.open
+    opened = os.open
 
-    def read_only(self: Path, mode: str = "r", **options: object) -> object:
-        if self.parent == plan.checkpoint_folder and mode != "r":
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
-        return opened(self, mode, **options)  # type: ignore[call-overload]
+    def read_only(path: Path, flags: int, *mode: int, **named: int) -> int:
+        if Path(path).parent == plan.checkpoint_folder and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *mode, **named)
 
-    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(LaunchError, match=r"checkpoints cannot be written \(Read-only file system"):
         run_cell(plan, execution)
 

@@ -20,7 +20,6 @@ from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
 from strategies import IDENTITY, clocked
 from test_native import built
 
-from ckptbench.checkpoints import levels as checkpoint_levels
 from ckptbench.checkpoints import reunion
 from ckptbench.checkpoints.reunion import Candidate, Holding, Source, candidates, choose, reunite
 from ckptbench.checkpoints.store import CheckpointStore
@@ -298,8 +297,8 @@ def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained(tmp_path, "ab", 1)
-    uid = os.getuid()
-    monkeypatch.setattr(checkpoint_levels.os, "getuid", lambda: uid + 1)
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     with pytest.raises(CheckpointError, match="belongs to another user"):
         brought_together(tmp_path, "ab")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
+from ckptbench.machine.own_folder import ForeignFolder, make_own
 from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
 from ckptbench.runs.plan import Plan
@@ -52,14 +52,18 @@ class Levels:
         return {level: store for level, store in self.stores.items() if level != SHARED}
 
     def make(self) -> None:
-        """Make the folders of the near levels, for this user alone.
+        """Make the folders of the near levels, for this user alone. Call it before anything in them is changed.
 
-        Raises CheckpointError if one cannot be made, or if another user owns it.
+        Raises CheckpointError if one cannot be made, or if another user has made it, or a link in its place.
         """
         for level, store in self.near.items():
+            own = store.folder.parent
             try:
-                _make_own(store.folder.parent)
-                store.folder.mkdir(exist_ok=True)
+                make_own(own.parent, own.name, store.folder.name)
+            except ForeignFolder as error:
+                raise CheckpointError(
+                    f"{error}: have it removed, set {SETTINGS[level]} to another folder, or set {level}: 0"
+                ) from error
             except OSError as error:
                 raise CheckpointError(
                     f"{store.folder} cannot be made ({error.strerror}): set {SETTINGS[level]} to a folder that this user can "
@@ -106,12 +110,12 @@ class Levels:
         return self.shared.set_aside(version.folder)
 
     def discard_partial(self) -> None:
-        """Remove what killed attempts have left of versions. Call it while no rank runs."""
+        """Remove what killed attempts have left of versions. Call it while no rank runs, and after `make`."""
         for store in self.stores.values():
             store.discard_partial()
 
     def clear(self) -> None:
-        """Remove every version. Call it while no rank runs. Raises CheckpointError if one cannot even be renamed."""
+        """Remove every version. Call it while no rank runs, and after `make`. Raises CheckpointError if one cannot even be renamed."""
         for store in self.stores.values():
             store.clear()
 
@@ -160,15 +164,3 @@ def _near_folder(base: Path, level: str, run_folder: Path, node: str | None) -> 
     named = os.fsencode(run_folder) + (b"" if node is None else b"\0" + os.fsencode(node))
     digest = hashlib.sha256(named).hexdigest()[:8]
     return base / f"ckptbench-{os.getuid()}" / f"{run_folder.name}-{digest}-{level}"
-
-
-def _make_own(folder: Path) -> None:
-    """Make a folder that this user alone can enter. Raises OSError, or CheckpointError if another user owns it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise CheckpointError(
-            f"{folder} belongs to another user, who could change checkpoints: remove it"
-        )
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)

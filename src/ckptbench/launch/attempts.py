@@ -76,8 +76,8 @@ def prepare(
         for path in plan.run_folder.glob(pattern):
             _forget(path)
     levels = open_levels(plan)
-    levels.clear()
     levels.make()
+    levels.clear()
     if error := try_to_remove(logs):
         log.warning("logs of an earlier attempt stay, since they cannot be removed (%s)", error)
     return plan, {"requeues": requeues}
@@ -167,6 +167,7 @@ def newest_version(plan: Plan, reunion: Reunion) -> Version | None:
     RunFolderError if a trace is damaged.
     """
     levels = open_levels(plan)
+    levels.make()
     levels.discard_partial()
     if reunion.serves(plan):
         levels = levels.shared_alone()

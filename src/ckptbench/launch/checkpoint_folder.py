@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ckptbench.errors import LaunchError
+from ckptbench.machine.own_folder import ForeignFolder, check_maker
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,13 @@ def held(folder: Path, *, run_folder: Path) -> Iterator[None]:
 def _opened(folder: Path) -> IO[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / LOCK).open("a+", encoding="utf-8")
+        for made in (folder.parent, folder):
+            check_maker(made)
+        # Another user's link would have the file overwritten that it leads to.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return open(os.open(folder / LOCK, flags, 0o644), "r+", encoding="utf-8")
+    except ForeignFolder as error:
+        raise LaunchError(f"{error}: have it removed, {ANOTHER}") from error
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             path = next(path for path in (folder, *folder.parents) if path.exists())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -39,7 +40,8 @@ def named_segments(prefix: str, *, older_than_s: float = 0.0) -> set[Path]:
     for path in SEGMENTS.glob(f"{prefix}*"):
         with suppress(FileNotFoundError):  # its process has removed it meanwhile
             status = path.lstat()
-            if status.st_uid == os.geteuid() and time.time() - status.st_mtime >= older_than_s:
+            own = status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode)
+            if own and time.time() - status.st_mtime >= older_than_s:
                 found.add(path)
     return found
 
@@ -53,7 +55,7 @@ def remove_unused(segments: Iterable[Path]) -> list[Path]:
     unused = {}
     for path in segments:
         with suppress(FileNotFoundError):
-            unused[_identity(path.stat())] = path
+            unused[_identity(path.lstat())] = path
     for process in Path("/proc").glob("[0-9]*"):
         if not unused:
             break

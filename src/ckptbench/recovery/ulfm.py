@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import boot_id, clock
+from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.variant import Option
 from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
 from ckptbench.recovery.elastic import AveragingRank, Elastic, events_since_met
@@ -106,8 +106,10 @@ class Ulfm(Elastic):
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Open MPI's own files go into a folder that is removed, and that the next run removes if this process is killed."""
         for left in SHARED_MEMORY.glob(f"{PREFIX}*"):
-            if not Path("/proc", left.name.removeprefix(PREFIX).partition("-")[0]).exists():
-                shutil.rmtree(left, ignore_errors=True)
+            process = left.name.removeprefix(PREFIX).partition("-")[0]
+            with suppress(FileNotFoundError):  # another launcher has removed it meanwhile
+                if left.lstat().st_uid == os.geteuid() and not Path("/proc", process).exists():
+                    remove_or_warn(left)
         with tempfile.TemporaryDirectory(
             prefix=f"{PREFIX}{os.getpid()}-", dir=SHARED_MEMORY, ignore_cleanup_errors=True
         ) as folder:
