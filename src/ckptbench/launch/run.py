@@ -15,7 +15,6 @@ from typing import Any
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.environments.create import READY
 from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import LaunchError
 from ckptbench.faults.arrivals import failures_of
