@@ -1,0 +1,170 @@
+"""What to do about an error of the operating system: one remedy for each number, whoever meets it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+Place = str | os.PathLike[str]
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+STORAGE = (*FULL, errno.EROFS, errno.EIO, errno.ESTALE)
+"""A file system takes no more files, whatever they are."""
+SERVER_GONE = (errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
+UNSUPPORTED = (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY)
+BROKEN = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.EREMOTEIO)
+SYSTEM_TEXTS = {number: os.strerror(number) for number in FULL}
+"""What libraries say that pass on the words of the system, but not its number."""
+
+
+def number_of(error: BaseException) -> int | None:
+    """The system's number of the error, of the one that it comes from, or of the one whose words it repeats."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, OSError) and each.errno is not None:
+            return each.errno
+        if named := re.search(r"\[Errno (\d+)\]", str(each)):
+            return int(named[1])
+        for number, text in SYSTEM_TEXTS.items():
+            if text.lower() in str(each).lower():
+                return number
+        each = each.__cause__
+    return None
+
+
+def cause(error: BaseException) -> str:
+    """The error in a few words, without its number and its path: `No space left on device`."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def remedy(error: BaseException, place: Place, other: str = "", *, reading: bool = False) -> str:
+    """What to do about an error at this file or folder.
+
+    `other` is what helps beside it, as in "set checkpoints.folder to another disk", and what remains where nothing else is
+    known. `reading`: it was to be read, not written.
+    """
+    named = error.filename if isinstance(error, OSError) else None
+    at = Path(named) if isinstance(named, str) and named else Path(place)
+    words = words_of(number_of(error), at, reading=reading)
+    if words is None:
+        return other or "correct what the message names, and start again"
+    return f"{words}, or {other}" if other else words
+
+
+def blame(error: BaseException, place: Place, other: str = "", *, reading: bool = False) -> str:
+    """`<cause>; <remedy>`, to follow what could not be done."""
+    return f"{cause(error)}; {remedy(error, place, other, reading=reading)}"
+
+
+def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:
+    """The remedy of one number. None where nothing is known that would help."""
+    if number is None:
+        return None
+    if number in SERVER_GONE:
+        return (
+            f"the file server of {place} does not answer or has forgotten the file: mount it again"
+        )
+    if number in BROKEN:
+        return f"the storage of {place} fails: read the kernel's messages (dmesg), and use another disk"
+    if number in UNSUPPORTED:
+        return f"the file system of {place} ({_type_of(place)}) does not support it: use one that does, such as ext4, xfs or NFS"
+    make = _MAKERS.get(number)
+    return make(place, reading) if make is not None else None
+
+
+def _permitted(place: Path, reading: bool) -> str:
+    return f"let this user {'read' if reading else 'write'} {place}"
+
+
+def _no_space(place: Path, _: bool) -> str:
+    status = _status(place)
+    if status is not None and status.f_files and not status.f_favail:
+        return f"no inodes are left on {mount_of(place)}: remove files there"
+    return f"{free(place)}: free some"
+
+
+def _too_large(place: Path, _: bool) -> str | None:
+    limit, _hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY:
+        return f"the limit on file sizes (ulimit -f) is {limit} bytes: raise it"
+    return f"the file system of {place} takes no file of this size: use another one"
+
+
+def _open_files(_: Path, __: bool) -> str:
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"this process may have {limit} files open: raise the limit (ulimit -n)"
+
+
+def _in_the_way(place: Path, _: bool) -> str:
+    return f"remove or rename what is in the way at {place}"
+
+
+_MAKERS: dict[int, Callable[[Path, bool], str | None]] = {
+    errno.ENOSPC: _no_space,
+    errno.EDQUOT: lambda place, _: f"your quota on {mount_of(place)} is used up: free some",
+    errno.EFBIG: _too_large,
+    errno.EACCES: _permitted,
+    errno.EPERM: _permitted,
+    errno.EROFS: lambda place, _: f"{mount_of(place)} is mounted read-only: mount it for writing",
+    errno.EMFILE: _open_files,
+    errno.ENFILE: lambda *_: "all processes of this machine together have too many files open: end some of them",
+    errno.ENOMEM: lambda *_: "no memory is left: end other programs, or give the job more memory",
+    errno.EAGAIN: lambda *_: "this user or this job has too many processes or threads: end some, or raise the limit (ulimit -u)",
+    errno.ENAMETOOLONG: lambda *_: "the path or a name in it is too long: use a folder with a shorter path",
+    errno.ELOOP: lambda place, _: f"links at {place} lead in a circle: remove them",
+    errno.EEXIST: _in_the_way,
+    errno.EISDIR: _in_the_way,
+    errno.ENOTDIR: _in_the_way,
+    errno.ENOTEMPTY: lambda place, _: f"something still writes to {place}: end it",
+    errno.EBUSY: lambda place, _: f"something uses {place}: end it",
+    errno.ETXTBSY: lambda place, _: f"something runs {place}: end it",
+    errno.EDEADLK: lambda place, _: f"locks on {place} wait for each other: end the other program",
+    errno.ENOLCK: lambda place, _: f"the file system of {place} gives no locks: use another one",
+    errno.E2BIG: lambda *_: "the environment variables or the command are too long: remove variables",
+    errno.ECONNREFUSED: lambda *_: "nothing listens there: start what is to answer",
+}  # fmt: skip
+
+
+def free(place: Path) -> str:
+    """How much room is left, in words, with the file system."""
+    status = _status(place)
+    if status is None:
+        return "the free space there is not known"
+    return f"{status.f_bavail * status.f_frsize / 1e6:.0f} MB are free on {mount_of(place)}"
+
+
+def mount_of(place: Path) -> Path:
+    """The folder at which the file system of a file is mounted, or would be, if the file were there."""
+    each = _existing(place)
+    while not os.path.ismount(each) and each != each.parent:
+        each = each.parent
+    return each
+
+
+def _existing(place: Path) -> Path:
+    path = Path(os.path.realpath(place))
+    return next((each for each in (path, *path.parents) if os.path.lexists(each)), Path("/"))
+
+
+def _type_of(place: Path) -> str:
+    """The type of the file system, as the kernel names it."""
+    mount = str(mount_of(place))
+    try:
+        rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return "of unknown type"
+    return next((row[2] for row in reversed(rows) if row[1] == mount), "of unknown type")
+
+
+def _status(place: Path) -> os.statvfs_result | None:
+    """That of the file system which the place is on, or would be. None: it cannot be asked, as where a disk is gone."""
+    try:
+        return os.statvfs(_existing(place))
+    except OSError:
+        return None
