@@ -12,20 +12,20 @@ import pytest
 from test_levels import deepfreeze, opened, save, three
 from test_native import built
 
+from ckptbench import remedies
 from ckptbench.errors import CheckpointError
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
+from ckptbench.remedies import mount_of
 from ckptbench.runs.events import SaveFailed
 from ckptbench.runs.trace import whole_events
-from ckptbench.strategies import failure
 from ckptbench.strategies.failure import failed_save
 from ckptbench.strategies.state_files import share_name
-from ckptbench.world.processes import ended
 
 FOLDERS = {MEMORY: Path("/here/memory"), NODE: Path("/here/node"), SHARED: Path("/here/shared")}
 OTHER = {
     MEMORY: "set checkpoints.memory_folder to another folder, or set memory: 0",
     NODE: "set checkpoints.node_folder to another folder, or set node: 0",
-    SHARED: "or set checkpoints.folder to another disk",
+    SHARED: "set checkpoints.folder to another disk",
 }
 
 
@@ -61,7 +61,7 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
     said = str(caught.value)
     assert f"step 1 cannot be written to {tmp_path / level}, the level {level}, (" in said
     assert "No space left" in said
-    assert said.endswith(f"MB are free there: free some, {OTHER[level]}")
+    assert said.endswith(f"MB are free on {mount_of(tmp_path)}: free some, or {OTHER[level]}")
     for other in {MEMORY, NODE, SHARED} - {level}:
         assert str(tmp_path / other) not in said
         assert SETTINGS[other] not in said
@@ -74,46 +74,49 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (full(errno.ENOSPC), "7 MB are free there: free some, "),
-        (CheckpointError(f"x cannot be written: {full(errno.ENOSPC)}"), "7 MB are free there: free some, "),
-        (RuntimeError("writing failed: no space left on device"), "7 MB are free there: free some, "),
-        (full(errno.EDQUOT), "your quota is used up there: free some, "),
-        (full(errno.EACCES), "make it writable, "),
-        (full(errno.EROFS), "make it writable, "),
-        (full(errno.EISDIR), "remove what lies there, "),
+        (full(errno.ENOSPC), "7 MB are free on /: free some, or "),
+        (CheckpointError(f"x cannot be written: {full(errno.ENOSPC)}"), "7 MB are free on /: free some, or "),
+        (RuntimeError("writing failed: no space left on device"), "7 MB are free on /: free some, or "),
+        (full(errno.EDQUOT), "your quota on / is used up: free some, or "),
+        (full(errno.EACCES), "let this user write {folder}, or "),
+        (full(errno.EROFS), "/ is mounted read-only: mount it for writing, or "),
+        (full(errno.EISDIR), "remove or rename what is in the way at {folder}, or "),
     ],
 )  # fmt: skip
 def test_the_remedy_is_that_of_the_cause(
     monkeypatch: pytest.MonkeyPatch, error: Exception, remedy: str, level: str
 ) -> None:
-    monkeypatch.setattr(failure, "_status", lambda folder: status())
+    monkeypatch.setattr(remedies, "_status", lambda folder: status())
     said = str(failed_save(3, error, level, FOLDERS))
-    assert said.endswith(f"; {remedy}{OTHER[level]}")
+    assert said.endswith(f"; {remedy.format(folder=FOLDERS[level])}{OTHER[level]}")
 
 
 def test_a_broken_disk_is_not_said_to_be_full() -> None:
     said = str(failed_save(3, full(errno.EIO), SHARED, FOLDERS))
-    assert said.endswith(f"{os.strerror(errno.EIO)}); set checkpoints.folder to another disk")
+    assert said.endswith(
+        f"{os.strerror(errno.EIO)}); the storage of /here/shared fails: read the kernel's messages (dmesg), and use "
+        "another disk, or set checkpoints.folder to another disk"
+    )
 
 
 def test_inodes_that_are_used_up_are_told_from_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure, "_status", lambda folder: status(free_inodes=0))
+    monkeypatch.setattr(remedies, "_status", lambda folder: status(free_inodes=0))
     said = str(failed_save(3, full(errno.ENOSPC), NODE, FOLDERS))
-    assert said.endswith(f"; no inodes are left there: remove files, {OTHER[NODE]}")
+    assert said.endswith(f"; no inodes are left on /: remove files there, or {OTHER[NODE]}")
     assert "MB are free" not in said
 
 
 @pytest.mark.parametrize(
     ("limit", "remedy"),
     [
-        (4096, "the limit on file sizes (ulimit -f) is 4096 bytes: raise it"),
-        (resource.RLIM_INFINITY, "that file system takes no file of this size: set checkpoints.folder to another disk"),
+        (4096, "the limit on file sizes (ulimit -f) is 4096 bytes: raise it, or set checkpoints.folder to another disk"),
+        (resource.RLIM_INFINITY, "the file system of /here/shared takes no file of this size: use another one, or set checkpoints.folder to another disk"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_too_large_is_no_matter_of_free_space(
     monkeypatch: pytest.MonkeyPatch, limit: int, remedy: str
 ) -> None:
-    monkeypatch.setattr(failure.resource, "getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr(remedies.resource, "getrlimit", lambda _: (limit, limit))
     said = str(failed_save(3, full(errno.EFBIG), SHARED, FOLDERS))
     assert said.endswith(f"; {remedy}")
 
@@ -121,9 +124,9 @@ def test_a_file_that_is_too_large_is_no_matter_of_free_space(
 def test_the_free_space_is_told_where_a_library_hides_the_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(failure, "_status", lambda folder: status())
+    monkeypatch.setattr(remedies, "_status", lambda folder: status())
     said = str(failed_save(3, RuntimeError("file write failed"), SHARED, FOLDERS))
-    assert said.endswith("; 7 MB are free there: set checkpoints.folder to another disk")
+    assert said.endswith("; 7 MB are free on /: set checkpoints.folder to another disk")
 
 
 def test_an_error_without_a_level_blames_none() -> None:
@@ -136,16 +139,3 @@ def test_an_error_without_a_level_blames_none() -> None:
 def test_the_message_of_a_library_is_brought_into_one_line() -> None:
     said = str(failed_save(3, ValueError("one\n  two"), SHARED, {SHARED: Path("/here")}))
     assert "(ValueError: one two)" in said
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (3, "has ended with status 3"),
-        (-9, "was killed by signal 9 (SIGKILL), as the kernel does when memory runs out"),
-        (-15, "was killed by signal 15 (SIGTERM)"),
-        (-63, "was killed by signal 63"),
-    ],
-)
-def test_the_end_of_a_process_is_told_in_words(code: int, words: str) -> None:
-    assert ended(code) == words

@@ -138,7 +138,7 @@ def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
     gone = subprocess.Popen(
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    with pytest.raises(CkptbenchError, match="the striker of this rank has ended with status 7"):
+    with pytest.raises(CkptbenchError, match="the striker of this rank ended with exit status 7"):
         Target(gone).step(0)
 
 
@@ -152,7 +152,7 @@ def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recover
         target.step(0)
         striker.wait()
         target.recovering()
-        with pytest.raises(CkptbenchError, match="ended with status 7; see above"):
+        with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
             target.step(1)
 
 

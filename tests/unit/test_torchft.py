@@ -145,7 +145,10 @@ def test_a_lost_rank_is_replaced_as_long_as_others_train(struck_plan: Plan) -> N
 def test_a_lighthouse_that_does_not_start_is_one_error(struck_plan: Plan) -> None:
     recovery = TorchFt()
     recovery.command([sys.executable], struck_plan)  # which has no torchft
-    with pytest.raises(LaunchError, match="lighthouse ended with status 1"), recovery.environment():
+    with (
+        pytest.raises(LaunchError, match="lighthouse ended with exit status 1"),
+        recovery.environment(),
+    ):
         pass
 
 

@@ -20,6 +20,8 @@ from ckptbench.environments.locking import locked
 from ckptbench.environments.ready import READY, described
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import write_json
+from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.remedies import free
 from ckptbench.world.processes import die_with_parent
 
 log = logging.getLogger("ckptbench")
@@ -125,6 +127,7 @@ def _install_with_horovod(build: HorovodBuild, installer: _Installer) -> None:
 
 def _run(command: list[str], lock: Path, given: str = "") -> str:
     """What uv has printed. It reads `given`."""
+    kills = MemoryKills.now()
     done = subprocess.run(
         command,
         env=_environment(lock),
@@ -139,7 +142,8 @@ def _run(command: list[str], lock: Path, given: str = "") -> str:
     if done.returncode:
         tail = "\n    ".join(done.stdout.strip().splitlines()[-TAIL_LINES:])
         raise EnvironmentSetupError(
-            f"{lock}: uv could not install it ({_remedy(done.stdout, lock)}):\n    {tail}"
+            f"{lock}: uv could not install it: it {ended(done.returncode, kills)} ({_remedy(done.stdout, lock)}):\n"
+            f"    {tail}"
         )
     return done.stdout
 
@@ -150,7 +154,7 @@ def _remedy(said: str, lock: Path) -> str:
             "a file is not the one that was locked, so it is not installed; if you trust the place it comes from, "
             f"lock again with `scripts/lock.sh {lock.stem}`"
         )
-    return "is there a network, and room on the disk?"
+    return f"{free(Path.cwd())}; is there a network?"
 
 
 def _environment(lock: Path) -> dict[str, str]:

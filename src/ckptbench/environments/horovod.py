@@ -25,6 +25,7 @@ from ckptbench.environments.earlier import clear_away
 from ckptbench.environments.lock_file import pinned, read_lock, version_in
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import file_sha256
+from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.machine.removal import try_to_remove
 
 TAIL_LINES = 8
@@ -207,6 +208,7 @@ class HorovodBuild:
 
     def _run(self, command: list[str], draft: Path, settings: Mapping[str, str]) -> None:
         log = draft / "build.log"
+        kills = MemoryKills.now()
         with log.open("ab") as output:
             done = subprocess.run(
                 command,
@@ -219,7 +221,7 @@ class HorovodBuild:
         if done.returncode:
             said = "\n    ".join(_telling_lines(log))
             raise EnvironmentSetupError(
-                f"{self.lock}: Horovod could not be compiled; the whole log is {log}, which says:\n    {said}"
+                f"{self.lock}: Horovod could not be compiled: pip {ended(done.returncode, kills)}; the whole log is {log}, which says:\n    {said}"
             )
 
 

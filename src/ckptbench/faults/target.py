@@ -18,6 +18,7 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.striker import OVER, Orders
 from ckptbench.machine.held_syncs import hold_syncs
+from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.runs.layout import strikes_path
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
@@ -32,6 +33,7 @@ class Target:
     def __init__(self, striker: subprocess.Popen[bytes] | None = None) -> None:
         self._striker = striker
         self._is_ready = False
+        self._kills = MemoryKills.now()
 
     @classmethod
     def open(
@@ -134,7 +136,7 @@ class Target:
         """A short training would be over before a striker that is still starting could strike it."""
         assert striker.stdout is not None
         if not striker.stdout.readline():
-            raise _ended(striker)
+            raise self._ended(striker)
         self._is_ready = True
 
     def _tell(self, moment: str, step: int | None) -> None:
@@ -147,13 +149,11 @@ class Target:
         try:
             self._striker.stdin.write(json.dumps(line).encode() + b"\n")
         except BrokenPipeError:
-            raise _ended(self._striker) from None
+            raise self._ended(self._striker) from None
 
-
-def _ended(striker: subprocess.Popen[bytes]) -> CkptbenchError:
-    return CkptbenchError(
-        f"the striker of this rank has ended with status {striker.wait()}; see above"
-    )
+    def _ended(self, striker: subprocess.Popen[bytes]) -> CkptbenchError:
+        how = ended(striker.wait(), self._kills)
+        return CkptbenchError(f"the striker of this rank {how}; see above")
 
 
 def _hand_over_syncs(striker: socket.socket) -> None:

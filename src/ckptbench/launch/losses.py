@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.watched import Group, Watched
+from ckptbench.machine.memory_kills import REMEDY
 from ckptbench.recovery.contract import Loss
 from ckptbench.world.control import ControlServer
 
@@ -86,6 +87,8 @@ class Losses:
     def _loss_of(self, ranks: Sequence[int], how: str, *, hangs: bool = False) -> Loss:
         self._group.relay()
         named = " and ".join(f"rank-{rank}" for rank in ranks)
+        if kills := self._group.memory_kills:
+            how = f"{how}; {kills}: {REMEDY}"
         how = f"{named} {how}; last lines:\n{self._group.tails()}"
         return Loss(ranks=tuple(ranks), how=how, hangs=hangs)
 

@@ -16,6 +16,7 @@ from typing import Self
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
 from ckptbench.machine.clock import boot_id, clock
+from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
@@ -63,6 +64,8 @@ class Watched:
     followers: list[LogFollower]
     rank: int | None
     """None: the process starts ranks and is none itself."""
+    kills: MemoryKills = field(default_factory=MemoryKills.now)
+    """Those before it was started."""
     _is_ended: bool = False
 
     @classmethod
@@ -72,8 +75,9 @@ class Watched:
         """Start the process. Pass `has_threads` where this process has more than one thread. Raises LaunchError."""
         followers = [LogFollower.from_now(path) for path in process.logs]
         rank = int(process.variables[RANK] or 0) if process.is_rank else None
+        kills = MemoryKills.now()
         running = _start(process, environment, has_threads=has_threads)
-        return cls(process, running, followers, rank)
+        return cls(process, running, followers, rank, kills)
 
     @property
     def is_over(self) -> bool:
@@ -93,10 +97,7 @@ class Watched:
     @property
     def how(self) -> str:
         """How the process has ended. Call it when it has."""
-        code = self.running.returncode
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with exit status {code}"
+        return ended(self.running.returncode, self.kills)
 
     def relay(self) -> None:
         for follower in self.followers:
@@ -146,6 +147,12 @@ class Group:
     def dead(self) -> list[Watched]:
         """Those that have ended badly."""
         return [each for each in self._members if each.is_dead]
+
+    @property
+    def memory_kills(self) -> str:
+        """The kernel's kills for lack of memory since the first of them was started, in words; empty if there were none."""
+        now = MemoryKills.now()
+        return next((said for each in self._members if (said := now.since(each.kills))), "")
 
     def add(self, watched: Watched) -> None:
         self._members.append(watched)

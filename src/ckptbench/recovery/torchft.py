@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import clock
+from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.matrix.variant import Option
 from ckptbench.recovery.contract import (
     GoOn,
@@ -72,6 +73,7 @@ class TorchFt(Elastic):
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Run the lighthouse. It ends with this process too. Raises LaunchError if it does not start."""
         source = str(Path(__file__).resolve().parents[2])
+        kills = MemoryKills.now()
         process = subprocess.Popen(
             [self._python, "-m", "ckptbench.recovery.lighthouse", str(HEARTBEAT_MS), str(JOIN_MS)],
             stdin=subprocess.PIPE,  # which ends with this process, however it ends
@@ -84,7 +86,7 @@ class TorchFt(Elastic):
             port = process.stdout.readline().decode().strip()
             if not port:
                 raise LaunchError(
-                    f"torchft's lighthouse ended with status {process.wait()} when it started; see above"
+                    f"torchft's lighthouse {ended(process.wait(), kills)} when it started; see above"
                 )
             yield {LIGHTHOUSE: f"http://127.0.0.1:{port}", "RUST_LOG": "error"}
         finally:

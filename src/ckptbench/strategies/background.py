@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import CheckpointError
-from ckptbench.world.processes import ended
+from ckptbench.machine.memory_kills import MemoryKills, ended
 
 CLOSING_SECONDS = 60.0
 """How long the writing process may take to end when nothing is left to write."""
@@ -46,6 +46,7 @@ class BackgroundWriter:
         self._memory = memory
         self._process = process
         self._sending = threading.Lock()
+        self._kills = MemoryKills.now()
 
     @classmethod
     def start(cls, nbytes: int) -> Self:
@@ -98,9 +99,8 @@ class BackgroundWriter:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise CheckpointError(
-                f"the process that writes to {folder} in the background {ended(self._process.wait())}"
-            )
+            how = ended(self._process.wait(), self._kills)
+            raise CheckpointError(f"the process that writes to {folder} in the background {how}")
         content: dict[str, Any] = json.loads(answer)
         if error := content.get("error"):
             raise CheckpointError(f"{content['path']} cannot be written in the background: {error}")

@@ -50,16 +50,6 @@ def _outlive_no_parent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def ended(status: int) -> str:
-    """How a process has ended, in words. `status` is as from `subprocess` and `multiprocessing`: negative for a signal."""
-    if status >= 0:
-        return f"has ended with status {status}"
-    name = next((each.name for each in signal.Signals if each == -status), None)
-    by = f"signal {-status}" + (f" ({name})" if name else "")
-    memory = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
-    return f"was killed by {by}{memory}"
-
-
 def is_orphan(parent: int) -> bool:
     """Whether the process with this id is not the parent of this one any more, because it has ended.
 

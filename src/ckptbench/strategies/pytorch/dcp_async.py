@@ -28,6 +28,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays
+from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -35,7 +36,6 @@ from ckptbench.strategies.contract import Opening, Share, Strategy, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.strategies.pytorch.groups import OwnGroup
 from ckptbench.strategies.pytorch.state import bytes_of, save_rest, state_of
-from ckptbench.world.processes import ended
 
 BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
 """Its stages: before the copy, when training goes on, and after this rank's files are written."""
@@ -50,6 +50,7 @@ class DcpAsync(Strategy):
         self._reuses = self._options["stager"] == "reused"
         self._awaits = self._options["staging"] == "awaited"
         self._held_bytes = 0
+        self._kills = MemoryKills.now()
         self._stager: DefaultStager | None = None
         # A rank that writes by itself needs to meet nobody.
         alone = self._place.world_size == 1 and not self._in_process
@@ -126,7 +127,9 @@ class DcpAsync(Strategy):
         if process is None or process._save_process.is_alive():
             return first_cause(error)
         status = process._save_process.exitcode
-        return CheckpointError(f"the process that writes in the background {ended(status)}")
+        return CheckpointError(
+            f"the process that writes in the background {ended(status, self._kills)}"
+        )
 
     def load(self, version: Version, folder: Path) -> None:
         load(version, folder, self._subject, self._place.rank)

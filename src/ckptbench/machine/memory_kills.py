@@ -1,0 +1,85 @@
+"""How a process has ended, in words, and whether the kernel has killed processes for lack of memory meanwhile."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+HERE = "on this machine"
+REMEDY = "use fewer ranks, a smaller model or batch_size, or give the job more memory"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryKills:
+    """The kernel's counts of processes that it has killed for lack of memory, as they were at one moment."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    """By where they are counted, the nearest first: the control group of this process, those above it, the machine."""
+
+    @classmethod
+    def now(cls, root: Path = Path("/")) -> Self:
+        """`root` is where `proc` and `sys` lie."""
+        counts: dict[str, int] = {}
+        for where, path in _counters(root):
+            with suppress(OSError, ValueError):
+                rows = dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
+                if "oom_kill" in rows:
+                    counts[where] = int(rows["oom_kill"])
+        return cls(counts)
+
+    def since(self, before: Self) -> str:
+        """The kills after `before`, in words: those of the nearest control group that counts some. Empty where there are none."""
+        for where, count in self.counts.items():
+            if (more := count - before.counts.get(where, count)) > 0:
+                processes = "a process" if more == 1 else f"{more} processes"
+                return f"the kernel has killed {processes} for lack of memory meanwhile ({where})"
+        return ""
+
+
+def ended(status: int, before: MemoryKills | None = None) -> str:
+    """How a process has ended, in words, and where memory was the cause, what to do.
+
+    `status` is as from `subprocess` and `multiprocessing`: negative for a signal. `before` are the kills when the process
+    was started; None: not known.
+    """
+    now = MemoryKills.now()
+    kills = "" if before is None else now.since(before)
+    how = f"ended with exit status {status}"
+    if status < 0:
+        name = next((each.name for each in signal.Signals if each == -status), None)
+        how = f"was killed by {name or f'signal {-status}'}"
+    if kills:
+        return f"{how}; {kills}: {REMEDY}"
+    if -status != signal.SIGKILL:
+        return how
+    if before is not None and HERE in now.counts:  # it counts the kills of every control group
+        return f"{how}, and not by the kernel for lack of memory"
+    return f"{how}, as the kernel does when memory runs out"
+
+
+def _counters(root: Path) -> Iterator[tuple[str, Path]]:
+    """Each with where it counts: the control groups that this process is in, of version 2 or 1, and those above."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            yield from _chain(root / "sys/fs/cgroup", group, "memory.events")
+        elif "memory" in controllers.split(","):
+            yield from _chain(root / "sys/fs/cgroup/memory", group, "memory.oom_control")
+    yield HERE, root / "proc/vmstat"
+
+
+def _chain(mount: Path, group: str, name: str) -> Iterator[tuple[str, Path]]:
+    folder = mount / group.lstrip("/")
+    while folder.is_relative_to(mount) and folder != mount:
+        yield f"control group /{folder.relative_to(mount)}", folder / name
+        folder = folder.parent
+    # A container sees its own group at the mount, whatever its name is outside.
+    yield "control group /", mount / name
