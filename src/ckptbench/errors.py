@@ -1,5 +1,10 @@
 """The exceptions of the study. Every message names the problem, its place and the remedy."""
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class CkptbenchError(Exception):
     """Base of every error that a user of the study is expected to read."""
@@ -41,3 +46,19 @@ class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
             f"stopped {where}, as told by {signal}; if its scheduler requeues it, or with resume: true, "
             "the run goes on from there"
         )
+
+
+def all_of(checks: Iterable[Callable[[], T]]) -> list[T]:
+    """What each of these returns. Raises one error with the messages of all that fail, of the type of the first."""
+    done: list[T] = []
+    failed: list[CkptbenchError] = []
+    for check in checks:
+        try:
+            done.append(check())
+        except CkptbenchError as error:
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise type(failed[0])("\n".join(dict.fromkeys(map(str, failed))))
+    return done

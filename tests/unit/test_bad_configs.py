@@ -105,7 +105,7 @@ def test_the_check_of_files_is_a_command_and_says_nothing_of_good_ones(tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(
-        r".*bad\.yaml: cannot be read as text in UTF-8: .*\n.*none\.yaml: cannot be read as text .*\n",
+        r".*bad\.yaml: cannot be read as text in UTF-8: .*\n.*none\.yaml: cannot be read: No such file or directory; correct the path.*\n",
         done.stdout,
     )
 

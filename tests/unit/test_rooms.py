@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 IN_RANKS = (
     "checkpoints", "data.dataset", "data.order", "errors", "faults", "frameworks", "launch.allocation", "machine",
-    "matrix", "networks", "proof", "recovery", "runs", "strategies", "training", "world",
+    "matrix", "networks", "proof", "recovery", "remedies", "runs", "strategies", "training", "world",
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {

@@ -10,17 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import DataError, RunFolderError
+from ckptbench.errors import DataError, RunFolderError, all_of
 from ckptbench.machine.files import read_json
+from ckptbench.remedies import blame
 
 DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1
+
+REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -49,9 +53,8 @@ class Dataset:
         description = _description(folder)
         try:
             files = description["files"]
-            arrays = {
-                name.removesuffix(".npy"): _array(folder / name, files[name]) for name in files
-            }
+            found = all_of(partial(_array, folder / name, files[name]) for name in files)
+            arrays = dict(zip((name.removesuffix(".npy") for name in files), found, strict=True))
             return cls(
                 name=description["name"],
                 image_shape=tuple(description["image_shape"]),
@@ -122,7 +125,11 @@ def _array(path: Path, described: dict[str, Any]) -> NDArray[Any]:
             )
         # A plain array over the map: indexing a numpy.memmap costs more and gives memmaps again.
         array: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read: {blame(error, path, REMEDY, reading=True)}"
+        ) from error
+    except ValueError as error:
         raise _unusable(path, f"cannot be read: {error}") from error
     if list(array.shape) != described["shape"] or str(array.dtype) != described["dtype"]:
         expected = f"{described['dtype']} {described['shape']}"
@@ -133,6 +140,4 @@ def _array(path: Path, described: dict[str, Any]) -> NDArray[Any]:
 
 
 def _unusable(path: Path, reason: str) -> DataError:
-    return DataError(
-        f"{path}: {reason}; remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
-    )
+    return DataError(f"{path}: {reason}; {REMEDY}")

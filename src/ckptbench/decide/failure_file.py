@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from ckptbench.decide.failure_log import COLUMN, MOST_FAILURES, read_gaps
 from ckptbench.decide.moments import Moment, moment
-from ckptbench.errors import ConfigError
+from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources, Words
@@ -93,38 +95,58 @@ def read_failure_file(path: Path) -> FailureFile:
     """Raises ConfigError with the file, the field and what to do."""
     written = ConfigFile.read(path)
     file = checked(FailureFile, Sources(written.content, [written]))
-    try:
-        _check_together(
-            file, {name for name, value in written.content.items() if value is not None}
-        )
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    given = {name for name, value in written.content.items() if value is not None}
+    if faults := list(_faults(file, given)):
+        raise ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
     return file
 
 
-def _check_together(file: FailureFile, given: set[str]) -> None:
+def named_log(path: Path) -> tuple[Path, str, Moment, Moment] | None:
+    """The log of a file, its column, and from when to when it was kept. None where the file does not say all of it.
+
+    The file may be wrong elsewhere: the faults of its log are then told with its own.
+    """
+    try:
+        content = ConfigFile.read(path).content
+        begin, end = (_moment(content.get(name)) for name in ("from", "to"))
+    except (ConfigError, ValueError):
+        return None
+    log, column = content.get("log"), content.get("column") or COLUMN
+    if begin is None or end is None or _clash(begin, end):
+        return None
+    if not isinstance(log, str) or not isinstance(column, str):
+        return None
+    return (path.parent / log, column, begin, end)
+
+
+def _faults(file: FailureFile, given: set[str]) -> Iterator[ConfigError]:
+    """Fields that do not go together."""
     own = given & NUMBERS
     if not any(needed <= own <= needed | allowed for needed, allowed in WAYS):
-        raise ConfigError(
+        yield ConfigError(
             f"the rate is given by {', '.join(sorted(own)) or 'nothing'}: {WAYS_HELP}"
         )
     begin, end = file.begin, file.end
     if begin is None or end is None:
         return
-    remedy = ""
+    if remedy := _clash(begin, end):
+        yield FieldError(("to",), remedy, Words(end.written))
+
+
+def _clash(begin: Moment, end: Moment) -> str:
+    """Why a log cannot be kept from `begin` to `end`, and what to do. Empty where it can."""
     if begin.clock != end.clock:
-        remedy = f"it is {end.clock}, but `from` is {begin.clock}: write both in the same way"
-    elif end.seconds <= begin.seconds:
-        remedy = f"it must come after `from`, which is {begin.written}"
-    if remedy:
-        raise FieldError(("to",), remedy, Words(end.written))
+        return f"it is {end.clock}, but `from` is {begin.clock}: write both in the same way"
+    if end.seconds <= begin.seconds:
+        return f"it must come after `from`, which is {begin.written}"
+    return ""
 
 
 def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
     """All files `*.yaml` of the folder, by path.
 
-    Raises ConfigError where the folder has none, where none has the name `chosen`, or where one is wrong, and DataError where the log
-    that one names is missing or wrong.
+    Raises ConfigError where the folder has none, where none has the name `chosen`, or where some are wrong, or the logs that they
+    name: with the faults of all.
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
@@ -134,8 +156,11 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no such file; use one of {', '.join(names)}"
         )
-    files = {path: read_failure_file(path) for path in paths}
-    for path, file in files.items():
-        if file.log is not None and file.begin is not None and file.end is not None:
-            read_gaps(path.parent / file.log, file.column, file.begin, file.end)
-    return files
+    return dict(zip(paths, all_of(partial(_read_with_log, path) for path in paths), strict=True))
+
+
+def _read_with_log(path: Path) -> FailureFile:
+    file = read_failure_file(path)
+    if file.log is not None and file.begin is not None and file.end is not None:
+        read_gaps(path.parent / file.log, file.column, file.begin, file.end)
+    return file

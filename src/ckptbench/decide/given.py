@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from ckptbench.decide.failure_file import Text
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
-from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
@@ -128,10 +127,7 @@ def read_given(path: Path) -> pd.DataFrame:
     written = ConfigFile.read(path)
     sources = Sources(written.content, [written])
     given = checked(GivenCosts, sources)
-    try:
-        _check_together(given)
-    except FieldError as error:
-        raise ConfigError(sources.explain(error)) from None
+    sources.refuse(_faults(given))
     shared: dict[str, Any] = {
         "framework": GIVEN,
         "model": given.title,
@@ -159,16 +155,16 @@ def read_given(path: Path) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _check_together(given: GivenCosts) -> None:
-    """Raises FieldError where two costs contradict each other."""
+def _faults(given: GivenCosts) -> Iterator[FieldError]:
+    """Costs that contradict each other."""
     for index, saved in enumerate(given.strategies):
         for field, words in _contradictions(saved):
-            raise FieldError(("strategies", index, field), words, getattr(saved, field))
+            yield FieldError(("strategies", index, field), words, getattr(saved, field))
     for kind in ("strategies", "recoveries"):
         names = [each.name for each in getattr(given, kind)]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise FieldError(
+                yield FieldError(
                     (kind, index, "name"), "two have this name: give each its own", name
                 )
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate
-from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
-from ckptbench.decide.failure_log import read_gaps
+from ckptbench.decide.failure_file import NO_FILE, FailureFile, named_log, read_failure_file
+from ckptbench.decide.failure_log import Gaps, read_gaps
 from ckptbench.decide.fits import LogFit, exact_interval, fit
-from ckptbench.decide.moments import Moment
-from ckptbench.errors import ConfigError
+from ckptbench.errors import ConfigError, all_of
 
 Floats = NDArray[np.float64]
 
@@ -72,17 +72,17 @@ class FailureRate:
 def read_rates(folder: Path) -> list[FailureRate]:
     """The rates of all files `*.yaml` in the folder, by name.
 
-    Raises ConfigError or DataError with the file, the place in it and what to do.
+    Raises ConfigError or DataError with the faults of all files: the place of each, and what to do.
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise ConfigError(f"{folder}: {NO_FILE}")
-    return [read_rate(path) for path in paths]
+    return all_of(partial(read_rate, path) for path in paths)
 
 
 def read_rate(path: Path) -> FailureRate:
     """The rate of one file. Raises ConfigError or DataError with the file, the place in it and what to do."""
-    file = read_failure_file(path)
+    file, gaps = _read_both(path)
     rate = FailureRate(
         name=path.stem,
         title=file.title,
@@ -94,11 +94,9 @@ def read_rate(path: Path) -> FailureRate:
         failures=file.failures,
         gpus=file.gpus,
     )
+    if gaps is not None and file.gpus is not None:
+        return _of_log(rate, fit(gaps), file.gpus)
     match file:
-        case FailureFile(
-            log=str(log), begin=Moment() as begin, end=Moment() as end, gpus=int(gpus)
-        ):
-            return _of_log(rate, fit(read_gaps(path.parent / log, file.column, begin, end)), gpus)
         case FailureFile(failures=int(failures), days=float(days), gpus=int(gpus)):
             exposure = days * HOURS_PER_DAY * gpus
             interval = UNKNOWN if file.approximate else exact_interval(failures, exposure)
@@ -108,6 +106,19 @@ def read_rate(path: Path) -> FailureRate:
         case FailureFile(mean_gpu_hours=float(hours)):
             return replace(rate, mean_gpu_hours=hours)
     raise AssertionError(f"{path}: its fields were checked")
+
+
+def _read_both(path: Path) -> tuple[FailureFile, Gaps | None]:
+    """The file, and the gaps of the log that it names. Raises ConfigError or DataError with the faults of both."""
+    gaps: list[Gaps] = []
+
+    def log() -> None:
+        if (named := named_log(path)) is not None:
+            gaps.append(read_gaps(*named))
+
+    files = all_of((partial(read_failure_file, path), log))
+    (file,) = (each for each in files if each is not None)
+    return file, gaps[0] if gaps else None
 
 
 def _of_log(rate: FailureRate, fitted: LogFit, gpus: int) -> FailureRate:

@@ -8,11 +8,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from ckptbench.settings.sources import COMMAND_LINE, FieldError, Location, Sources, dotted
+from ckptbench.settings.sources import (
+    COMMAND_LINE,
+    FieldError,
+    Location,
+    Sources,
+    dotted,
+    shortened,
+)
 from ckptbench.settings.values import NUMBER
 
-MOST_LINES = 20
-"""Wrong values that get a line of their own."""
 _WORDS = {
     "model_type": "use a mapping of fields (config/README.md lists them), or remove the key",
     "list_type": "use a list, each entry a mapping of fields of matrix",
@@ -24,11 +29,7 @@ _WORDS = {
 
 def refusal(error: ValidationError, model: type[BaseModel], sources: Sources) -> str:
     """A line for each wrong value: file, field, value and remedy. After MOST_LINES the rest is counted."""
-    entries = error.errors(include_url=False)
-    lines = [_line(entry, model, sources) for entry in entries[:MOST_LINES]]
-    if len(entries) > MOST_LINES:
-        lines.append(f"and {len(entries) - MOST_LINES} more wrong values")
-    return "\n".join(lines)
+    return shortened([_line(entry, model, sources) for entry in error.errors(include_url=False)])
 
 
 def _line(entry: Any, model: type[BaseModel], sources: Sources) -> str:

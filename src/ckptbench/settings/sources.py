@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
-from ckptbench.errors import ConfigError
+from ckptbench.errors import ConfigError, all_of
 from ckptbench.machine.files import read_regular
 from ckptbench.matrix.shown import MOST_DIGITS, SHOWN_CHARACTERS, show
+from ckptbench.remedies import blame
 
 Location = tuple[Any, ...]
 """The keys and indices that lead to a value."""
 COMMAND_LINE = "--config"
 MISSING = object()
+MOST_LINES = 20
+"""Wrong values that get a line of their own."""
 MOST_VALUES = 100_000
 DEEPEST = 12
 """More levels than any config has. Deeper ones are a mistake, or an attempt to exhaust the reader."""
@@ -46,6 +50,33 @@ class FieldError(ConfigError):
         value = self.value if value is MISSING else value
         shown = "" if value is MISSING else f" is {show(value)}"
         return f"{dotted(self.location)}{shown}: {self.remedy}"
+
+
+class SeveralError(ConfigError):
+    """More than one fault."""
+
+    def __init__(self, faults: Sequence[ConfigError]) -> None:
+        self.faults = faults
+        super().__init__(shortened(list(map(str, faults))))
+
+
+def raise_all(faults: Iterable[ConfigError]) -> None:
+    """Raises one error of all these, if there are any."""
+    match list(faults):
+        case []:
+            return
+        case [one]:
+            raise one
+        case several:
+            raise SeveralError(several)
+
+
+def shortened(lines: Sequence[str]) -> str:
+    """The lines, each once. After MOST_LINES the rest is counted."""
+    each = list(dict.fromkeys(lines))
+    if len(each) > MOST_LINES:
+        each[MOST_LINES:] = [f"and {len(each) - MOST_LINES} more wrong values"]
+    return "\n".join(each)
 
 
 def dotted(location: Location) -> str:
@@ -85,8 +116,15 @@ class ConfigFile:
         """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
         try:
             text = read_regular(path).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read as text in UTF-8: {error}") from error
+        except OSError as error:
+            other = "correct the path, or the file that names it"
+            raise ConfigError(
+                f"{path}: cannot be read: {blame(error, path, other, reading=True)}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{path}: cannot be read as text in UTF-8: {error}; save it in UTF-8"
+            ) from error
         try:
             content, twice = _parse(text)
         except yaml.MarkedYAMLError as error:
@@ -239,7 +277,7 @@ class Sources:
     @classmethod
     def read(cls, content: Mapping[str, Any], paths: Sequence[Path]) -> Self:
         """Raises ConfigError if a file is not as it must be, or the content cannot be a config."""
-        sources = cls(content, [ConfigFile.read(path) for path in paths])
+        sources = cls(content, all_of(partial(ConfigFile.read, path) for path in paths))
         check_shape(content, COMMAND_LINE if paths else "config")  # the files were checked
         return sources
 
@@ -248,8 +286,17 @@ class Sources:
         """All files, for a fault that may come from any of them."""
         return " and ".join(str(file.path) for file in self.files) or "config"
 
+    def refuse(self, faults: Iterable[ConfigError]) -> None:
+        """Raises ConfigError with a line for each of these, if there are any."""
+        try:
+            raise_all(faults)
+        except ConfigError as error:
+            raise ConfigError(self.explain(error)) from None
+
     def explain(self, error: ConfigError) -> str:
-        """The error with the file that it is about."""
+        """The error with the file that it is about, or a line for each of several."""
+        if isinstance(error, SeveralError):
+            return shortened([self.explain(each) for each in error.faults])
         if not isinstance(error, FieldError):
             return f"{self.names}: {error}"
         value = value_at(self.content, error.location)

@@ -181,7 +181,7 @@ def whole(minimum: int, maximum: int | None = None, *, or_null: bool = False) ->
     return Number(minimum=minimum, maximum=maximum, whole=True, or_null=or_null)
 
 
-def _path(value: object) -> str | None:
+def path_of(value: object) -> str | None:
     """The path with `~` replaced by the home folder. Raises ValueError if no file can have this path."""
     if value is None:
         return None
@@ -232,7 +232,7 @@ CountFromZero = Annotated[int, whole(0, LARGEST_NUMBER)]
 Flag = Annotated[bool, Field(strict=True)]
 PathOrNull = Annotated[
     str | None,
-    BeforeValidator(_path, json_schema_input_type=Annotated[str, Field(min_length=1)] | None),
+    BeforeValidator(path_of, json_schema_input_type=Annotated[str, Field(min_length=1)] | None),
 ]
 IntervalText = Annotated[
     str,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ckptbench.data.sources import synthetic
 from ckptbench.errors import ConfigError
@@ -44,6 +44,7 @@ from ckptbench.settings.values import (
     Seed,
     Sweep,
     VariantOf,
+    path_of,
     whole,
 )
 
@@ -306,7 +307,7 @@ class DecisionSection(Section):
         default="llama3",
         description="The failure rate that sentences and figures are about: the name of its file in `rates`, without `.yaml`.",
     )
-    rates: Annotated[str, Field(min_length=1)] = Field(
+    rates: Annotated[str, Field(min_length=1), BeforeValidator(path_of)] = Field(
         default="config/failures",
         description="The folder of the failure rates; each is a file `NAME.yaml`.",
     )
@@ -383,18 +384,15 @@ def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> Study
 def check_config(sources: Sources) -> StudyConfig:
     """The config of these files. Raises ConfigError with one line for each wrong value."""
     config = checked(StudyConfig, sources)
-    try:
-        _check_together(config)
-    except FieldError as error:
-        raise ConfigError(sources.explain(error)) from None
+    sources.refuse(_faults(config))
     return config
 
 
-def _check_together(config: StudyConfig) -> None:
-    """Raises FieldError where a value does not fit another of its section."""
+def _faults(config: StudyConfig) -> Iterator[FieldError]:
+    """Values that do not fit another of their section."""
     kept, most = config.checkpoints.keep_after_run, config.checkpoints.keep_during_run
     if kept > most:
-        raise FieldError(
+        yield FieldError(
             ("checkpoints", "keep_after_run"),
             f"no more are there than keep_during_run, which is {most}: lower the one or raise the other",
             kept,
@@ -402,22 +400,22 @@ def _check_together(config: StudyConfig) -> None:
     memory, node = config.checkpoints.memory_folder, config.checkpoints.node_folder
     for name, near in (("memory_folder", memory), ("node_folder", node)):
         if near and not os.path.isabs(near):
-            raise FieldError(
+            yield FieldError(
                 ("checkpoints", name),
                 "a folder that every node has is not below the folder of the study: write its whole path, as in /dev/shm/me",
                 near,
             )
     if memory and node and os.path.realpath(memory) == os.path.realpath(node):
-        raise FieldError(
+        yield FieldError(
             ("checkpoints", "node_folder"),
             "memory_folder is the same folder, and two levels in one place are no two levels: set one of them to another",
             node,
         )
-    _check_failures(config)
+    yield from _failure_faults(config)
     made = config.datasets.synthetic
     pixels = made.height * made.width * made.channels
     if pixels > synthetic.MOST_IMAGE_BYTES:
-        raise FieldError(
+        yield FieldError(
             ("datasets", "synthetic"),
             f"an image of height x width x channels = {pixels} bytes is too large: "
             f"use at most {synthetic.MOST_IMAGE_BYTES}",
@@ -433,19 +431,19 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _check_failures(config: StudyConfig) -> None:
-    """Raises FieldError where a listed failure is none, or a list is named that is not there."""
+def _failure_faults(config: StudyConfig) -> Iterator[FieldError]:
+    """Listed failures that are none, and names of lists that are not there."""
     for name, failures in config.failures.items():
         for index, each in enumerate(failures):
             try:
                 Failure.from_json(each.model_dump(exclude_none=True))
             except ConfigError as error:
-                raise FieldError(("failures", name, index), str(error)) from None
+                yield FieldError(("failures", name, index), str(error))
     for index, faults in enumerate(config.matrix.faults):
         named = dict(faults.options).get("name", "")
         if faults.name == "listed" and named not in config.failures:
             lists = ", ".join(config.failures) or "it has none"
-            raise FieldError(
+            yield FieldError(
                 ("matrix", "faults", index),
                 f"listed needs the name of a list under failures ({lists}): use {{listed: {{name: NAME}}}}",
                 faults.to_json(),

@@ -13,7 +13,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.matrix.variant import Variant
-from ckptbench.settings.sources import FieldError
+from ckptbench.settings.sources import FieldError, raise_all
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
 
@@ -30,7 +30,7 @@ def expand(config: StudyConfig) -> list[Cell]:
     Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left, or
     there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells.
     """
-    _check_formats(config.matrix)
+    raise_all(_format_faults(config.matrix))
     _check_combinations(config)
     first = _first_repeat(config)
     _check_cells(config, len(list(_run_order(first))))
@@ -46,20 +46,16 @@ def expand(config: StudyConfig) -> list[Cell]:
 def _first_repeat(config: StudyConfig) -> list[Cell]:
     """The cells that the config names, with repeat 0."""
     cells = dict.fromkeys(_product(config))
+    unmatched = []
     for index, selection in enumerate(config.exclude):
         matching = [cell for cell in cells if _matches(cell, selection)]
         if not matching:
-            raise FieldError(
-                ("exclude", index),
-                f"no cell matches it: {_meant(cells, selection)}correct or remove it",
-            )
+            words = f"no cell matches it: {_meant(cells, selection)}correct or remove it"
+            unmatched.append(FieldError(("exclude", index), words))
         for cell in matching:
             del cells[cell]
-    cells |= dict.fromkeys(
-        cell
-        for index, addition in enumerate(config.include)
-        for cell in _added(config, index, addition)
-    )
+    raise_all(unmatched)
+    cells |= dict.fromkeys(cell for each in _all_added(config) for cell in each)
     if not cells:
         raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
     if not config.training.proof and any(cell.history != WHOLE for cell in cells):
@@ -131,14 +127,15 @@ def _product(config: StudyConfig) -> list[Cell]:
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
+    faults = []
     for axis in ("model", "strategy", "history", "faults", "recovery", "omit", "cache"):
         held = {getattr(cell, axis) for cell in cells}
         for index, value in enumerate(axes[axis]):
             if value not in held:
                 reason = next(error for fields, error in impossible if fields[axis] == value)
-                raise FieldError(
-                    ("matrix", axis, index), f"no cell of the matrix can have it: {reason}", value
-                )
+                words = f"no cell of the matrix can have it: {reason}"
+                faults.append(FieldError(("matrix", axis, index), words, value))
+    raise_all(faults)
     return cells
 
 
@@ -155,6 +152,19 @@ def _possible(
         except ConfigError as error:
             impossible.append((fields, error))
     return cells, impossible
+
+
+def _all_added(config: StudyConfig) -> list[list[Cell]]:
+    """The cells of each entry of `include`."""
+    added: list[list[Cell]] = []
+    faults: list[ConfigError] = []
+    for index, addition in enumerate(config.include):
+        try:
+            added.append(_added(config, index, addition))
+        except ConfigError as error:
+            faults.append(error)
+    raise_all(faults)
+    return added
 
 
 def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
@@ -215,7 +225,8 @@ def _matches(cell: Cell, selection: Selection) -> bool:
     return True
 
 
-def _check_formats(matrix: Matrix) -> None:
+def _format_faults(matrix: Matrix) -> Iterator[FieldError]:
+    """Formats that nothing of the matrix writes."""
     for index, format in enumerate(matrix.format):
         written = dict.fromkeys(
             each
@@ -224,7 +235,7 @@ def _check_formats(matrix: Matrix) -> None:
             for each in formats_of(framework, strategy.name)
         )
         if format not in ("default", *written):
-            raise FieldError(
+            yield FieldError(
                 ("matrix", "format", index),
                 f"none of the frameworks {', '.join(matrix.framework)} writes it{_with(matrix.strategy)}: "
                 f"use {', '.join(written)}",

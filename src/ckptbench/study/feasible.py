@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ckptbench.data.dataset import DESCRIPTION
@@ -18,7 +18,7 @@ from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
-from ckptbench.settings.sources import FieldError
+from ckptbench.settings.sources import FieldError, raise_all
 from ckptbench.study.config import StudyConfig
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
@@ -134,37 +134,41 @@ def _image(dataset: str, config: StudyConfig) -> tuple[int, int, int] | None:
 
 
 def check_archives(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
-    """Raises FieldError where files of a dataset cannot be read that the config names, or that are needed to make it in `datasets`.
+    """Raises ConfigError where files of a dataset cannot be read that the config names, or that are needed to make it in `datasets`.
 
     A dataset that no cell names needs no files.
     """
     named = {cell.dataset for cell in cells}
+    faults: list[FieldError] = []
     for dataset, check in {"cifar10": _check_cifar10, "nt3": _check_nt3}.items():
         if dataset in named:
-            check(config, (datasets / dataset / DESCRIPTION).exists())
+            faults += check(config, (datasets / dataset / DESCRIPTION).exists())
+    raise_all(faults)
 
 
-def _check_cifar10(config: StudyConfig, _is_there: bool) -> None:
+def _check_cifar10(config: StudyConfig, _is_there: bool) -> Iterator[FieldError]:
     archive = config.datasets.cifar10.archive
     if archive is not None and (fault := _fault(Path(archive))):
-        raise FieldError(
+        yield FieldError(
             ("datasets", "cifar10", "archive"),
             f"{fault}: give the path of the official {cifar10.ARCHIVE}, or null to download it",
             archive,
         )
 
 
-def _check_nt3(config: StudyConfig, is_there: bool) -> None:
+def _check_nt3(config: StudyConfig, is_there: bool) -> Iterator[FieldError]:
     folder = config.datasets.nt3.folder
     remedy = f"download {' and '.join(nt3.FILES.values())} from {nt3.URL} and give their folder"
     field = ("datasets", "nt3", "folder")
     if folder is None and is_there:
         return
     if folder is None:
-        raise FieldError(field, f"the dataset nt3 needs it: {remedy}", None)
+        yield FieldError(field, f"the dataset nt3 needs it: {remedy}", None)
+        return
     for name in nt3.FILES.values():
         if fault := _fault(Path(folder) / name):
-            raise FieldError(field, f"{fault} {name} in it: {remedy}", folder)
+            yield FieldError(field, f"{fault} {name} in it: {remedy}", folder)
+            return  # the remedy names both files
 
 
 def _fault(file: Path) -> str | None:

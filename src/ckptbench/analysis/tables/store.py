@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,10 @@ from pyarrow import csv
 
 from ckptbench.analysis.tables.registry import AUDITED, DECIDED, TABLES
 from ckptbench.analysis.tables.schema import Table
-from ckptbench.errors import RunFolderError
+from ckptbench.errors import RunFolderError, all_of
+from ckptbench.remedies import blame
+
+AGAIN = "collect the runs again (snakemake --profile local, which repeats no finished run)"
 
 
 def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
@@ -24,18 +28,23 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
 
 
 def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The tables of these names, with the types of their columns. Raises RunFolderError where one is missing or of
-    another version."""
+    """The tables of these names, with the types of their columns. Raises RunFolderError where some are missing or of
+    another version, with a line for each."""
     every = {**TABLES, **DECIDED, **AUDITED}
-    return {name: _read(folder / f"{name}.parquet", every[name].table) for name in names}
+    wanted = list(names)
+    frames = all_of(
+        partial(_read, folder / f"{name}.parquet", every[name].table) for name in wanted
+    )
+    return dict(zip(wanted, frames, strict=True))
 
 
 def _read(path: Path, table: Table) -> pd.DataFrame:
     try:
         # Arrow's threads, where a process ends soon after they were started, abort it: seen with pyarrow 26.0.1.
         return table.sorted_frame(pd.read_parquet(path, use_threads=False))
-    except (OSError, KeyError, ValueError) as error:
-        raise RunFolderError(
-            f"{path}: not the table of this version: {error}; collect the runs again (snakemake --profile local, "
-            "which repeats no finished run)"
-        ) from error
+    except (OSError, KeyError, TypeError, ValueError) as error:  # Arrow's own are of these types
+        if isinstance(error, OSError) and error.errno is not None:
+            words = f"cannot be read: {blame(error, path, AGAIN, reading=True)}"
+        else:
+            words = f"not the table of this version: {error}; {AGAIN}"
+        raise RunFolderError(f"{path}: {words}") from error

@@ -1,0 +1,249 @@
+"""A file that is wrong in several places is refused once, with all its faults and the remedy of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ckptbench.analysis.tables.store import read_tables
+from ckptbench.data.dataset import Dataset
+from ckptbench.data.sources import prepare
+from ckptbench.decide.failure_file import read_failure_files
+from ckptbench.decide.given import read_given
+from ckptbench.decide.log_faults import SHOWN_LINES
+from ckptbench.decide.rates import read_rate, read_rates
+from ckptbench.errors import CkptbenchError, ConfigError, DataError, RunFolderError, all_of
+from ckptbench.settings.sources import MOST_LINES
+from ckptbench.study.planning import plan_study
+
+LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
+HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
+TWICE = "has the same time: what fails at the same time is one failure, so remove one of the lines"
+COSTS = {
+    "title": "mine", "gpus": 8, "step_s": 0.5, "steps_per_epoch": 100, "interval": "5 steps",
+    "strategies": [{"name": "save", "stall_s": 3.0, "durable_s": 4.0, "shared_every": 2, "shared_durable_s": 9.0, "bytes": 5}],
+    "recoveries": [{"name": "restart", "down_s": {"value": 60.0, "lo": 50.0, "hi": 80.0}, "survived": 0.5, "pause_s": 1.0}],
+}  # fmt: skip
+DECISION = {"rate": "llama3", "rates": "config/failures", "gpus": [1024], "survivable": 0.5, "replacement_minutes": 1.0, "numbers": "c.yaml"}  # fmt: skip
+RATES = [
+    {"title": "a", "counts": "all", "failures": 4, "days": 30.0, "gpus": 64},
+    {"title": "a", "counts": "all", "mean_hours": 3.0, "gpus": 64},
+    {"title": "a", "counts": "all", "mean_gpu_hours": 300.0},
+]
+WRONG = [-5, 0, float("nan"), float("inf"), -float("inf"), "64", True, [], {}, 10**400, "a\0b", {"value": 1}]  # fmt: skip
+
+
+def lines(folder: Path, times: str, **changes: object) -> list[str]:
+    """What refuses a log with these lines, without the path of the folder."""
+    (folder / "log.csv").write_text(times)
+    (folder / "log.yaml").write_text(yaml.safe_dump(LOG | changes))
+    with pytest.raises((ConfigError, DataError)) as caught:
+        read_rate(folder / "log.yaml")
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+def test_form_order_and_doubles_of_a_log_are_told_at_once(tmp_path: Path) -> None:
+    times = "time\n2/4/2004 14:45\n2/3/2004 14:00\n2/3/2004 14:00\n"
+    assert lines(tmp_path, times) == [
+        f"log.csv: line 2: time is '2/4/2004 14:45': {HELP}: write it as \"2004-02-04T14:45:00\" if it is month/day/year, "
+        'or as "2004-04-02T14:45:00" if it is day/month/year (also lines 3 and 4)',
+        "log.csv: line 3: time is '2/3/2004 14:00': the line before has 2/4/2004 14:45: sort the lines by time",
+        f"log.csv: line 4: time is '2/3/2004 14:00': line 3 {TWICE}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [
+        ("30.5.2004 14:45", "29.5.2004 14:45", "2004-05-30T14:45:00"),
+        ("5/30/2004 02:45 PM", "5/29/2004 02:45 PM", "2004-05-30T14:45:00"),
+        ("30-May-2004 14:45:10", "29-May-2004 14:45:10", "2004-05-30T14:45:10"),
+        ("May 30, 2004", "May 29, 2004", "2004-05-30T00:00:00"),
+        ("2004/05/30 14:45", "2004/05/29 14:45", "2004-05-30T14:45:00"),
+        ("Sun May 30 14:45:10 2004", "Sat May 29 14:45:10 2004", "2004-05-30T14:45:10"),
+    ],
+)
+def test_times_in_another_form_are_shown_as_they_should_be(
+    tmp_path: Path, first: str, second: str, written: str
+) -> None:
+    quoted = f'time\n"{first}"\n"{second}"\n'
+    assert lines(tmp_path, quoted) == [
+        f'log.csv: line 2: time is {first!r}: {HELP}: write it as "{written}" (also line 3)',
+        f"log.csv: line 3: time is {second!r}: the line before has {first}: sort the lines by time",
+    ]
+
+
+def test_every_kind_of_fault_of_a_log_has_its_line(tmp_path: Path) -> None:
+    times = "time,node\n2004-03-01,a\n2004-02-01,a\n2004-03-01,a\n2003-01-01,a\nsoon,a\n2004-04-01T00:00:00Z,a\n"
+    (tmp_path / "log.csv").write_text(times)
+    assert [line.split(": ")[3] for line in lines(tmp_path, times)] == [
+        "the line before has 2004-03-01T00:00:00",
+        "line 2 has the same time",
+        "the log was kept from 2004-01-01T00:00:00 to 2005-01-01T00:00:00",
+        HELP,
+        "it is with a time zone, but `from` is without a time zone",
+    ]
+
+
+def test_many_lines_with_one_fault_are_counted(tmp_path: Path) -> None:
+    times = "time\n" + "never\n" * 1 + "".join(f"{n} o'clock\n" for n in range(1500))
+    (line,) = lines(tmp_path, times)
+    assert line.endswith("(also lines 3, 4, 5 and 1,497 more)")
+    assert SHOWN_LINES == 3
+
+
+def test_a_log_that_breaks_off_still_tells_what_came_before(tmp_path: Path) -> None:
+    words = lines(tmp_path, 'time\nsoon\n"' + "x" * 200_000 + '"\n')
+    assert words[0].startswith("log.csv: line 2: time is 'soon'")
+    assert "cannot be read as CSV in UTF-8: field larger than field limit" in words[1]
+
+
+def test_a_rate_tells_its_own_faults_and_those_of_its_log(tmp_path: Path) -> None:
+    words = lines(tmp_path, "time\nsoon\n", gpus=-5, titel="trial")
+    assert [line.split(":")[0] for line in words] == ["log.yaml", "log.yaml", "log.csv"]
+
+
+@pytest.mark.parametrize("read", [read_rates, lambda folder: read_failure_files(folder, "a")])
+def test_the_files_of_all_rates_are_told_at_once(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    for name in ("a", "b"):
+        rate = {"title": name, "counts": "all", "mean_gpu_hours": -1, "gpus": 0}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(rate))
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path)
+    words = str(caught.value).splitlines()
+    assert [line.partition(".yaml: ")[2].split()[0] for line in words] == ["gpus", "mean_gpu_hours"] * 2  # fmt: skip
+
+
+def test_costs_that_contradict_each_other_are_told_at_once(tmp_path: Path) -> None:
+    twice = [{"name": "save", "stall_s": 3, "durable_s": 1}, {"name": "save", "stall_s": 1, "shared_every": 2}]  # fmt: skip
+    (tmp_path / "costs.yaml").write_text(yaml.safe_dump(COSTS | {"strategies": twice}))
+    with pytest.raises(ConfigError) as caught:
+        read_given(tmp_path / "costs.yaml")
+    fields = [line.split(": ")[1].split()[0] for line in str(caught.value).splitlines()]
+    assert fields == ["strategies[0].durable_s", "strategies[1].shared_every", "strategies[1].name"]
+
+
+def refused(content: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        plan_study(content, [], Path("none"))
+    return str(caught.value).splitlines()
+
+
+def test_a_config_tells_all_that_does_not_fit_together() -> None:
+    apart = {"keep_after_run": 9, "memory_folder": "here", "node_folder": "there"}
+    words = refused({"checkpoints": apart, "failures": {"one": [{"rank": 0}]}})
+    assert [line.split()[1] for line in words] == [
+        "checkpoints.keep_after_run", "checkpoints.memory_folder", "checkpoints.node_folder", "failures.one[0]"
+    ]  # fmt: skip
+
+
+def test_a_config_tells_every_entry_that_matches_nothing_and_counts_the_rest() -> None:
+    small = {"framework": "pytorch", "model": "small_cnn", "ranks": 1}
+    words = refused({"matrix": small, "exclude": [{"ranks": 7}, {"epochs": 9}]})
+    assert [line.split()[1] for line in words] == ["exclude[0]", "exclude[1]"]
+    words = refused({"matrix": small, "exclude": [{"ranks": n} for n in range(2, 32)]})
+    assert words[MOST_LINES:] == ["and 10 more wrong values"]
+    both = [{"format": "npz", "interval": "never"}, {"strategy": "dcp", "framework": "chainer", "interval": 1}]  # fmt: skip
+    assert [line.split()[1] for line in refused({"matrix": small, "include": both})] == ["include[0]", "include[1]"]  # fmt: skip
+
+
+def places(content: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where each value lies, of lists and mappings too."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()  # fmt: skip
+    return [at, *(place for key, each in inner for place in places(each, (*at, key)))]
+
+
+def changed(content: Any, at: tuple[Any, ...], value: object) -> Any:
+    if not at:
+        return value
+    copy = dict(content) if isinstance(content, dict) else list(content)
+    copy[at[0]] = changed(content[at[0]], at[1:], value)
+    return copy
+
+
+def read_decision(content: Any, folder: Path) -> object:
+    config, _ = plan_study({"decision": content}, [], folder)
+    return read_failure_files(Path(config.decision.rates), config.decision.rate)
+
+
+def read_costs(content: Any, folder: Path) -> object:
+    (folder / "costs.yaml").write_text(yaml.safe_dump(content))
+    return read_given(folder / "costs.yaml")
+
+
+def read_own_rate(content: Any, folder: Path) -> object:
+    (folder / "own.yaml").write_text(yaml.safe_dump(content))
+    return read_rate(folder / "own.yaml")
+
+
+FILES = [(DECISION, read_decision), (COSTS, read_costs), *((rate, read_own_rate) for rate in RATES)]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:20])
+@pytest.mark.parametrize(("content", "read"), FILES, ids=["decision", "costs", *"123"])
+def test_whatever_a_value_is_it_is_read_or_refused_by_name(
+    tmp_path: Path, content: dict[str, Any], read: Callable[[Any, Path], object], wrong: object
+) -> None:
+    taken = []
+    for at in places(content)[1:]:
+        try:
+            read(changed(content, at, wrong), tmp_path)
+        except CkptbenchError as error:
+            assert str(next(part for part in at[::-1] if isinstance(part, str))) in str(error)  # noqa: PT017
+        else:
+            taken.append(at)
+    numbers = {at for at in places(content) if type(value_of(content, at)) in (int, float)}
+    if type(wrong) is not int:
+        assert not numbers & set(taken), "a number that is none was taken"
+    if wrong == -5:
+        assert not numbers & set(taken)
+
+
+def value_of(content: Any, at: tuple[Any, ...]) -> object:
+    for part in at:
+        content = content[part]
+    return content
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.yaml", "costs.yaml"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "log.yaml").write_text(yaml.safe_dump(LOG))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    read = read_given if name == "costs.yaml" else read_rate
+    with pytest.raises(CkptbenchError, match=rf"{name}: cannot be read: it is no regular file; c"):
+        read(tmp_path / ("costs.yaml" if name == "costs.yaml" else "log.yaml"))
+
+
+def test_errors_of_several_checks_are_one_error() -> None:
+    def fails(words: str) -> int:
+        raise DataError(words)
+
+    assert all_of([lambda: 1, lambda: 2]) == [1, 2]
+    with pytest.raises(DataError, match=r"^one\ntwo$"):
+        all_of([lambda: fails("one"), lambda: 1, lambda: fails("two"), lambda: fails("one")])
+
+
+def test_every_damaged_array_of_a_dataset_and_every_missing_table_is_told(tmp_path: Path) -> None:
+    prepare("synthetic", tmp_path, {"train_samples": 4, "test_samples": 4})
+    for name in ("train_images.npy", "test_labels.npy"):
+        (tmp_path / name).write_bytes(b"short")
+    with pytest.raises(DataError) as caught:
+        Dataset.open(tmp_path)
+    found = {line.split(": ")[0].rpartition("/")[2] for line in str(caught.value).splitlines()}
+    assert found == {"train_images.npy", "test_labels.npy"}
+    with pytest.raises(RunFolderError) as gone:
+        read_tables(tmp_path, ["runs", "steps"])
+    assert [line.split(": ")[0].rpartition("/")[2] for line in str(gone.value).splitlines()] == [
+        "runs.parquet",
+        "steps.parquet",
+    ]
