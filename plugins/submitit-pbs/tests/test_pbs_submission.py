@@ -11,7 +11,7 @@ import pytest
 import submitit
 from submitit.core.utils import FailedSubmissionError
 
-from submitit_pbs import PbsExecutor
+from submitit_pbs import PbsExecutor, shell
 from submitit_pbs.parameters import Parameters
 from submitit_pbs.script import unset_unsafe
 
@@ -143,8 +143,23 @@ def test_a_folder_with_a_space_is_quoted_and_has_its_shell_elsewhere(
     assert '-e "/my jobs/here/"' in asked
     assert "-S /home/ada/.submitit/pbs-shell" in asked
     monkeypatch.setenv("HOME", "/home/a b")
-    with pytest.raises(FailedSubmissionError, match="no path like /my jobs/here or /home/a b"):
+    with pytest.raises(
+        FailedSubmissionError, match="no path like '/my jobs/here', nor HOME, which is '/home/a b'"
+    ):
         options(folder="/my jobs/here")
+
+
+def test_without_a_home_a_folder_with_a_space_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    assert "-S /shared/jobs/pbs-shell" in options()
+    with pytest.raises(FailedSubmissionError, match="or set HOME to one"):
+        options(folder="/my jobs/here")
+
+
+def test_a_home_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/proc")
+    with pytest.raises(FailedSubmissionError, match=r"/proc/\.submitit/pbs-shell.*set HOME"):
+        shell.write(Path("/my jobs/here"))
 
 
 def test_an_array() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from snakemake_interface_common.exceptions import WorkflowError
-from submitit.core import core, plugins
+from submitit.core import core, plugins, utils
 
 from .resources import Allocation
 from .results import Result, read_results
@@ -31,6 +31,9 @@ GENERIC = frozenset(
     ]
 )
 """submitit's parameters that every executor translates."""
+
+TAGS = ("%j", "%t", "%A", "%a")
+"""What submitit replaces in every path below its folder."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,15 @@ class Cluster:
             )
 
     def executor(self, folder: Path, allocation: Allocation) -> core.Executor:
-        """Raises WorkflowError for an option that neither submitit nor the scheduler has."""
+        """Raises WorkflowError for an option that neither submitit nor the scheduler has, and for
+        text that the submission file cannot hold."""
+        check_folder(folder)
         executor = self.executor_class(folder, max_num_timeout=self._settings.max_requeues)
         shared, specific = self._parameters(allocation)
         try:
             executor.update_parameters(**(executor._convert_parameters(shared) | specific))
-        except ValueError as error:
+            executor._make_submission_file_text(executor._submitit_command_str, "0")
+        except (ValueError, utils.FailedSubmissionError) as error:
             raise WorkflowError(f"{allocation.name}: {error}") from error
         return executor
 
@@ -177,6 +183,16 @@ class Cluster:
                 f"It has {', '.join(sorted(valid))}."
             )
         return options
+
+
+def check_folder(folder: Path) -> None:
+    """Raises WorkflowError where submitit would take a part of the path for an id of the job."""
+    for tag in TAGS:
+        if tag in str(folder):
+            raise WorkflowError(
+                f"--submitit-folder is {str(folder)!r}: submitit puts an id of the job for the {tag} in "
+                "it, so files would be elsewhere. Name a folder without, or move the workflow."
+            )
 
 
 def _shared(allocation: Allocation) -> dict[str, Any]:

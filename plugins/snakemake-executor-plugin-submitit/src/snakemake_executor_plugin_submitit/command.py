@@ -9,6 +9,7 @@ import time
 from types import FrameType
 from typing import Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core.utils import DelayedSubmission
 
 from . import processes
@@ -86,6 +87,17 @@ class NestedCommand:
         if not self._terminated:
             self._terminated = True
             processes.ask_to_stop(os.getpid(), processes.descendants(os.getpid()))
+
+
+def check_argument(text: str, place: str) -> None:
+    """Raises WorkflowError for a text that a shell reads otherwise than Snakemake, which writes
+    the arguments of a job's command as for Python."""
+    written = repr(text)
+    if "\\" in written or (written.startswith('"') and {"$", "`"} & {*text}):
+        raise WorkflowError(
+            f"{place} is {written}: Snakemake cannot name it in the command of a job, because of a "
+            'backslash, a character that cannot be seen, or a quote beside one of "$`. Put it elsewhere.'
+        )
 
 
 def _start(command: str, workdir: str) -> "subprocess.Popen[bytes]":

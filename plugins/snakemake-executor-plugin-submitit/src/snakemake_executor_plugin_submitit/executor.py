@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from submitit.core.core import Job
 
 from . import clusters, dryrun
 from .adoption import Adopter
-from .command import NestedCommand
+from .command import NestedCommand, check_argument
 from .registry import Entry, Identity, Registry
 from .resources import Allocation
 from .settings import ExecutorSettings
@@ -50,9 +51,15 @@ class Executor(RemoteExecutor):
             jobs = dryrun.jobs_to_submit(self.dag)
             self._check_accounts(jobs)
             self._base = Path(settings.folder).absolute()
+            self._check_submissions(jobs)
             if settings.dry_run:
                 self._print_and_exit(jobs)
             self._cluster.check_programs()
+        except WorkflowError as error:
+            self.shutdown()
+            raise WorkflowError(
+                str(error)
+            ) from None  # Snakemake prints every place that it came through
         except BaseException:
             self.shutdown()
             raise
@@ -128,6 +135,14 @@ class Executor(RemoteExecutor):
         path.write_text("".join(f"{file}\n" for file in files))
         return f"{arguments} {format_cli_arg('--wait-for-files-file', str(path))}"
 
+    def get_python_executable(self) -> str:
+        """For the shell that runs the job's command."""
+        return shlex.quote(super().get_python_executable())
+
+    def get_snakefile(self) -> Path:
+        """As a path, which Snakemake quotes for the shell; a text it writes as for Python."""
+        return Path(super().get_snakefile())
+
     def _start(self, settings: ExecutorSettings) -> None:
         # Local job ids are process ids, which come again: every workflow has its own folder.
         self._folder = self._base / f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
@@ -183,6 +198,16 @@ class Executor(RemoteExecutor):
                 "asks for one. Set --submitit-account, SNAKEMAKE_SUBMITIT_ACCOUNT or the "
                 "resource account. Nothing was submitted."
             )
+
+    def _check_submissions(self, jobs: Sequence[JobExecutorInterface]) -> None:
+        """Raises WorkflowError where a job cannot be written down for the scheduler or for the shell, before
+        any is submitted."""
+        check_argument(os.path.dirname(sys.executable), "the folder of Snakemake's Python")
+        check_argument(
+            str(self.workflow.sourcecache.runtime_cache_path), "Snakemake's cache folder"
+        )
+        for allocation in {Allocation.of(job, self.executor_settings) for job in jobs}:
+            self._cluster.executor(self._base, allocation)
 
     def _print_and_exit(self, jobs: Sequence[JobExecutorInterface]) -> None:
         for text in dryrun.describe(jobs, self._cluster, self._base, self.executor_settings):

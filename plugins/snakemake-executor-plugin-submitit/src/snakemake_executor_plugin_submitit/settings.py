@@ -1,6 +1,7 @@
 """The plugin's settings, which Snakemake offers as `--submitit-...` options."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, List, Optional  # noqa: UP035 (Snakemake reads the field
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
+KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 CLUSTERS = ("slurm", "gridengine", "pbs", "local", "debug")
 
 
@@ -137,8 +139,10 @@ def parse_options(pairs: Iterable[str], source: str) -> dict[str, Any]:
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise WorkflowError(f"{source}: {pair!r} is not of the form key=value.")
+        if not (KEY.fullmatch(key.strip()) and equals):
+            raise WorkflowError(
+                f"{source}: {pair!r} is not of the form key=value, with a key of letters, digits and -."
+            )
         options[key.strip().replace("-", "_")] = _value(value)
     return options
 

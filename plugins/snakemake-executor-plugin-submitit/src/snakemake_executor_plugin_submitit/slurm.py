@@ -8,6 +8,7 @@ the job itself.
 import shlex
 import subprocess
 import sys
+import unicodedata
 import uuid
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,14 @@ class SlurmExecutor(slurm.SlurmExecutor):
     def _num_tasks(self) -> int:
         return 1
 
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        """Raises ValueError for text that the file cannot hold."""
+        for name, value in self.parameters.items():
+            if name != "setup":  # lines of the shell
+                _check(value, name)
+        folder = pattern(str(self.folder))
+        return str(slurm._make_sbatch_string(command=command, folder=folder, **self.parameters))
+
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
@@ -118,6 +127,31 @@ class SlurmExecutor(slurm.SlurmExecutor):
             return self._submit_command(self._submitit_command_str)
         finally:
             del self.parameters["map_count"]
+
+
+def pattern(path: str) -> str:
+    """The path as `--output` and `--error` want it. Raises ValueError for what they cannot name."""
+    _check(path, "the folder")
+    if "\\" in path:
+        raise ValueError(
+            f"the folder is {path!r}: with a backslash in --output Slurm puts no id of a job in the "
+            "names of logs. Use a folder without."
+        )
+    return path.replace("%", "%%")
+
+
+def _check(value: object, place: str) -> None:
+    """One `#SBATCH` line for each parameter: quotes protect all characters but those that end a line."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check(inner, str(key))
+        return
+    for character in str(value):
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            raise ValueError(
+                f"{place} is {value!r}: Slurm cannot take the character {character!r}, which begins a "
+                "new line or cannot be seen. Write it without."
+            )
 
 
 def was_killed(info: dict[str, str]) -> bool:

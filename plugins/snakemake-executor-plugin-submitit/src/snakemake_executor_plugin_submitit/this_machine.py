@@ -10,7 +10,7 @@ from submitit.core import core
 from submitit.local import debug, local
 
 from . import processes
-from .cluster import Cluster, JobState
+from .cluster import Cluster, JobState, check_folder
 from .resources import Allocation
 from .results import Result
 
@@ -64,6 +64,7 @@ class Debug(Local):
     """Jobs run one after the other inside Snakemake's process, when their state is asked for."""
 
     def executor(self, folder: Path, allocation: Allocation) -> core.Executor:
+        check_folder(folder)
         return debug.DebugExecutor(folder)
 
     def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, Result]:

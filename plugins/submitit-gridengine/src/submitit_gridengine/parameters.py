@@ -7,6 +7,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from submitit_gridengine import quoting
+
+_WORDS = (
+    "queue",
+    "account",
+    "parallel_environment",
+    "node_resource",
+    "memory_resource",
+    "gpu_resource",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
@@ -50,6 +61,7 @@ class Parameters:
         for name in ("resources", "setup", "extra"):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, (value,))
+        self._check_text()
         for name in ("timeout_min", "nodes", "tasks_per_node", "cpus_per_task"):
             if (number := getattr(self, name)) <= 0:
                 raise ValueError(f"{name} is {number!r}: it must be more than 0.")
@@ -64,6 +76,17 @@ class Parameters:
                 f"gpus_per_node is {self.gpus_per_node}, and nothing says how this Grid Engine "
                 "counts GPUs: set gridengine_gpu_resource (`qconf -sc` lists resources)."
             )
+
+    def _check_text(self) -> None:
+        """Raises ValueError for what would be another line or another word of the submission file."""
+        for name in _WORDS:
+            if text := getattr(self, name):
+                quoting.word(str(text), name)
+        quoting.option(str(self.account_option), "account_option")
+        quoting.line(str(self.python), "python")
+        for name in ("resources", "extra"):
+            for text in getattr(self, name):
+                quoting.line(str(text), name)
 
     @classmethod
     def names(cls) -> set[str]:

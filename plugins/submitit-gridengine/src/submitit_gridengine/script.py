@@ -8,10 +8,8 @@ from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
+from submitit_gridengine import quoting
 from submitit_gridengine.parameters import Parameters
-
-_UNQUOTABLE = '",:\n'
-"""Characters that Grid Engine's lists of paths give a meaning, or that end its quotes."""
 
 
 def script(parameters: Parameters, command: str, folder: Path, tasks: int | None) -> str:
@@ -81,9 +79,7 @@ def _logs(parameters: Parameters, folder: Path, *, array: bool) -> list[str]:
 
 def _with_variables(path: Path, *, array: bool) -> str:
     """submitit's tags as Grid Engine's variables."""
-    text = str(path)
-    if wrong := sorted(set(text) & set(_UNQUOTABLE)):
-        raise ValueError(f"{text!r} has {wrong} in it: Grid Engine cannot write logs there.")
+    text = quoting.log_path(str(path))
     if "%a" in text and not array:
         raise ValueError(f"{text!r} has %a in it, and this job is no array.")
     text = text.replace("%j", "$JOB_ID_$TASK_ID" if array else "$JOB_ID")

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from submitit_pbs import quoting
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
@@ -50,10 +52,23 @@ class Parameters:
         for name in ("setup", "extra"):
             if isinstance(lines := getattr(self, name), str):
                 object.__setattr__(self, name, (lines,))
+        self._check_text()
         if self.timeout_min <= 0 or self.nodes < 1:
             raise ValueError(
                 f"timeout_min is {self.timeout_min} and nodes {self.nodes}: a job needs some of both."
             )
+
+    def _check_text(self) -> None:
+        """Raises ValueError for what would be another line or another word of the submission file."""
+        for name in ("queue", "account"):
+            if text := getattr(self, name):
+                quoting.word(str(text), name)
+        for name in ("chunk", "place", "python"):
+            if text := getattr(self, name):
+                quoting.line(str(text), name)
+        quoting.option(str(self.account_option), "account_option")
+        for text in self.extra:
+            quoting.line(str(text), "extra")
 
     @classmethod
     def names(cls) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
-from submitit_pbs import shell
+from submitit_pbs import quoting, shell
 from submitit_pbs.parameters import Parameters
 
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
@@ -70,7 +70,8 @@ def _options(parameters: Parameters, folder: Path) -> list[str]:
     # PBS's own messages; the job itself writes to the files that submitit reads.
     messages = JobPaths.get_first_id_independent_folder(folder)
     options = [f"-N {name}", f"-S {shell.path(folder)}", "-V", "-r y", "-j n"]
-    options += [f"-o {_quoted(messages)}", f"-e {_quoted(messages)}"]
+    place = quoting.folder(f"{messages}/")
+    options += [f"-o {place}", f"-e {place}"]
     if parameters.queue:
         options.append(f"-q {parameters.queue}")
     if parameters.account:
@@ -79,11 +80,6 @@ def _options(parameters: Parameters, folder: Path) -> list[str]:
     if parameters.placement:
         options.append(f"-l place={parameters.placement}")
     return [*options, f"-l walltime={parameters.walltime}"]
-
-
-def _quoted(folder: Path) -> str:
-    """For qsub, which takes a space for the end of a value."""
-    return f'"{folder}/"' if " " in str(folder) else f"{folder}/"
 
 
 def _stop_at(parameters: Parameters) -> list[str]:

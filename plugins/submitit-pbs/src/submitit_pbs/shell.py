@@ -28,12 +28,14 @@ _PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 def path(folder: Path) -> Path:
     """Where the program lies for submissions from `folder`: there, or below the home folder if
     `folder` has a space or another character that `-S` does not take."""
-    for place in (JobPaths.get_first_id_independent_folder(folder), Path.home() / ".submitit"):
+    home = os.environ.get("HOME", "")
+    places = [JobPaths.get_first_id_independent_folder(folder), Path(home, ".submitit")]
+    for place in places if os.path.isabs(home) else places[:1]:
         if _PLAIN.fullmatch(str(place / NAME)):
             return place / NAME
     raise FailedSubmissionError(
-        f"qsub -S takes no path like {folder} or {Path.home()}: submit from a folder whose path has "
-        "letters, digits and ._+- only."
+        f"qsub -S takes no path like {str(folder)!r}, nor HOME, which is {home!r}: submit from a folder whose "
+        "path has letters, digits and ._+- only, or set HOME to one."
     )
 
 
@@ -41,6 +43,16 @@ def write(folder: Path) -> None:
     """Make the program unless it is there. A file that is open for writing cannot be executed, so
     it comes to its place by a rename."""
     program = path(folder)
+    try:
+        _write(program)
+    except OSError as error:
+        raise FailedSubmissionError(
+            f"{program}, the shell of the job, cannot be written ({error.strerror}): submit from a folder whose "
+            "path has letters, digits and ._+- only, or set HOME to a folder that can be written."
+        ) from error
+
+
+def _write(program: Path) -> None:
     if program.exists() and program.read_text() == TEXT:
         return
     program.parent.mkdir(parents=True, exist_ok=True)
