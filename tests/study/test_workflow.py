@@ -47,6 +47,21 @@ def test_the_published_matrices_can_be_planned(tmp_path: Path, study: str) -> No
     assert int(counted[1]) == len(cells)
 
 
+def test_numbers_with_a_point_and_large_ones_are_runs_of_their_own(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    traces = ["{weibull: {shape: 0.5}}", *(f"{{exponential: {{mean_s: {mean}}}}}" for mean in ("1000000", "123457", "123456.7", "7.50"))]  # fmt: skip
+    matrix = f"{{framework: pytorch, model: small_cnn, interval: 1, faults: [{', '.join(traces)}]}}"
+    study = checkout.folder / "mine.yaml"
+    study.write_text(f"matrix: {matrix}\nrepeats: 1\n")
+    planned = checkout.run("-n", study="mine.yaml")
+    assert planned.returncode == 0, planned.stdout
+    struck = set(re.findall(r"train \S+-e1-(\S+)-rep0$", planned.stdout, re.MULTILINE))
+    assert struck == {
+        "weibull_shape_0.5", "exponential_mean_s_1000000", "exponential_mean_s_123457", "exponential_mean_s_123456.7",
+        "exponential_mean_s_7.5",
+    }  # fmt: skip
+
+
 def test_costs_and_a_rate_of_ones_own_are_enough_to_decide(tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
     mine = checkout.folder / "mine.yaml"

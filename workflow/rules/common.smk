@@ -17,6 +17,8 @@ from ckptbench.figures.findings import DECISION
 from ckptbench.figures.findings import TABLES as FINDINGS
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.study.planning import check_source, plan_study
+from ckptbench.matrix.variant import NAME
+from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
@@ -69,9 +71,9 @@ AUDIT_PAGE = "results/audit_page.txt"
 
 
 wildcard_constraints:
-    cell=r"[A-Za-z0-9_-]+",
-    environment=r"[a-z0-9_-]+",
-    dataset=r"[a-z0-9]+",
+    cell=NAME,
+    environment=NAME,
+    dataset=NAME,
 
 
 def get_all_environments():

@@ -39,7 +39,7 @@ from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import SHARED, named_levels
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.named import has_name, named
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -116,11 +116,10 @@ def validation(tables: Tables) -> pd.DataFrame:
 
 def _kills_ranks(history: str, strategy: str) -> bool:
     """Whether drawn failures kill ranks, or nodes that hold no versions: what the failures of other runs tell the costs of."""
-    name = next((name for name in DRAWN if f"{history}_".startswith(f"{name}_")), None)
-    if name is None:
+    if not has_name(history, DRAWN, FAULTS):
         return False
-    defaults = FAULTS[name].options
-    options = Variant.read(history, name, defaults).chosen(defaults)
+    trace = named(history, FAULTS)
+    options = trace.chosen(FAULTS[trace.name].options)
     return options["kind"] == KILL and (
         options["of"] == "rank" or named_levels(strategy).get(SHARED) == 1
     )
@@ -144,7 +143,8 @@ class _Checked:
     @classmethod
     def of(cls, tables: Tables) -> _Checked:
         runs = tables["runs"]
-        predicted = set(runs.loc[struck(runs) & runs["history"].str.startswith(DRAWN), "run"])
+        drawn = np.array([has_name(each, DRAWN, FAULTS) for each in runs["history"]], bool)
+        predicted = set(runs.loc[struck(runs) & drawn, "run"])
         return cls(OtherRuns.of(tables, predicted), runs, tables["failures"])
 
     def rows(self, own: pd.DataFrame, rate: float) -> Iterator[Row]:

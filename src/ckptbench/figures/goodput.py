@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import cycle, islice
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -33,6 +34,7 @@ from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, Li
 from ckptbench.figures.kit.ticks import linear, of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of
 from ckptbench.matrix.catalogue import FAULTS
+from ckptbench.matrix.named import has_name
 
 READING = (
     "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it"
@@ -141,7 +143,7 @@ def _draw_panel(
     for name, own in panel.groupby("series", sort=False):
         line_style, marker = styles[str(name)]
         curve = own.sort_values("failures_per_hour")
-        drawn = curve["history"].str.startswith(DRAWN)
+        drawn = np.array([has_name(each, DRAWN, FAULTS) for each in curve["history"]], bool)
         axes.vlines(
             curve["failures_per_hour"],
             100 * curve[f"{quantity}_lo"],

@@ -29,6 +29,7 @@ from ckptbench.matrix.catalogue import (
 )
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import levels_of
+from ckptbench.matrix.named import named_or_none
 from ckptbench.matrix.variant import Variant
 
 Accelerator = Literal["cpu", "cuda"]
@@ -248,3 +249,7 @@ def _check_variant(
         raise ConfigError(f'unknown {kind} "{variant.name}": use {", ".join(registry)}')
     entry = registry[variant.name]
     Variant.of(kind, variant.name, dict(variant.options), entry.options, entry.choices)
+    if variant.options and named_or_none(str(variant), registry) != variant:
+        raise ConfigError(
+            f"{kind} {variant}: the name has another meaning too, so its run could be taken for another: use another text"
+        )

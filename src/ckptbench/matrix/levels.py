@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import STRATEGIES, registered
+from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.named import named
 from ckptbench.matrix.variant import Variant
 
 MEMORY, NODE, SHARED = "memory", "node", "shared"
@@ -20,18 +21,13 @@ SETTINGS = {
 
 def named_levels(strategy: str) -> dict[str, int]:
     """As `levels_of`, of a strategy as tables name it, with its options: `deepfreeze_memory_1_shared_6`."""
-    return levels_of(_named(strategy))
+    return levels_of(named(strategy))
 
 
 def keeps_copies(strategy: str) -> bool:
     """Whether this strategy, as tables name it, copies the versions of its nearer levels to other nodes, where there are some."""
-    variant = _named(strategy)
+    variant = named(strategy)
     return bool(variant.chosen(STRATEGIES[variant.name].options).get("partner", 0))
-
-
-def _named(strategy: str) -> Variant:
-    name = registered(strategy)
-    return Variant.read(strategy, name, STRATEGIES[name].options)
 
 
 def levels_of(strategy: Variant) -> dict[str, int]:

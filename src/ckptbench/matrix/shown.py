@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 SHOWN_CHARACTERS = 80
 MOST_DIGITS = 1000
+
+AS_NUMBER = "; a number has no quotes, and YAML reads 1e-3 and 1.0e6 as text, but 1.0e-3 and 1.0e+6 as numbers"
+
+
+def number_hint(value: object) -> str:
+    """More of the remedy where a number was expected and `value` is a text that looks like one; else empty."""
+    try:
+        return AS_NUMBER if isinstance(value, str) and math.isfinite(float(value)) else ""
+    except ValueError:
+        return ""
 
 
 def show(value: object) -> str:

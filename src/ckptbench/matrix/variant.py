@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from decimal import Decimal
+from typing import Protocol, Self
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.shown import show
+from ckptbench.matrix.shown import number_hint, show
 
 Option = int | float | str | bool
 Choices = Mapping[str, tuple[str, ...]]
@@ -16,6 +17,20 @@ Choices = Mapping[str, tuple[str, ...]]
 NO_CHOICES: Choices = {}
 LARGEST_OPTION = 10**9
 """Of options that are numbers, which begin at 0. The names of cells, and so of folders, have them in full."""
+NAME = r"[A-Za-z0-9_.-]+"
+"""What the name of a cell, and of everything that it is made of, consists of. The wildcards of the workflow take no other."""
+
+
+class HasOptions(Protocol):
+    """An entry of a registry whose members take options."""
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """The default of each option, by its name."""
+
+    @property
+    def choices(self) -> Choices:
+        """The allowed values of text options, by the option's name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,8 +52,8 @@ class Variant:
         """Check the options and drop those that equal their defaults.
 
         `kind`, such as "strategy", is used in errors. An option whose default is a float takes whole numbers too. Raises
-        ConfigError if an option is unknown, has the wrong type, is none of its choices, or is a number below 0 (a float: not
-        above 0) or above LARGEST_OPTION.
+        ConfigError if an option is unknown, has the wrong type, is none of its choices, is a number below 0 (a float: not
+        above 0) or above LARGEST_OPTION, or a text that no name can hold.
         """
         for option, value in given.items():
             if option not in defaults:
@@ -56,26 +71,33 @@ class Variant:
     def __str__(self) -> str:
         """The form used in ids and tables: `deepfreeze_levels_memory`."""
         return "_".join(
-            [self.name, *(f"{option}_{_text(value)}" for option, value in self.options)]
+            [self.name, *(f"{option}_{written(value)}" for option, value in self.options)]
         )
 
     @classmethod
     def read(cls, text: str, name: str, defaults: Mapping[str, Option]) -> Self:
         """The inverse of `str`, where the name that the text begins with is known and these are all its options.
 
-        Raises ValueError where the text is another.
+        Raises ValueError where no variant is written so.
         """
         each = "".join(
-            f"(?:_{re.escape(option)}_(?P<{option}>.+?))?" for option in sorted(defaults)
+            f"(?:_{re.escape(option)}_(?P<{option}>{_PATTERNS[type(defaults[option])]}))?"
+            for option in sorted(defaults)
         )
         found = re.fullmatch(re.escape(name) + each, text)
-        if found is None:
-            raise ValueError(f"{text}: not {name} with options of {', '.join(sorted(defaults))}")
-        given = {option: value for option, value in found.groupdict().items() if value is not None}
-        return cls(
+        given = {} if found is None else found.groupdict()
+        variant = cls(
             name,
-            tuple((option, _value(value, defaults[option])) for option, value in given.items()),
+            tuple(
+                (option, _value(value, defaults[option]))
+                for option, value in given.items()
+                if value is not None
+            ),
         )
+        # A number that is written otherwise, such as 05, is in no name.
+        if found is None or str(variant) != text:
+            raise ValueError(f"{text}: not {name} with options of {', '.join(sorted(defaults))}")
+        return variant
 
     def chosen(self, defaults: Mapping[str, Option]) -> dict[str, Option]:
         """The values of all options, defaults included."""
@@ -94,13 +116,22 @@ class Variant:
         return cls(name, tuple(sorted(options.items())))
 
 
-def _text(value: Option) -> str:
-    """A float is written as shortly as possible: `30`, `0.7`."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+_PATTERNS = {bool: "True|False", int: "[0-9]+", float: r"[0-9]+(?:\.[0-9]+)?", str: ".+?"}
+"""How the values of an option are written, by the type of its default."""
+
+
+def written(value: Option) -> str:
+    """A value as names have it: `30`, `0.7`, `0.00001`, `True`. Two values of an option are never written alike.
+
+    A float is written with all of its digits, and without an exponent.
+    """
+    if isinstance(value, float):
+        return f"{Decimal(float.__repr__(value)):f}".removesuffix(".0")
+    return str(value)
 
 
 def _value(text: str, default: Option) -> Option:
-    """The inverse of `_text`, of an option with this default."""
+    """The inverse of `written`, of an option with this default."""
     return text == str(True) if type(default) is bool else type(default)(text)
 
 
@@ -112,8 +143,11 @@ def _refusal(value: object, default: Option, choices: tuple[str, ...] | None) ->
         return None if fits and value in choices else " or ".join(choices)
     if type(default) is float:
         fits = type(value) in (int, float) and 0 < value <= LARGEST_OPTION  # type: ignore[operator]
-        return None if fits else f"a number above 0, up to {LARGEST_OPTION}"
+        return None if fits else f"a number above 0, up to {LARGEST_OPTION}{number_hint(value)}"
     if type(default) is int:
         fits = type(value) is int and 0 <= value <= LARGEST_OPTION
-        return None if fits else f"a whole number from 0 to {LARGEST_OPTION}"
-    return None if fits else "true or false" if type(default) is bool else "a text"
+        return None if fits else f"a whole number from 0 to {LARGEST_OPTION}{number_hint(value)}"
+    if type(default) is bool:
+        return None if fits else "true or false"
+    fits = fits and bool(value == "" or re.fullmatch(NAME, str(value)))
+    return None if fits else "a text of letters (a-z, A-Z), digits, _, . and -"

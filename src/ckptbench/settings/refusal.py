@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from ckptbench.matrix.shown import number_hint
 from ckptbench.settings.sources import (
     COMMAND_LINE,
     FieldError,
@@ -53,13 +54,7 @@ def _hint(entry: Any, file: str) -> str:
     """More of the remedy where a text stands for a number, or for true or false."""
     if entry["type"] in (NUMBER, "bool_type") and file == COMMAND_LINE and len(entry["loc"]) > 1:
         return "; --config reads values in brackets as text: set them in a file, and name it with --configfile"
-    if entry["type"] != NUMBER:
-        return ""
-    try:
-        float(entry["input"])
-    except ValueError:
-        return ""
-    return "; a number has no quotes, and YAML reads 1e-3 as text, but 1.0e-3 as a number"
+    return number_hint(entry["input"]) if entry["type"] == NUMBER else ""
 
 
 def _suggestion(location: Location, model: type[BaseModel]) -> str:

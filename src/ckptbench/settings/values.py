@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.variant import LARGEST_OPTION, Choices, Option, Variant
+from ckptbench.matrix.variant import LARGEST_OPTION, HasOptions, Option, Variant
 
 T = TypeVar("T")
 
@@ -25,18 +25,6 @@ NAME_BYTES = 255
 """The longest name of a file or folder. Linux has no longer one."""
 PATH_BYTES = 3000
 """The longest path of a setting. Linux allows 4,096 bytes, of which a run's own files need some."""
-
-
-class HasOptions(Protocol):
-    """An entry of a registry whose members take options."""
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        """The default of each option, by its name."""
-
-    @property
-    def choices(self) -> Choices:
-        """The allowed values of text options, by the option's name."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.settings.sources import FieldError, raise_all
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
+from ckptbench.study.names import check_names
 
 AXES = tuple(Matrix.model_fields)
 MOST_COMBINATIONS = 100_000
@@ -27,20 +28,22 @@ MOST_CELLS = 10_000
 def expand(config: StudyConfig) -> list[Cell]:
     """Every cell of the study once, each with what it is compared with, in the order to run them.
 
-    Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left, or
-    there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells.
+    Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left,
+    there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells, or a name of a cell cannot be that of its files.
     """
     raise_all(_format_faults(config.matrix))
     _check_combinations(config)
     first = _first_repeat(config)
     _check_cells(config, len(list(_run_order(first))))
-    return list(
+    cells = list(
         _run_order(
             dataclasses.replace(cell, repeat=repeat)
             for cell in first
             for repeat in range(config.repeats)
         )
     )
+    check_names(cells, config)
+    return cells
 
 
 def _first_repeat(config: StudyConfig) -> list[Cell]:

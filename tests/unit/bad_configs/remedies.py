@@ -15,7 +15,7 @@ class Bad(NamedTuple):
 
 
 LIST_OF_FIELDS = "config/README.md lists them all"
-QUOTED = "; a number has no quotes, and YAML reads 1e-3 as text, but 1.0e-3 as a number"
+QUOTED = "; a number has no quotes, and YAML reads 1e-3 and 1.0e6 as text, but 1.0e-3 and 1.0e+6 as numbers"
 COUNT = "use a whole number from 1 to 1000000"
 COUNT_FROM_ZERO = "use a whole number from 0 to 1000000"
 SEED = "use a whole number from 0 to 2147483647"

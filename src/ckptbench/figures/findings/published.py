@@ -17,8 +17,9 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.figures.findings.costs import setups
 from ckptbench.figures.findings.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
 from ckptbench.figures.kit.labels import describe, name
-from ckptbench.matrix.catalogue import NATIVE, RESTART, formats_of
+from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.named import has_name
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -174,7 +175,7 @@ def _efficiency(tables: Tables, framework: str) -> Verdict | None:
 
 def _harmless(tables: Tables) -> Verdict | None:
     proof = tables["resume_proof"]
-    killed = proof[proof["history"].str.startswith("killed") & (proof["omit"] == "nothing")]
+    killed = proof[proof["history"].isin(list(KILLED)) & (proof["omit"] == "nothing")]
     exact = killed[killed["deterministic"]]
     if exact.empty:
         return None
@@ -203,12 +204,16 @@ def _determinism_costs(tables: Tables) -> Verdict | None:
 # ---- DeepFreeze
 
 
+def _of_deepfreeze(rows: pd.DataFrame) -> pd.Series[bool]:
+    return pd.Series([has_name(each, ["deepfreeze"], STRATEGIES) for each in rows["strategy"]], rows.index, dtype=bool)  # fmt: skip
+
+
 def _hides(tables: Tables) -> Verdict | None:
     """The stall of `deepfreeze` against that of `native`."""
     rows = setups(tables)
     rows = rows[rows["stall_s"].notna()]
     blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
-    ours = rows[rows["strategy"].str.startswith("deepfreeze")]
+    ours = rows[_of_deepfreeze(rows)]
     alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
     known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
     words, shown = [], []
@@ -226,7 +231,7 @@ def _hides(tables: Tables) -> Verdict | None:
 def _shares(tables: Tables) -> Verdict | None:
     """Memory of each rank, with the most ranks against the fewest."""
     rows = tables["strategies"]
-    rows = rows[rows["strategy"].str.startswith("deepfreeze") & rows["memory_bytes"].notna()]
+    rows = rows[_of_deepfreeze(rows) & rows["memory_bytes"].notna()]
     words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "strategy", "interval"]):
         first, last = records(group.sort_values("ranks").iloc[[0, -1]])
@@ -251,7 +256,7 @@ def _without_checkpoint(tables: Tables) -> Verdict | None:
     rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()]  # fmt: skip
     words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
-        going_on = group[group["recovery"].str.startswith("ulfm")]
+        going_on = group[[has_name(each, ["ulfm"], RECOVERIES) for each in group["recovery"]]]
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ckptbench.matrix.catalogue import (
     FAULTS,
@@ -17,16 +17,8 @@ from ckptbench.matrix.catalogue import (
     registered,
 )
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.variant import Option
-
-
-class HasOptions(Protocol):
-    """An entry of a registry whose members take options."""
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        """The default of each option, by its name."""
-
+from ckptbench.matrix.named import named_or_none
+from ckptbench.matrix.variant import HasOptions, Option, written
 
 FRAMEWORK_NAMES = {name: entry.label for name, entry in FRAMEWORKS.items() if entry.label}
 SUBJECTS = {
@@ -103,38 +95,17 @@ def history(value: str) -> str:
 
 
 def _variant(value: str, registry: Mapping[str, HasOptions]) -> str:
-    fitting = [each for each in registry if f"{value}_".startswith(f"{each}_")]
-    if not fitting:
+    variant = named_or_none(value, registry)
+    if variant is None:
         return name(value)
-    own = max(fitting, key=len)
-    given = _options(value[len(own) + 1 :], sorted(registry[own].options))
-    if given is None:
-        return name(value)
-    words = ", ".join(_option(option, text) for option, text in given)
-    return f"{name(own)} ({words})" if words else name(own)
+    words = ", ".join(_option(*each) for each in variant.options)
+    return f"{name(variant.name)} ({words})" if words else name(variant.name)
 
 
-def _options(text: str, options: Sequence[str]) -> list[tuple[str, str]] | None:
-    """The options in what follows a strategy's name, each with its value; None if they are others than these.
-
-    They stand in the order of their names, so a value ends where the name of a later option begins.
-    """
-    if not text:
-        return []
-    fitting = [option for option in options if text.startswith(f"{option}_")]
-    if not fitting:
-        return None
-    option = max(fitting, key=len)
-    later = options[options.index(option) + 1 :]
-    value = text[len(option) + 1 :]
-    end = min((at for each in later if (at := value.find(f"_{each}_")) > 0), default=len(value))
-    rest = _options(value[end + 1 :], later)
-    return None if rest is None else [(option, value[:end]), *rest]
-
-
-def _option(option: str, value: str) -> str:
-    flags = {"True": name(option), "False": f"no {name(option)}"}
-    return flags.get(value, f"{name(option)} {value}")
+def _option(option: str, value: Option) -> str:
+    if isinstance(value, bool):
+        return name(option) if value else f"no {name(option)}"
+    return f"{name(option)} {written(value)}"
 
 
 def decides_format(strategy: str) -> bool:
@@ -195,12 +166,12 @@ def order(column: str, value: Any) -> Any:
 
 
 def _registered_order(value: str, registry: Mapping[str, HasOptions]) -> tuple[int, list[Any]]:
-    fitting = [name for name in registry if f"{value}_".startswith(f"{name}_")]
     names = list(registry)
-    return (
-        names.index(max(fitting, key=len)) if fitting else len(names),
-        _natural(value),
-    )
+    try:
+        place = names.index(registered(value, registry))
+    except KeyError:
+        place = len(names)
+    return place, _natural(value)
 
 
 def _natural(value: str) -> list[Any]:

@@ -1,0 +1,372 @@
+"""Names of cells and the values in them: one name for each value, one value for each name, by properties over all registries."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ckptbench.checkpoints.levels import open_levels
+from ckptbench.data.sources import DATASETS
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.catalogue import (
+    FAULTS,
+    FORMAT_LABELS,
+    FRAMEWORKS,
+    HISTORIES,
+    OMISSIONS,
+    RECOVERIES,
+    RESTART,
+    STRATEGIES,
+    StrategyEntry,
+    formats_of,
+)
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.named import has_name, named
+from ckptbench.matrix.variant import LARGEST_OPTION, NAME, HasOptions, Option, Variant, written
+from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.plan import Plan
+from ckptbench.runs.training import Training
+from ckptbench.study.config import load_config
+from ckptbench.study.expansion import expand
+
+REGISTRIES: dict[str, Mapping[str, HasOptions]] = {
+    "strategy": STRATEGIES,
+    "faults": FAULTS,
+    "recovery": RECOVERIES,
+}
+DRAWS = 300
+NUMBERS = [
+    0.5, 5.0, 0.05, 5.5, 50.0, 7.5, 0.1 + 0.2, 0.3, 1 / 3, 123456.7, 123457.0, 123456.75, 1234567.0, 1234567.1, 1e6, 999999.9,
+    1e-5, 1.5e-7, 1e-9, 5e-324, 1e9, math.nextafter(1e9, 0), math.nextafter(60.0, 0), math.nextafter(60.0, 100),
+]  # fmt: skip
+"""Floats that a writer with fewer digits, or with exponents, would confuse or could not put into a name."""
+TEXTS = [
+    "a",
+    "A",
+    "0.5",
+    "5",
+    "05",
+    "a_b",
+    "name_a",
+    "_name_a",
+    "True",
+    "x-y",
+    "..",
+    "v1.2",
+    "-",
+    "_",
+]
+
+
+def values(default: Option, choices: tuple[str, ...] | None, draw: random.Random) -> list[Option]:
+    """Values that an option with this default can have, the odd ones first."""
+    if type(default) is bool:
+        return [False, True]
+    if type(default) is int:
+        return [0, 1, 10, 100, LARGEST_OPTION, *(draw.randrange(LARGEST_OPTION) for _ in range(50))]
+    if type(default) is float:
+        drawn = [10 ** draw.uniform(-12, 9) for _ in range(DRAWS)]
+        return [*NUMBERS, *drawn, *(round(each, 3) or 1.0 for each in drawn)]
+    return list(TEXTS if choices is None else choices)
+
+
+def options_of_all() -> Iterator[tuple[str, str, str]]:
+    for kind, registry in REGISTRIES.items():
+        for name, entry in registry.items():
+            for option in entry.options:
+                yield kind, name, option
+
+
+def chosen(kind: str, name: str, given: Mapping[str, Any]) -> Variant:
+    entry = REGISTRIES[kind][name]
+    return Variant.of(kind, name, given, entry.options, entry.choices)
+
+
+@pytest.mark.parametrize(("kind", "name", "option"), list(options_of_all()))
+def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
+    kind: str, name: str, option: str
+) -> None:
+    entry = REGISTRIES[kind][name]
+    draw = random.Random(f"{kind} {name} {option}")
+    distinct = set(values(entry.options[option], entry.choices.get(option), draw))
+    variants = {value: chosen(kind, name, {option: value}) for value in distinct}
+    assert len({str(variant) for variant in variants.values()}) == len(distinct)
+    for value, variant in variants.items():
+        assert re.fullmatch(NAME, str(variant))
+        read = named(str(variant), REGISTRIES[kind])
+        assert read == variant
+        assert read.chosen(entry.options)[option] == value
+        assert type(read.chosen(entry.options)[option]) is type(entry.options[option])
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_variants_with_several_options_have_names_of_their_own(kind: str) -> None:
+    draw = random.Random(kind)
+    known: dict[str, Variant] = {}
+    for name, entry in REGISTRIES[kind].items():
+        for _ in range(DRAWS):
+            given = {
+                option: draw.choice(values(default, entry.choices.get(option), draw))
+                for option, default in entry.options.items()
+                if draw.random() < 0.7
+            }
+            variant = chosen(kind, name, given)
+            assert named(str(variant), REGISTRIES[kind]) == variant
+            assert known.setdefault(str(variant), variant) == variant
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, -0.5, 0, -0.0, True, "5"])
+def test_what_is_no_number_above_zero_has_no_name(value: object) -> None:
+    with pytest.raises(ConfigError, match="use a number above 0, up to 1000000000"):
+        chosen("faults", "exponential", {"mean_s": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{mean_s: 1e6}", "mean_s is '1e6', .* YAML reads 1e-3 and 1.0e6 as text"),
+        ("{most: 1e1}", "most is '1e1', use a whole number .* YAML reads"),
+        ("{mean_s: .nan}", "mean_s is nan, use a number above 0"),
+        ("{most: 3.0}", "most is 3.0, use a whole number"),
+        ("{most: -1}", "most is -1, use a whole number"),
+    ],
+)
+def test_a_number_that_no_name_holds_is_refused_in_one_line(text: str, words: str) -> None:
+    faults = yaml.safe_load(f"exponential: {text}")
+    with pytest.raises(ConfigError, match=rf"matrix.faults\[0\].*{words}") as error:
+        load_config({"matrix": {"faults": faults}})
+    assert "\n" not in str(error.value)
+
+
+STUDY = """
+matrix: {framework: pytorch, model: small_cnn, dataset: digits, ranks: 2, batch_size: 16, epochs: 2, interval: 1, %s}
+repeats: 1
+training: {steps_per_epoch: 4, test_samples: 32}
+%s
+"""
+
+
+def planned(matrix: str, rest: str = "") -> list[str]:
+    """The names of the struck cells of a study."""
+    content = yaml.load(STUDY % (matrix, rest), yaml.FullLoader)  # as Snakemake does
+    return [cell.id for cell in expand(load_config(content)) if cell.is_struck]
+
+
+@pytest.mark.parametrize(
+    ("faults", "names"),
+    [
+        ("[{weibull: {shape: 0.5}}]", ["weibull_shape_0.5"]),
+        ("[{exponential: {mean_s: 1000000}}]", ["exponential_mean_s_1000000"]),
+        (
+            "[{exponential: {mean_s: 123457}}, {exponential: {mean_s: 123456.7}}]",
+            ["exponential_mean_s_123457", "exponential_mean_s_123456.7"],
+        ),
+        (
+            "[{exponential: {mean_s: 1000000}}, {exponential: {mean_s: 1_000_000}}, {exponential: {mean_s: 1000000.0}},"
+            " {exponential: {mean_s: 1.0e+6}}]",
+            ["exponential_mean_s_1000000"],
+        ),
+        (
+            "[{exponential: {mean_s: 7.50}}, {exponential: {mean_s: 7.5}}, {exponential: {mean_s: 75.0e-1}}]",
+            ["exponential_mean_s_7.5"],
+        ),
+        ("[{exponential: {mean_s: 60.0}}, {exponential: {mean_s: 60}}, exponential]", ["exponential"]),
+    ],
+)  # fmt: skip
+def test_every_setting_of_a_study_is_one_run(faults: str, names: list[str]) -> None:
+    prefix = "pytorch-small_cnn-digits-r2-b16-n2-torch_save-e1"
+    assert sorted(planned(f"faults: {faults}")) == sorted(f"{prefix}-{name}-rep0" for name in names)
+
+
+LISTED = "faults: {listed: {name: %s}}"
+LIST = "failures: {%s: [{step: 2, rank: 0}]}"
+
+
+@pytest.mark.parametrize("name", ["two", "node-lost", "v1.2", "A_b"])
+def test_a_list_of_failures_gives_its_name_to_the_run(name: str) -> None:
+    assert planned(LISTED % name, LIST % name) == [
+        f"pytorch-small_cnn-digits-r2-b16-n2-torch_save-e1-listed_name_{name}-rep0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((f'"{name}"', "name is .*, use a text of letters") for name in ("a b", "a/b", "é", "a+b", "故障", "a\\nb")),
+        *((name, "rename the list") for name in ("a-ulfm", "a-torchrun", "a-restart_patience_s_30", "a-b-ulfm_replace_True")),
+        ("a" * 190, "has 256 characters, of 251 that"),
+    ],
+)  # fmt: skip
+def test_a_list_whose_name_a_run_cannot_have_is_refused_in_one_line(name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"matrix.faults\[0\].*{words}") as error:
+        planned(LISTED % name, LIST % name)
+    assert "\n" not in str(error.value)
+
+
+def test_the_smallest_float_is_too_long_for_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"matrix.faults\[1\] .* numbers with fewer digits"):
+        planned("faults: [exponential, {weibull: {mean_s: 5.0e-324}}]")
+
+
+def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
+    """A folder of a near level has the longest name."""
+    near, lost = "strategy: {deepfreeze: {memory: 1, node: 2}}", "faults: {listed: {name: %s}}"
+    with pytest.raises(ConfigError, match="of 239 that the names of its files can have"):
+        planned(f"{near}, {lost % ('a' * 200)}", LIST % ("a" * 200))
+    few = len(planned(f"{near}, {lost % 'a'}", LIST % "a")[0]) - 1
+    longest = "a" * (239 - few)
+    (name,) = planned(f"{near}, {lost % longest}", LIST % longest)
+    (cell,) = [
+        each
+        for each in expand(load_config(yaml.safe_load(STUDY % (f"{near}, {lost % longest}", LIST % longest))))
+        if each.id == name
+    ]  # fmt: skip
+    plan = Plan(
+        cell=cell,
+        training=Training(
+            seed=1, learning_rate=0.1, momentum=0.9, weight_decay=0.0, steps_per_epoch=4,
+            test_samples=None, warmup_steps=0, keep_during_run=2,
+        ),
+        dataset_folder=tmp_path,
+        run_folder=tmp_path / name,
+        checkpoint_folder=tmp_path / name / "checkpoints",
+        memory_folder=tmp_path / "memory",
+        node_folder=tmp_path / "node",
+    )  # fmt: skip
+    folders = [store.folder for store in open_levels(plan, node="n1").near.values()]
+    for folder in folders:
+        folder.mkdir(parents=True)  # the kernel takes the name
+    assert max(len(folder.name) for folder in folders) == 255
+
+
+def test_two_different_cells_never_share_a_name() -> None:
+    """Of all frameworks, with values of every axis that differ little."""
+    faults = [
+        Variant("none"),
+        *(chosen("faults", "exponential", {"mean_s": each}) for each in NUMBERS[:8]),
+    ]
+    faults += [chosen("faults", "listed", {"name": each}) for each in TEXTS if each != "x-y"]
+    known: dict[str, Cell] = {}
+    for framework, strategy, trace, recovery, history, every in itertools.product(
+        FRAMEWORKS, STRATEGIES, faults, RECOVERIES, HISTORIES, ("e1", "e11", "s1", "never")
+    ):  # fmt: skip
+        for format in ("none", *formats_of(framework, strategy)):
+            try:
+                cell = Cell(
+                    framework=framework, model="small_cnn", dataset="digits", ranks=2, batch_size=8, epochs=1, format=format,
+                    interval=Interval.parse(every), strategy=Variant(strategy), faults=trace, history=history,
+                    recovery=Variant(recovery),
+                )  # fmt: skip
+            except ConfigError:
+                continue
+            assert known.setdefault(cell.id, cell) == cell
+            assert re.fullmatch(NAME, cell.id)
+    assert len(known) > 1000
+
+
+def test_registered_names_make_names_that_cannot_be_confused() -> None:
+    """The parts of a name are joined by `-` and `_`, and those that may be left out stand for one thing alone."""
+    several = [
+        FRAMEWORKS,
+        STRATEGIES,
+        FAULTS,
+        RECOVERIES,
+        HISTORIES,
+        OMISSIONS,
+        FORMAT_LABELS,
+        ARCHITECTURES,
+        DATASETS,
+    ]
+    for name in itertools.chain(*several):
+        assert re.fullmatch("[A-Za-z0-9_.]+", name)
+    optional = [*FAULTS, *HISTORIES, *RECOVERIES, "deterministic", "cuda", "warm", "cold"]
+    assert len(set(optional)) == len(optional)
+    for registry in REGISTRIES.values():
+        assert all(named(name, registry) == Variant(name) for name in registry)
+
+
+def test_environments_have_names_of_their_own() -> None:
+    """`data`, `dev`, `main` and `build-constraints` are not of a framework."""
+    owners: dict[str, tuple[str, str]] = {}
+    for framework, (recovery, entry) in itertools.product(FRAMEWORKS, RECOVERIES.items()):
+        if entry.serves(framework):
+            of = framework, recovery if entry.own_environment else ""
+            name = f"{framework}_{recovery}" if entry.own_environment else framework
+            assert owners.setdefault(name, of) == of
+    assert {"data", "dev", "main", "build-constraints"}.isdisjoint(owners)
+
+
+def test_a_text_that_reads_as_other_options_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a strategy that somebody adds, with two options of any text."""
+    entry = StrategyEntry(location="a:b", stages=("begun",), options={"to": "x", "via": "y"})
+    monkeypatch.setitem(STRATEGIES, "mine", entry)
+    fields: dict[str, Any] = {
+        "framework": "pytorch", "model": "small_cnn", "dataset": "digits", "ranks": 1, "batch_size": 8, "epochs": 1,
+        "format": "torch_save", "interval": Interval.parse("e1"),
+    }  # fmt: skip
+    plain = Cell(**fields, strategy=chosen("strategy", "mine", {"to": "a", "via": "b"}))
+    assert plain.id.endswith("-mine_to_a_via_b-torch_save-e1-rep0")
+    with pytest.raises(ConfigError, match="the name has another meaning too"):
+        Cell(**fields, strategy=chosen("strategy", "mine", {"to": "a_via_b"}))
+
+
+def test_a_strategy_whose_name_is_that_of_options_of_another_is_never_taken_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "deepfreeze_memory_1", STRATEGIES["async"])
+    fields: dict[str, Any] = {
+        "framework": "pytorch", "model": "small_cnn", "dataset": "digits", "ranks": 1, "batch_size": 8, "epochs": 1,
+        "format": "safetensors", "interval": Interval.parse("e1"),
+    }  # fmt: skip
+    assert Cell(**fields, strategy=Variant("deepfreeze_memory_1")).id
+    with pytest.raises(ConfigError, match="the name has another meaning too"):
+        Cell(**fields, strategy=chosen("strategy", "deepfreeze", {"memory": 1}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["exponential_mean_s_05", "exponential_mean_s_7.50", "exponential_mean_s_1e+06", "exponential_mean_s_nan",
+     "exponential_mean_s_1_000", "exponential_most_-1", "exponential_mean_s_60_mean_s_60", "exponential_"],
+)  # fmt: skip
+def test_a_number_that_is_written_otherwise_is_in_no_name(text: str) -> None:
+    with pytest.raises(ValueError, match="not exponential with options of"):
+        named(text, FAULTS)
+
+
+def test_names_of_runs_that_are_there_stay_as_they_were() -> None:
+    """Folders of earlier versions are found again."""
+    assert [written(each) for each in (30.0, 240.0, 999999.0, 1, 10**9, True, "kill")] == [
+        "30", "240", "999999", "1", "1000000000", "True", "kill",
+    ]  # fmt: skip
+    assert str(chosen("recovery", "restart", {"patience_s": 30})) == "restart_patience_s_30"
+    assert str(RESTART) == "restart"
+
+
+def test_two_plans_with_one_name_for_two_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format that somebody adds under a name that is an interval's."""
+    monkeypatch.setattr(Cell, "id", property(lambda cell: f"{cell.framework}-rep{cell.repeat}"))
+    with pytest.raises(ConfigError, match="two different runs have the name pytorch-rep0"):
+        planned("faults: exponential")
+
+
+def test_a_name_that_begins_with_another_is_not_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "deepfreeze_two", STRATEGIES["async"])
+    told = [
+        "deepfreeze",
+        "deepfreeze_memory_1_shared_6",
+        "deepfreeze2",
+        "deepfreeze_two",
+        "unknown",
+    ]
+    assert [has_name(each, ["deepfreeze"], STRATEGIES) for each in told] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
