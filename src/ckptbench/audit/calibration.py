@@ -26,8 +26,7 @@ from ckptbench.data.sources import prepare
 from ckptbench.launch.attempts import identified
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest
 from ckptbench.launch.seen import Seen
-from ckptbench.launch.watched import launched_now
-from ckptbench.machine.clock import clock
+from ckptbench.machine.clock import Instant, clock
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
@@ -137,7 +136,7 @@ def _run(cell: Cell, folder: Path, lock: Path) -> Path:
     plan = identified(plan, lock)
     plan.write()
     manifest: dict[str, Any] = {**opening_manifest(plan, lock), "requeues": 0}
-    os.environ[LAUNCHED] = launched_now()
+    os.environ[LAUNCHED] = str(Instant.now())
     with closing(Seen(plan)) as seen, closing(_server()) as server:
         seen.begins(plan.attempt)
         # The link is closed first, whatever happens: a rank whose launcher is gone ends its process.

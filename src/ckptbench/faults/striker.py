@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.faults.failure import Failure
-from ckptbench.machine.clock import clock
+from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.held_syncs import answer
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.recorder import Recorder
@@ -60,6 +60,8 @@ class Orders:
     """Marks the processes of this run."""
     near: tuple[Path, ...]
     """Folders that are lost with the node."""
+    told: Instant
+    """By the rank, whose time of day the striker has too."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,6 +73,7 @@ class Orders:
             "failures": {number: each.to_json() for number, each in self.failures.items()},
             "token": self.token,
             "near": [str(path) for path in self.near],
+            "told": str(self.told),
         }
 
     @classmethod
@@ -85,6 +88,7 @@ class Orders:
             failures={int(number): Failure.from_json(each) for number, each in failures},
             token=content["token"],
             near=tuple(map(Path, content["near"])),
+            told=Instant.read(content["told"]),
         )
 
 
@@ -147,16 +151,15 @@ class Striker:
         missed = sorted(left.keys() - ahead)
         self._journal.write(Rested(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
-    def _hear(self, moment: str, step: int | None, unix_ns: int) -> None:
-        """The rank has come to this moment of its work, `unix_ns` after 1970."""
-        since_ns = max(0, time.time_ns() - unix_ns)
+    def _hear(self, moment: str, step: int | None, at_ns: int) -> None:
+        """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
         if moment == "step" and self._began_ns is None:
-            self._began_ns = unix_ns
-            self._journal.write(Begun(monotonic_ns=clock() - since_ns, unix_ns=unix_ns))
+            self._began_ns = day_ns(at_ns)
+            self._journal.write(Begun(monotonic_ns=at_ns, unix_ns=self._began_ns))
             self._schedule()
         for number, failure in list(self._waiting.items()):
             if failure.second is None and (failure.moment, failure.step) == (moment, step):
-                self._take(number, time.monotonic() + failure.delay_s - since_ns / 1e9)
+                self._take(number, at_ns / 1e9 + failure.delay_s)
                 if moment == "recovery":
                     break  # the next one waits for the next recovery
 
@@ -164,7 +167,7 @@ class Striker:
         """Set the times of the failures that strike at a second of the run."""
         if self._began_ns is None:
             return
-        since_s = (time.time_ns() - self._began_ns) / 1e9
+        since_s = (day_ns() - self._began_ns) / 1e9
         for number, failure in list(self._waiting.items()):
             if failure.second is not None:
                 self._take(number, time.monotonic() + failure.second + failure.delay_s - since_s)
@@ -181,8 +184,8 @@ class Striker:
                 kind=failure.kind,
                 attempt=self._orders.attempt,
                 pids=victims,
-                monotonic_ns=clock(),
-                unix_ns=time.time_ns(),
+                monotonic_ns=(at_ns := clock()),
+                unix_ns=day_ns(at_ns),
             )
         )
         self._journal.sync()  # the launcher reads it, perhaps on another node
@@ -210,7 +213,8 @@ class Striker:
                     self._wait(TURN_S)
                     _send(victims, signal.SIGCONT)
                     self._wait(TURN_S)
-        self._journal.write(Struck(failure=number, monotonic_ns=clock(), unix_ns=time.time_ns()))
+        over_ns = clock()
+        self._journal.write(Struck(failure=number, monotonic_ns=over_ns, unix_ns=day_ns(over_ns)))
 
     def fails(self, path: Path) -> bool:
         """Whether a sync of this file fails now. Those of traces, which lie in the run folder itself, never do."""
@@ -308,6 +312,7 @@ def main() -> None:
         orders = Orders.from_json(json.loads(lines.send(None) or ""))
     except StopIteration:
         return
+    follow(orders.told)
     striker = Striker(orders, rank, lines)
     if len(sys.argv) > 2:  # the rank holds its syncs, and this process answers them
         _, (syncs,), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)

@@ -8,7 +8,6 @@ import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Self
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.striker import OVER, Orders
+from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.runs.layout import strikes_path
@@ -68,6 +68,7 @@ class Target:
             failures=own,
             token=os.environ[TOKEN],
             near=tuple(near),
+            told=Instant.now(),
         )
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
@@ -141,7 +142,7 @@ class Target:
 
     def _tell(self, moment: str, step: int | None) -> None:
         # With its time: the striker may still be starting.
-        self._write({"moment": moment, "step": step, "unix_ns": time.time_ns()})
+        self._write({"moment": moment, "step": step, "at_ns": clock()})
 
     def _write(self, line: dict[str, Any]) -> None:
         assert self._striker is not None

@@ -19,6 +19,7 @@ from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import Reunion
+from ckptbench.machine.clock import Instant, follow
 from ckptbench.machine.files import read_json
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.matrix.catalogue import RECOVERIES
@@ -58,7 +59,7 @@ def prepare(
     An earlier attempt is continued if `resume` is set or the scheduler has requeued this job, and if the attempt left a
     complete version; `reunion` finds one that lies on several nodes. Otherwise everything that it left is removed. Returns
     the plan of this attempt, and fields for its manifest: how often the scheduler has requeued the run and, of a continued
-    run, when it began.
+    run, when it began. The time of day then is that of the earlier attempt, if this host has not been started anew since.
 
     Raises CheckpointError if the newest version is that of another run, RunFolderError if a trace of the attempt is
     damaged, and LaunchError if what would be taken for a part of this run cannot be removed.
@@ -70,7 +71,9 @@ def prepare(
     if earlier is not None and (resume or requeued):
         own = dataclasses.replace(plan, run_id=earlier.identity.run_id)
         if version := newest_version(own, reunion):
-            carried = {"requeues": requeues, "started": earlier.started}
+            began = earlier.began
+            follow(began)
+            carried = {"requeues": requeues, "started": earlier.started, "clock": str(began)}
             return resumed(own, version, attempt=earlier.attempts + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS, STRIKES, LAUNCHER_TRACE):
         for path in plan.run_folder.glob(pattern):
@@ -100,6 +103,8 @@ class Attempt:
     attempts: int
     requeues: int
     started: str
+    began: Instant
+    """The same moment."""
     scheduler_job: str | None
 
     @classmethod
@@ -115,7 +120,7 @@ class Attempt:
                 "host": {"scheduler_job": (str() | None) as job},
             }:
                 try:
-                    datetime.datetime.fromisoformat(started)
+                    began = _began(started, content.get("clock"))
                     identity = Identity.from_json(content)
                 except ValueError as error:
                     raise RunFolderError(f"{path}: {error}") from error
@@ -125,11 +130,20 @@ class Attempt:
                     attempts=attempts,
                     requeues=requeues,
                     started=started,
+                    began=began,
                     scheduler_job=job,
                 )
         raise RunFolderError(
             f"{path}: status, attempts, requeues, started or host is missing or wrong"
         )
+
+
+def _began(started: str, clock: object) -> Instant:
+    """When the attempt began; of one of an earlier version, which has no `clock`, by the wall clock alone. Raises ValueError."""
+    wall_ns = round(datetime.datetime.fromisoformat(started).timestamp() * 1e9)
+    if clock is None:
+        return Instant(boot="unknown", monotonic_ns=0, wall_ns=wall_ns, day_ns=wall_ns)
+    return Instant.read(str(clock))
 
 
 def _is_requeue(earlier: Attempt) -> bool:

@@ -12,6 +12,7 @@ from ckptbench import __version__
 from ckptbench.errors import LaunchError, RunStopped
 from ckptbench.faults.failure import Failure
 from ckptbench.launch.allocation import granted_cores, scheduler_job
+from ckptbench.machine.clock import Instant
 from ckptbench.machine.files import write_json
 from ckptbench.machine.host import host_facts, source_revision
 from ckptbench.matrix.catalogue import KILLED, RECOVERIES
@@ -34,6 +35,7 @@ def status_of(error: BaseException) -> str:
 
 def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
     """The fields that are known before the ranks start. `lock` is the lock file of the framework's environment."""
+    began = Instant.now()
     return {
         "schema_version": SCHEMA_VERSION,
         "cell_id": plan.cell.id,
@@ -41,7 +43,8 @@ def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
         "seed": plan.seed,
         "status": "running",
         "attempts": plan.attempt,
-        "started": _now(),
+        "started": _iso(began),
+        "clock": str(began),
         "ended": None,
         "error": None,
         "measured_on": "gpu" if plan.cell.accelerator == "cuda" else "cpu",
@@ -131,18 +134,16 @@ def check_replicas(digests: Mapping[int, Mapping[str, str]]) -> None:
 
 def close_manifest(plan: Plan, manifest: dict[str, Any], *, status: str, error: str | None) -> None:
     """Add to the manifest how and when the run ended, and write it."""
-    ended = _now()
-    seconds = datetime.datetime.fromisoformat(ended) - datetime.datetime.fromisoformat(
-        manifest["started"]
-    )
+    ended = Instant.now()
     manifest |= {
         "status": status,
         "error": error,
-        "ended": ended,
-        "duration_s": seconds.total_seconds(),
+        "ended": _iso(ended),
+        "duration_s": Instant.read(manifest["clock"]).seconds_to(ended),
     }
     write_json(plan.run_folder / MANIFEST, manifest)
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+def _iso(instant: Instant) -> str:
+    seconds = instant.day_ns / 1e9
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")

@@ -18,7 +18,7 @@ from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
-from ckptbench.launch.watched import launched_now
+from ckptbench.machine.clock import Instant
 from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
@@ -196,7 +196,7 @@ def _variables(
         control=control.address,
         token=control.token,
         logs=str(program.logs),
-        launched=launched_now(),
+        launched=str(Instant.now()),
     )
     if program.libraries:
         shared["LD_LIBRARY_PATH"] = os.pathsep.join(program.libraries)

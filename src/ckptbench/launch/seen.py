@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
-from ckptbench.machine.clock import clock
+from ckptbench.machine.clock import clock, day_ns
 from ckptbench.machine.counters import Counters
 from ckptbench.recovery.contract import Loss
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
@@ -35,16 +34,16 @@ class Seen:
     def lost(self, attempt: int, loss: Loss) -> None:
         """Ranks are lost, and the recovery is about to decide."""
         how = loss.how.partition("\n")[0]
-        self._write(Lost(attempt=attempt, ranks=list(loss.ranks), how=how, unix_ns=time.time_ns()))
+        self._write(Lost(attempt=attempt, ranks=list(loss.ranks), how=how, unix_ns=day_ns()))
 
     def all_ended(self, attempt: int) -> None:
         """No process of the attempt runs any more, and another attempt follows."""
-        self._write(AllEnded(attempt=attempt, unix_ns=time.time_ns()))
+        self._write(AllEnded(attempt=attempt, unix_ns=day_ns()))
         self._count(attempt, "end")
 
     def begins_to_choose(self) -> None:
         """The launcher begins to choose what the next attempt goes on from."""
-        self._since_unix_ns = time.time_ns()
+        self._since_unix_ns = day_ns()
 
     def chosen(self, attempt: int, step: int) -> None:
         """The attempt is about to begin, and goes on after `step`."""
@@ -53,7 +52,7 @@ class Seen:
                 attempt=attempt,
                 step=step,
                 since_unix_ns=self._since_unix_ns,
-                unix_ns=time.time_ns(),
+                unix_ns=day_ns(),
             )
         )
 

@@ -17,7 +17,8 @@ from ckptbench.errors import LaunchError, RunStopped
 from ckptbench.launch.limits import Deadlines, Limits
 from ckptbench.launch.losses import Losses
 from ckptbench.launch.starters import Process
-from ckptbench.launch.watched import Group, Watched, kill_ranks_here, launched_now
+from ckptbench.launch.watched import Group, Watched, kill_ranks_here
+from ckptbench.machine.clock import Instant
 from ckptbench.recovery.contract import ComeAnew, GiveUp, GoOn, Loss, Relaunch, Replace, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.variables import LAUNCHED
@@ -61,7 +62,7 @@ def run_processes(
         ends = stack.enter_context(ExitStack())  # also of those that are started later
 
         def start(process: Process, *, again: bool = False) -> Watched:
-            own = {**environment, LAUNCHED: launched_now()} if again else environment
+            own = {**environment, LAUNCHED: str(Instant.now())} if again else environment
             watched = Watched.start(process, own, has_threads=again)
             ends.callback(watched.end)
             return watched
@@ -221,7 +222,7 @@ class _Watch:
                 kill_ranks_here(leaving, control.token)
             return
         if self._launched is None:
-            self._launched = launched_now()
+            self._launched = str(Instant.now())
             self._between.all_ended()
         if control.has_come_anew:
             self._between.choose()

@@ -15,7 +15,6 @@ from typing import Self
 
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
-from ckptbench.machine.clock import boot_id, clock
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.world.variables import RANK, TOKEN, rank_of
@@ -173,11 +172,6 @@ class Group:
 
     def tails(self) -> str:
         return "\n".join(each.tails() for each in self._members)
-
-
-def launched_now() -> str:
-    """The value of the variable LAUNCHED for processes that are started now."""
-    return f"{boot_id()} {clock()} {time.time_ns()}"
 
 
 def kill_ranks_here(ranks: Sequence[int], token: str) -> bool:

@@ -48,7 +48,10 @@ HOST = "127.0.0.{}1"
 Horovod bars the whole host of a lost rank, so each rank needs one of its own; and where a name stands for no address of an
 interface here, it would start the rank by ssh.
 """
-NUMBERED = f'export {RANK}=$((${{#HOROVOD_HOSTNAME}} - {len(HOST.format(""))})) {STARTED}=$(date +%s%N); exec "$@"'
+NUMBERED = (
+    f"export {RANK}=$((${{#HOROVOD_HOSTNAME}} - {len(HOST.format(''))})); "
+    f'read {STARTED} _ < /proc/uptime; export {STARTED}; exec "$@"'
+)
 """A line of shell that starts the command behind it as the rank of its host, whatever number Horovod gives it."""
 BARRED_S = ("2", "3")
 """How long the host of a lost rank gets no new one, at least and at most, in seconds."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
-from ckptbench.machine.clock import boot_id, clock
+from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.variant import Option
 from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
@@ -298,7 +298,7 @@ class UlfmRank(AveragingRank):
         """Shrink the communicator, start a process in place of each lost rank, and take them in."""
         self._shrink(until_met)
         lost = sorted({*range(self.place.world_size)} - {*self._world.allgather(self.place.rank)})
-        launched = f"{LAUNCHED}={boot_id()} {clock()} {time.time_ns()}"
+        launched = f"{LAUNCHED}={Instant.now()}"
         until_met.enter_context(self._waiting_for(lost))
         others = self._world.Spawn_multiple(
             ["env"] * len(lost),

@@ -19,6 +19,10 @@ page and the module differ.
 
 - Every `*_ns` is a whole number of nanoseconds of the host's monotonic clock, which all ranks of the host share. The
   analysis takes differences only within one trace, because ranks may be on different hosts.
+- Every `unix_ns` is that clock and an offset, which the launcher of the first attempt has read once from the wall clock. All processes
+  on its host share it, so no time of a run changes if the wall clock is set. Processes on other hosts, and a launcher after a restart
+  of the host, read their own wall clocks. If these say that a rank's later process began before its earlier one ended, the table
+  `runs` leaves `wall_s` out, and a run that failures struck is refused.
 - Epochs count from 0. `step` counts the completed steps of the whole run.
 - A field that has no value is left out.
 - The stall of a checkpoint is the sum of its `save` and its `hold`s, on the slowest rank. A `hold` at the end of training

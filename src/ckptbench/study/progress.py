@@ -46,21 +46,22 @@ def measure(runs: Path, cells: Sequence[Cell], running: Cell) -> Progress:
     order in which they matter to time (framework, model, dataset, ranks...): of two runs the one that agrees with the
     cell in more of the first fields is more like it.
     """
-    durations = {cell: _duration(runs / cell.id) for cell in cells if cell != running}
-    done = {cell: seconds for cell, seconds in durations.items() if seconds is not None}
-    to_do = [running, *(cell for cell in durations if cell not in done)]
+    others = [cell for cell in cells if cell != running]
+    done = [cell for cell in others if (runs / cell.id / SEAL).exists()]
+    to_do = [running, *(cell for cell in others if cell not in done)]
+    seconds = {cell: each for cell in done if (each := _duration(runs / cell.id)) is not None}
     return Progress(
         done=len(done),
         left=len(to_do) - 1,
-        seconds_left=sum(_expected(cell, done) for cell in to_do) if done else None,
+        seconds_left=sum(_expected(cell, seconds) for cell in to_do) if seconds else None,
     )
 
 
 def _duration(folder: Path) -> float | None:
-    if not (folder / SEAL).exists():
-        return None
+    """Of a run that has ended; None where it is unknown, or no duration."""
     try:
-        return float(read_json(folder / MANIFEST)["duration_s"])
+        seconds = float(read_json(folder / MANIFEST)["duration_s"])
+        return seconds if seconds >= 0 else None
     except (
         RunFolderError,
         KeyError,

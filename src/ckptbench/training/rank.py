@@ -18,7 +18,7 @@ from ckptbench.faults.failure import Failure
 from ckptbench.faults.target import Target
 from ckptbench.frameworks.contract import Framework
 from ckptbench.frameworks.loading import load_framework
-from ckptbench.machine.clock import boot_id, clock
+from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
 from ckptbench.recovery.contract import RankRecovery
 from ckptbench.recovery.loading import load_rank_recovery
 from ckptbench.runs.events import End, Phase, Start
@@ -42,7 +42,7 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
     """
     try:
         recorder = Recorder(trace_path(plan.run_folder, place.rank))
-        launched = launched_ns(told_launch(link, os.environ), started_ns)
+        launched = launched_ns(link, os.environ, started_ns)
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
         met_ns = clock()
         recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
@@ -112,23 +112,24 @@ def _tell(error: BaseException) -> None:
     log.error("%s: %s", type(error).__name__, error)
 
 
-def told_launch(link: Link, environment: Mapping[str, str]) -> str:
-    """What `launched_ns` takes: what the launcher has passed on, or for a rank that it has not started itself, its own start."""
-    if link.comes_again and STARTED in environment:
-        return f"unknown 0 {environment[STARTED]}"
-    return link.launched or environment[LAUNCHED]
+def told_launch(link: Link, environment: Mapping[str, str]) -> Instant:
+    """When the launcher started the ranks, as it has passed on."""
+    return Instant.read(link.launched or environment[LAUNCHED])
 
 
-def launched_ns(told: str, started_ns: int) -> int:
-    """When the launcher started the ranks, in ns of this host's monotonic clock. `told` is what the launcher passed on.
+def launched_ns(link: Link, environment: Mapping[str, str], started_ns: int) -> int:
+    """When this rank was started, in ns of this host's monotonic clock, for a process whose `main` began at `started_ns`.
 
     Every host has its own monotonic clock. If the launcher runs on another host, the difference is taken from the wall
     clocks, which clusters synchronize.
     """
-    boot, monotonic_ns, unix_ns = told.split()
-    if boot == boot_id():
-        return min(int(monotonic_ns), started_ns)
-    return started_ns - max(0, time.time_ns() - (clock() - started_ns) - int(unix_ns))
+    if link.comes_again and STARTED in environment:  # the launcher has not started it itself
+        ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(float(environment[STARTED]) * 1e9)
+        return min(clock() - ago_ns, started_ns)
+    told = told_launch(link, environment)
+    if told.boot == boot_id():
+        return min(told.monotonic_ns, started_ns)
+    return started_ns - max(0, time.time_ns() - (clock() - started_ns) - told.wall_ns)
 
 
 def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Framework) -> None:
@@ -140,8 +141,8 @@ def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Frame
             host=place.node,
             pid=os.getpid(),
             device=framework.device(),
-            monotonic_ns=clock(),
-            unix_ns=time.time_ns(),
+            monotonic_ns=(at_ns := clock()),
+            unix_ns=day_ns(at_ns),
             versions=_versions(),
         )
     )
@@ -166,6 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     become_rank()
     try:
         place, link = take_place(accelerator=accelerator)
+        follow(told_launch(link, os.environ))
         plan = Plan.read(path)  # the launcher may have chosen it while the ranks came up
     except CkptbenchError as error:
         _tell(error)

@@ -20,6 +20,8 @@ from ckptbench.runs.events import World
 from ckptbench.runs.trace import Ints, Life, Steps, Trace
 
 FOR_EVER = 2**62
+APART_NS = 10 * 10**9
+"""By so much the wall clocks of two hosts may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,19 @@ class Stretch:
         """Those of these moments that it tells of, in ns since 1970."""
         moments = [self.life.unix_ns(each) for each in monotonic_ns]
         return [each for each in moments if self.begin_ns <= each < self.end_ns]
+
+
+def clocks_agree(traces: Sequence[Trace]) -> bool:
+    """Whether every process of a rank begins after the end of the one before it.
+
+    On one host they always do. Between two hosts, or two boots of one, the wall clock alone tells, and it may have been set.
+    """
+    known = [[life for life in trace.lives if life.start is not None] for trace in traces]
+    return all(
+        before.unix_ns(before.last_ns) <= after.unix_ns(after.began_ns) + APART_NS
+        for lives in known
+        for before, after in itertools.pairwise(lives)
+    )
 
 
 def teller(traces: Sequence[Trace]) -> int:

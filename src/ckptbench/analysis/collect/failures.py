@@ -34,7 +34,7 @@ PHASES = {
 FAILURES = Table(
     "failures",
     "One row a failure that struck a run. The parts add up to its `total_s`. Times are those of rank 0 (where it was lost while others"
-    " went on, of a rank that was there all the time), its launcher and the striker, on the wall clocks of their hosts.",
+    " went on, of a rank that was there all the time), its launcher and the striker, on one clock for each host.",
     ("run", "second"),
     (
         RUN,

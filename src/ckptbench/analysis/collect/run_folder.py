@@ -15,6 +15,7 @@ from ckptbench.analysis.collect.course import (
     Doing,
     Shares,
     Stretch,
+    clocks_agree,
     doings,
     drop_undone,
     kept_steps,
@@ -108,6 +109,11 @@ class Run:
         return self.resumed or self.regrouped
 
     @property
+    def clocks_agree(self) -> bool:
+        """Whether the times of its attempts can be compared; not if a wall clock was set back between two boots or hosts."""
+        return clocks_agree(self.traces)
+
+    @property
     def steps(self) -> int:
         """Of the whole run, whether recorded or lost with a killed attempt."""
         return int(self.teller.steps.index[-1]) + 1
@@ -151,6 +157,12 @@ class Run:
         _check_sealed((folder / MANIFEST, *paths), sealed)
         traces = [read_trace(path) for path in paths]
         _check_ends(traces, folder, cell)
+        if cell.is_struck and not clocks_agree(traces):
+            raise refused(
+                folder,
+                "holds processes of a rank of which the later one began before the earlier one had ended: a wall clock was set "
+                "between them, on another host or before its restart",
+            )
         done = doings(traces, everybody(cell)) if cell.is_struck else None
         told = stretches(traces, teller(traces))
         ranks = [

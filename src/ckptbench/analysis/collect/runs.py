@@ -48,7 +48,12 @@ RUNS = Table(
         ),
         Column("started", "time", "UTC", "when the first attempt began"),
         Column("ended", "time", "UTC", "when the last attempt ended"),
-        Column("duration_s", "number", "s", "of the whole run, as its launcher saw it"),
+        Column(
+            "duration_s",
+            "number",
+            "s",
+            "of the whole run, as its launcher saw it; missing where only a wall clock tells and it was set back",
+        ),
         Column("steps", "integer", "1", "of the whole run"),
         Column("steps_per_epoch", "integer", "1", "of every rank"),
         Column("warmup_steps", "integer", "1", "first steps, left out of rates and overheads"),
@@ -62,7 +67,7 @@ RUNS = Table(
             "wall_s",
             "number",
             "s",
-            "from the start of the first step to the end of the last epoch and its evaluation, on rank 0 or, where it was lost, a rank that went on, with everything in between",
+            "from the start of the first step to the end of the last epoch and its evaluation, on rank 0 or, where it was lost, a rank that went on, with everything in between; missing where only the wall clocks of two boots or hosts tell and they disagree",
         ),
         Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
         Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
@@ -128,8 +133,8 @@ def _row(run: Run) -> dict[str, Any]:
         "timing_valid": not run.interrupted and not run.cell.is_struck,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),
-        "duration_s": manifest["duration_s"],
-        "wall_s": _wall_s(run),
+        "duration_s": _duration_s(manifest["duration_s"], wall_s := _wall_s(run)),
+        "wall_s": wall_s,
         "steps": run.steps,
         "steps_per_epoch": run.steps_per_epoch,
         "warmup_steps": run.warmup_steps,
@@ -143,8 +148,15 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def _wall_s(run: Run) -> float:
-    """Processes may have run on different hosts, so each end is taken by the clock of the day."""
+def _duration_s(told_s: float | None, wall_s: float | None) -> float | None:
+    """None where the duration is unknown, or impossible: a wall clock was set while an earlier version measured it."""
+    return None if told_s is None or told_s < (wall_s or 0.0) else told_s
+
+
+def _wall_s(run: Run) -> float | None:
+    """Processes may have run on different hosts, so each end is taken by the clock of the day. None where these disagree."""
+    if not run.clocks_agree:
+        return None
     began = min(
         int(steps.start_ns[0]) for each in run.stretches if len((steps := each.steps()).index)
     )
