@@ -4,6 +4,7 @@ names and numbers made short."""
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,18 @@ def test_deletion_by_another_hand_is_noticed(
     answer("qstat", "<job_info/>")
     watcher.update()
     assert watcher.get_state("102_2", mode="cache") == "CANCELLED"
+
+
+@pytest.mark.usefixtures("cell")
+def test_a_wall_clock_that_is_set_ends_no_job(
+    watcher: GridEngineInfoWatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher.register_job("998", JobPaths(tmp_path, "998"))
+    assert watcher.get_state("998") == "COMPLETING"
+    later_s = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    watcher.update()
+    assert watcher.get_state("998", mode="cache") == "COMPLETING"
 
 
 @pytest.mark.usefixtures("cell")

@@ -7,6 +7,7 @@ jobs that are hard to bring about.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,10 @@ def test_a_forgotten_job_hides_no_other(
     watcher.register_job("302", JobPaths(tmp_path, "302"))
     assert watcher.get_state("302") == "RUNNING"
     assert watcher.get_state("999") == "COMPLETING"
+    later_s = time.time() + 3600  # the wall clock was set
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    watcher.update()
+    assert watcher.get_state("999", mode="cache") == "COMPLETING"
 
     monkeypatch.setattr(watcher_module, "HISTORY_DELAY_S", 0)
     watcher.update()

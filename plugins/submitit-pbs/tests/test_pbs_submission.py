@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from submitit.core.utils import FailedSubmissionError
 
 from submitit_pbs import PbsExecutor, shell
 from submitit_pbs.parameters import Parameters
-from submitit_pbs.script import unset_unsafe
+from submitit_pbs.script import STOP_AT, unset_unsafe
 
 FILE = Path("/shared/jobs/job.sh")
 
@@ -48,7 +50,7 @@ def test_a_plain_job() -> None:
 #PBS -l select=1:ncpus=1:mpiprocs=1
 #PBS -l walltime=00:05:00
 
-export SUBMITIT_PBS_STOP_AT=$(($(date +%s) + 210))
+export SUBMITIT_PBS_STOP_AT=$(($(cut -d. -f1 /proc/uptime) + 210))
 job=${PBS_JOBID%%.*}
 job=${job/\[/_}
 job=${job/\]/}
@@ -62,6 +64,15 @@ exec python3 -u -m submitit.core._submit /shared/jobs
 """
     assert text() == expected
     assert PbsExecutor("/shared/jobs")._make_submission_command(FILE) == ["qsub", str(FILE)]
+
+
+def test_a_job_is_told_to_stop_by_a_clock_that_nobody_sets() -> None:
+    """That of the host since its start, which the job's process reads too."""
+    (line,) = (each for each in text().splitlines() if each.startswith(f"export {STOP_AT}="))
+    before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    command = ["bash", "-c", f"{line}; echo ${STOP_AT}"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert before_s - 1 <= int(said) - 210 <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def test_two_full_nodes_as_on_abci_3() -> None:

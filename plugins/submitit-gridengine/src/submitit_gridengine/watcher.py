@@ -94,7 +94,7 @@ class GridEngineInfoWatcher(core.InfoWatcher):
         return info
 
     def _without_record(self, job_id: str) -> Info:
-        now = time.time()
+        now = time.monotonic()
         missing_s = now - self._missing_since.setdefault(job_id, now)
         if job_id in self.cancelled:
             return {"JobID": job_id, "State": "CANCELLED", "Reason": "deleted"}

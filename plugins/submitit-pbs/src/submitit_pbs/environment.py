@@ -59,7 +59,7 @@ class PbsJobEnvironment(JobEnvironment):
         for number in (signal.SIGUSR1, self._usr_sig()):
             signal.signal(number, handler.checkpoint_and_try_requeue)
         if stop_at := os.environ.get(STOP_AT):
-            _signal_self(self._usr_sig(), float(stop_at) - time.time())
+            _signal_self(self._usr_sig(), float(stop_at) - time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def _requeue(self, countdown: int) -> None:
         log = logger.get_logger()

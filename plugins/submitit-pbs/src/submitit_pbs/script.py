@@ -15,7 +15,7 @@ FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
 """Given to a job that goes on with the work of an earlier one: submitit's id of that."""
 JOB_ID = "SUBMITIT_PBS_JOB_ID"
 STOP_AT = "SUBMITIT_PBS_STOP_AT"
-"""Seconds since the epoch."""
+"""In seconds since the host was started: its wall clock may be set."""
 
 # PBS_JOBID is 123.server, or 123[4].server in an array: 123 and 123_4 to submitit.
 _OWN_ID = """\
@@ -86,7 +86,9 @@ def _stop_at(parameters: Parameters) -> list[str]:
     after_s = parameters.stop_after_s
     # Unset, lest the value of a job that submits this one be taken for its own.
     return [
-        f"unset {STOP_AT}" if after_s is None else f"export {STOP_AT}=$(($(date +%s) + {after_s}))"
+        f"unset {STOP_AT}"
+        if after_s is None
+        else f"export {STOP_AT}=$(($(cut -d. -f1 /proc/uptime) + {after_s}))"
     ]
 
 

@@ -99,7 +99,7 @@ class PbsInfoWatcher(core.InfoWatcher):
             return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
         if job_id in self.cancelled:
             return {"JobID": job_id, **DELETED}
-        now = time.time()
+        now = time.monotonic()
         if now - self._missing_since.setdefault(job_id, now) < HISTORY_DELAY_S:
             return {"JobID": job_id, "State": "COMPLETING"}
         why = "PBS does not know how it ended (is its job history on?), and it left no result"
