@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "config" / "README.md"]
 FOLDERS = "src|tests|envs|docs|config|scripts|workflow|benchmarks|profiles|plugins"
 PATH = re.compile(rf"(?<![\w/.~-])(?:{FOLDERS})/[\w./<>*-]*[\w/>*]")
+TEXTS = (".py", ".sh", ".smk", ".md", ".yaml", ".toml", ".txt", ".in", ".js")
+PLAIN = re.compile(r"\b(?:http|ftp)://(?!127\.0\.0\.1|localhost|www\.w3\.org/)\S+")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 SOURCE_FILE = re.compile(r"`([\w/-]+\.(?:py|smk|rst))`")
 TARGET = re.compile(r"`?make ([a-z-]+)`")
@@ -30,6 +32,20 @@ def test_every_path_on_a_page_exists(page: Path) -> None:
     missing = [path for path in named if not exists(path)]
     missing += [path for path in LINK.findall(text) if not (page.parent / path).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("folder", ["src", "scripts", "config", "docs", "envs", "workflow", "."])
+def test_nothing_is_fetched_from_a_place_whose_answers_could_be_changed_on_the_way(
+    folder: str,
+) -> None:
+    """Every address is one of HTTPS, or of this machine itself."""
+    files = (ROOT / folder).glob("*" if folder == "." else "**/*")
+    texts = [
+        path for path in files if path.suffix in TEXTS or path.name in ("Makefile", "Snakefile")
+    ]
+    assert texts
+    plain = {path: PLAIN.findall(path.read_text(encoding="utf-8")) for path in texts}
+    assert not {path: found for path, found in plain.items() if found}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

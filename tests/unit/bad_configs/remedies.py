@@ -21,7 +21,7 @@ COUNT_FROM_ZERO = "use a whole number from 0 to 1000000"
 SEED = "use a whole number from 0 to 2147483647"
 NT3_REMEDY = (
     "download nt_train2.csv and nt_test2.csv from "
-    "http://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/ and give their folder"
+    "https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/ and give their folder"
 )
 EXTENT = "use a whole number from 1 to 65536"
 SAMPLES = "use a whole number from 1 to 1000000000"

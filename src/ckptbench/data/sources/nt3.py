@@ -21,8 +21,8 @@ from ckptbench.data.sources.settings import parse_settings
 from ckptbench.data.sources.writing import Content
 from ckptbench.errors import DataError
 
-URL = "http://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/"
-"""`data_url` of `Pilot1/NT3/nt3_default_model.txt`."""
+URL = "https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/"
+"""`data_url` of `Pilot1/NT3/nt3_default_model.txt`, by HTTPS: the server publishes no checksums of its files."""
 SETTING = "datasets.nt3.folder"
 FILES: Mapping[Split, str] = {"train": "nt_train2.csv", "test": "nt_test2.csv"}
 SAMPLES: Mapping[Split, int] = {"train": 1120, "test": 280}
