@@ -16,10 +16,10 @@ from numpy_framework import ALONE, NumpyFramework
 from strategies import IDENTITY
 from test_native import built, same
 
+from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import Levels, open_levels
 from ckptbench.data.dataset import Dataset
 from ckptbench.errors import CheckpointError, ConfigError, LaunchError
-from ckptbench.launch import preflight
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
 from ckptbench.matrix.variant import Variant

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.checkpoints import preflight
 from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
-from ckptbench.launch import preflight
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 

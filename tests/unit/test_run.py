@@ -16,11 +16,12 @@ from numpy_framework import ALONE, Unasked
 from stored_versions import Busy
 
 from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
-from ckptbench.launch import preflight, run
 from ckptbench.launch import ranks as launch_module
+from ckptbench.launch import run
 from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell

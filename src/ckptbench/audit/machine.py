@@ -61,8 +61,11 @@ def _is_of(folder: Path, error: OSError) -> bool:
 def _checks(
     tables: Mapping[str, pd.DataFrame], own: Path, lock: Path, size: calibration.Size | None
 ) -> list[Check]:
+    usable = storage.takes_versions(own)
+    if usable.verdict == "fails":
+        return [usable]  # nothing else can be measured where nothing can be saved
     log.info("calibration: short trainings whose cost is known (half a minute)")
-    found = calibration.calibrate(own, lock, size)
+    found = [usable, *calibration.calibrate(own, lock, size)]
     log.info("the baselines of the study against one another")
     found.append(baselines.check(tables))
     log.info("the cost of the recorder (some seconds)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import time
@@ -13,7 +12,9 @@ import numpy as np
 
 from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
 from ckptbench.audit.check import NOTHING, Check, Words, against_limit, exactly
+from ckptbench.checkpoints.trial import Unfit, try_versions
 from ckptbench.machine.block_device import BlockDevice, device_of
+from ckptbench.machine.direct import NO_DIRECT
 
 BLOCK = 8 * 2**20
 SIZE = 96 * 2**20
@@ -23,8 +24,6 @@ SYNC_S = 0.005
 """About what a sync takes, so that other programs have as long to flush without one."""
 FASTER = 2.0
 """Writes that are synced may be this much faster than direct ones, which go one after the other. Memory is ten times as fast."""
-NO_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP}
-"""What file systems without O_DIRECT say."""
 FLUSHED = 0.9
 """Part of the syncs that must have flushed the device. Another program's flush may serve two at once."""
 
@@ -32,6 +31,28 @@ FLUSHED = 0.9
 def checks(folder: Path, *, size: int = SIZE, rounds: int = ROUNDS) -> list[Check]:
     """Write into `folder`, which is on the file system of the study's checkpoints."""
     return [_bandwidth(folder, size, rounds), _flushes(folder)]
+
+
+def takes_versions(folder: Path) -> Check:
+    """Whether the file system knows all that a save does to files and folders."""
+    try:
+        try_versions(folder)
+        known, unfit = 1.0, None
+    except Unfit as error:
+        known, unfit = 0.0, error
+    return against_limit(
+        "files",
+        "saves that the file system can take",
+        exactly(known),
+        limit=1.0,
+        at_most=False,
+        unit="1",
+        words=Words(
+            holds="files and folders are written, synced, renamed and removed as a save does it",
+            fails=f"{unfit}: set checkpoints.folder to a folder on another file system",
+            unknown="",
+        ),
+    )
 
 
 def _bandwidth(folder: Path, size: int, rounds: int) -> Check:

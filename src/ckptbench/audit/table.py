@@ -16,7 +16,7 @@ AUDIT = Table(
     ("number",),
     (
         Column("number", "integer", "1", "place of the check, from 1"),
-        Column("check", "text", "", "calibration, A/A, recorder, fsync, cold reads or disturbed runs"),
+        Column("check", "text", "", "files, calibration, A/A, recorder, fsync, cold reads or disturbed runs"),
         Column("subject", "text", "", "what was measured"),
         Column("value", "number", "the row's", "as measured; missing where it could not be"),
         Column("lo", "number", "the row's", "lower end of its 95 % interval; the value itself where it was counted"),

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import LaunchError
 from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
-from ckptbench.launch import attempts, checkpoint_folder, preflight
+from ckptbench.launch import attempts, checkpoint_folder
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of

@@ -15,7 +15,7 @@ from typing import Self
 
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
-from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.machine.memory_kills import BUS_ERROR, MemoryKills, ended
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
@@ -96,7 +96,12 @@ class Watched:
     @property
     def how(self) -> str:
         """How the process has ended. Call it when it has."""
-        return ended(self.running.returncode, self.kills)
+        how = ended(self.running.returncode, self.kills)
+        return f"{how}{BUS_ERROR}" if BUS_ERROR not in how and self._tells_of_bus_error() else how
+
+    def _tells_of_bus_error(self) -> bool:
+        """Whether it started a rank that died of SIGBUS, as mpiexec says."""
+        return any("Bus error" in line for follower in self.followers for line in follower.tail)
 
     def relay(self) -> None:
         for follower in self.followers:

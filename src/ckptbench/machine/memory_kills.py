@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Self
 
 HERE = "on this machine"
+BUS_ERROR = (
+    ", as the kernel does where there is no room for shared memory: enlarge /dev/shm (of a container: --shm-size), or free some "
+    "space there"
+)
+"""What SIGBUS mostly means here."""
 REMEDY = "use fewer ranks, a smaller model or batch_size, or give the job more memory"
 
 
@@ -55,7 +60,7 @@ def ended(status: int, before: MemoryKills | None = None) -> str:
     if kills:
         return f"{how}; {kills}: {REMEDY}"
     if -status != signal.SIGKILL:
-        return how
+        return f"{how}{BUS_ERROR}" if -status == signal.SIGBUS else how
     if before is not None and HERE in now.counts:  # it counts the kills of every control group
         return f"{how}, and not by the kernel for lack of memory"
     return f"{how}, as the kernel does when memory runs out"

@@ -13,7 +13,6 @@ The process ends when its input ends, or its parent does. It does not import Num
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import mmap
@@ -25,12 +24,11 @@ from contextlib import closing
 from typing import Any
 
 from ckptbench.checkpoints.checksum import Checksum
+from ckptbench.machine.direct import NO_DIRECT, open_direct
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals
 
 SHORTEST_WRITE, LONGEST_WRITE = 8 << 20, 32 << 20
 """Bytes written at a time: so many as are captured, within these limits. Few long writes are faster than many."""
-NO_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What file systems without direct writes say."""
 FAILED = -1
 """Instead of a number of captured bytes: the capture has failed."""
 
@@ -111,7 +109,7 @@ class File:
     def __init__(self, path: str, spare: str, nbytes: int) -> None:
         """The file `spare` under its new name `path` if it can be taken, or else a new file."""
         take(spare, path)
-        self._descriptor = _open_direct(path)
+        self._descriptor = open_direct(path)
         self._written = 0
         if os.fstat(self._descriptor).st_size != nbytes:
             os.ftruncate(self._descriptor, 0)
@@ -151,15 +149,6 @@ def take(spare: str, path: str) -> None:
         except OSError:
             os.unlink(path)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
-
-
-def _open_direct(path: str) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_DIRECT)
-    except OSError as error:
-        if error.errno not in NO_DIRECT:
-            raise
-        return os.open(path, os.O_WRONLY)
 
 
 def write_file(path: str, spare: str, content: memoryview) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import near_folders
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
@@ -41,6 +42,8 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
     Returns the recovery, whose `leave` ends the process.
     """
     try:
+        if place.is_spread and place.local_rank == 0 and not link.comes_again:
+            preflight.check_node(plan, place)  # the launcher sees its own node alone
         recorder = Recorder(trace_path(plan.run_folder, place.rank))
         launched = launched_ns(link, os.environ, started_ns)
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))

@@ -1,4 +1,4 @@
-"""Checks before a run starts: enough memory, enough disk space, writable folders, enough steps."""
+"""Checks before a run starts: enough memory, enough disk space, usable folders, enough steps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 
 from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, open_levels
 from ckptbench.checkpoints.store import held_bytes
+from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import steps_per_epoch
-from ckptbench.errors import LaunchError
-from ckptbench.machine.memory import available_memory
+from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.machine.memory import available_memory, free_shared_memory
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, STRATEGIES
-from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS
+from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
-from ckptbench.world.seats import Seat, partners_of
+from ckptbench.world.seats import Place, Seat, partners_of, seats_of
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
@@ -30,6 +31,8 @@ ACTIVATION_COPIES = 2
 """Each layer's output and its gradient."""
 UNFOLDED_COPIES = 2
 """Of the largest unfolded input: it is made, and copied once more for the product of matrices."""
+MPI_BYTES = 6 << 20
+"""Shared memory of a rank that others of its node send messages to through MPI: 5.4 MB with MPICH, with 2 and with 4 ranks."""
 FORMAT_MARGIN = 1.1
 """A checkpoint's size ÷ the bytes of the state, estimated from above for every format."""
 
@@ -59,6 +62,21 @@ def needed_disk(plan: Plan, dataset: Dataset, keep: int | None = None) -> int:
     return int((kept + 1) * state * FORMAT_MARGIN)
 
 
+def needed_shared_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
+    """Bytes in /dev/shm that this number of ranks on a node needs together, estimated from above.
+
+    What lies there without a place on it is killed by SIGBUS ("Bus error"). The memory of `async` and `deepfreeze` has no
+    name, and is none of it; versions of the level `memory` are counted by `check_levels`.
+    """
+    strategy = plan.cell.strategy
+    speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec" and ranks > 1
+    by_process = strategy.chosen(STRATEGIES[strategy.name].options).get("checkpointer") == "process"
+    network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
+    copies = by_process and not plan.cell.is_baseline
+    state = FLOAT_BYTES * (2 * network.parameter_count + network.buffer_count)
+    return ranks * (speaks_mpi * MPI_BYTES + copies * int(state * FORMAT_MARGIN))
+
+
 def check(plan: Plan, *, ranks_here: int) -> None:
     """Check that this machine, which `ranks_here` ranks of the run share, has what the run needs.
 
@@ -74,14 +92,8 @@ def check(plan: Plan, *, ranks_here: int) -> None:
             f"recovery {recovery} needs all ranks on one node, and here {ranks_here} of {plan.cell.ranks} share one: use restart, "
             "or as many ranks as a node has room for"
         )
-    for folder in (plan.run_folder, plan.checkpoint_folder):
-        _check_writable(folder)
-    _compare(
-        f"{ranks_here} ranks of {plan.cell.model} need about",
-        needed_memory(plan, dataset, ranks_here),
-        available_memory() if plan.cell.accelerator == "cpu" else None,
-        "of memory are free: use fewer ranks, a smaller batch_size or model",
-    )
+    _try_folders(plan)
+    _check_memory(plan, dataset, ranks_here)
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
         needed_disk(plan, dataset),
@@ -90,17 +102,51 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     )
 
 
+def check_node(plan: Plan, place: Place) -> None:
+    """Check the same of the node of this rank, for a run on several nodes, of which the launcher sees one.
+
+    Raises LaunchError or CheckpointError, which names the node.
+    """
+    try:
+        _try_folders(plan)
+        _check_memory(plan, Dataset.open(plan.dataset_folder), len(place.ranks_here))
+        check_levels(plan, seats_of(list(place.nodes)), here=place.node)
+    except (LaunchError, CheckpointError) as error:
+        raise type(error)(f"on {place.node}: {error}") from error
+
+
+def _check_memory(plan: Plan, dataset: Dataset, ranks_here: int) -> None:
+    _compare(
+        f"{ranks_here} ranks of {plan.cell.model} need about",
+        needed_memory(plan, dataset, ranks_here),
+        available_memory() if plan.cell.accelerator == "cpu" else None,
+        "of memory are free, or left in this process's control group: use fewer ranks, a smaller batch_size or model, or ask for "
+        "more memory",
+    )
+    _compare(
+        f"{ranks_here} ranks of {plan.cell.model} need about",
+        needed_shared_memory(plan, dataset, ranks_here),
+        free_shared_memory(),
+        "are free in /dev/shm, their shared memory: enlarge it (of a container: --shm-size), or use fewer ranks a node",
+    )
+
+
 def check_levels(plan: Plan, seats: Sequence[Seat], *, here: str | None) -> None:
     """Check that the near levels of node `here` can hold its part of the versions of the run's strategy.
 
     Of ranks on several nodes that are the shares of its own ranks, and those of which they keep copies. The other nodes
-    are taken to have as much space. Raises LaunchError, also where two levels are one folder.
+    check their own (`check_node`). Raises LaunchError, also where two levels are one folder, and CheckpointError where another
+    user has made one.
     """
     spread = len({seat.node for seat in seats}) > 1
-    near = open_levels(plan, node=here if spread else None).near
+    levels = open_levels(plan, node=here if spread else None)
+    near = levels.near
     if not near or plan.cell.is_baseline:
         return
     _check_apart(plan, near)
+    levels.make()
+    for level, store in near.items():
+        _try(store.folder, f"set {SETTINGS[level]} to another folder, or set {level}: 0")
     kept = KEPT_SPREAD if spread else KEPT_NEAR
     shares = _shares_on(here, seats, _copies(plan)) / len(seats) if spread else 1
     needed = int(needed_disk(plan, Dataset.open(plan.dataset_folder), kept) * shares)
@@ -171,13 +217,19 @@ def _in_words(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 / 10 else f"{size / 1e6:.2g} MB"
 
 
-def _check_writable(folder: Path) -> None:
-    probe = folder / ".writable"
+def _try_folders(plan: Plan) -> None:
+    """Raises LaunchError where a run cannot work in its folder, or cannot save in that of its checkpoints."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
+        try_files(plan.run_folder)
+    except Unfit as unfit:
         raise LaunchError(
-            f"{folder} cannot be written ({error.strerror}): give it to this user, or name another folder"
-        ) from error
+            f"{unfit}: give it to this user, or have the study in another folder"
+        ) from unfit
+    _try(plan.checkpoint_folder, f"set {SETTINGS[SHARED]} to another folder")
+
+
+def _try(folder: Path, remedy: str) -> None:
+    try:
+        try_versions(folder)
+    except Unfit as unfit:
+        raise LaunchError(f"{unfit}: {remedy}") from unfit

@@ -1,0 +1,175 @@
+"""The memory that is left: a limit of any control group above this process counts, in both versions of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ckptbench.checkpoints import preflight
+from ckptbench.data.dataset import Dataset
+from ckptbench.errors import LaunchError
+from ckptbench.launch.starters import Process
+from ckptbench.launch.watched import Watched
+from ckptbench.machine.memory import available_memory, control_group_headroom, free_shared_memory
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.plan import Plan
+from ckptbench.world.processes import ended
+
+GB = 10**9
+V1_NONE = "9223372036854771712"
+
+
+def machine(folder: Path, groups: str, *mounts: str) -> Path:
+    """A process' folder in /proc. Each of `mounts` is root, mount point, type and options, in one word each."""
+    (process := folder / "proc").mkdir()
+    (process / "cgroup").write_text(groups)
+    lines = []
+    for each in mounts:
+        root, point, kind, options = each.split()
+        lines.append(
+            f"31 22 0:28 {root} {folder / point} rw,relatime shared:9 - {kind} {kind} {options}\n"
+        )
+    (process / "mountinfo").write_text("".join(["22 1 0:1 / / rw - ext4 /dev/vda rw\n", *lines]))
+    return process
+
+
+def group_v2(folder: Path, limit: str, used: int, cached: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\nactive_file 0\n")
+
+
+def group_v1(folder: Path, limit: str, used: int, cached: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (folder / "memory.usage_in_bytes").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(
+        f"cache 5\ntotal_inactive_file {cached}\ntotal_active_file 0\n"
+    )
+
+
+def test_the_own_group_counts_without_its_page_cache(tmp_path: Path) -> None:
+    process = machine(tmp_path, "0::/job/step\n", "/ cg cgroup2 rw")
+    group_v2(tmp_path / "cg/job/step", str(8 * GB), 7 * GB, cached=2 * GB)
+    assert control_group_headroom(process) == 3 * GB
+
+
+@pytest.mark.parametrize("above", ["", "job", "job/step"])
+def test_the_tightest_of_a_group_and_those_above_counts(tmp_path: Path, above: str) -> None:
+    process = machine(tmp_path, "0::/job/step/task\n", "/ cg cgroup2 rw,nsdelegate")
+    for each in ("", "job", "job/step", "job/step/task"):
+        group_v2(tmp_path / "cg" / each, "max", GB)
+    group_v2(tmp_path / "cg" / above, str(4 * GB), GB)
+    assert control_group_headroom(process) == 3 * GB
+
+
+def test_a_group_that_is_over_its_limit_has_nothing_left(tmp_path: Path) -> None:
+    process = machine(tmp_path, "0::/\n", "/ cg cgroup2 rw")
+    group_v2(tmp_path / "cg", str(GB), 2 * GB)
+    assert control_group_headroom(process) == 0
+
+
+@pytest.mark.parametrize("above", ["slurm", "slurm/job"])
+def test_version_1_counts_as_well_and_beside_version_2(tmp_path: Path, above: str) -> None:
+    groups = "5:cpu,cpuacct:/other\n4:memory:/slurm/job\n0::/\n"
+    process = machine(
+        tmp_path, groups, "/ cpu cgroup rw,cpu,cpuacct", "/ mem cgroup rw,memory", "/ cg cgroup2 rw"
+    )
+    for each in ("", "slurm", "slurm/job"):
+        group_v1(tmp_path / "mem" / each, V1_NONE, GB)
+    group_v1(tmp_path / "mem" / above, str(4 * GB), 2 * GB, cached=GB)
+    group_v1(tmp_path / "cpu/other", str(GB), GB)  # no hierarchy of memory
+    assert control_group_headroom(process) == 3 * GB
+
+
+def test_in_a_container_the_own_group_is_what_is_mounted(tmp_path: Path) -> None:
+    process = machine(tmp_path, "4:memory:/docker/a1\n", "/docker/a1 mem cgroup rw,memory")
+    group_v1(tmp_path / "mem", str(2 * GB), GB)
+    assert control_group_headroom(process) == GB
+
+
+@pytest.mark.parametrize("kind", ["no limit", "no files", "no groups"])
+def test_without_a_limit_nothing_is_known(tmp_path: Path, kind: str) -> None:
+    process = machine(tmp_path, "0::/job\n", "/ cg cgroup2 rw")
+    if kind == "no limit":
+        group_v2(tmp_path / "cg/job", "max", GB)
+    if kind == "no groups":
+        (process / "cgroup").unlink()
+    assert control_group_headroom(process) is None
+
+
+def test_this_machine_has_memory_and_shared_memory() -> None:
+    available, shared = available_memory(), free_shared_memory()
+    assert available is not None
+    assert 1e6 < available < 1e13
+    assert shared is None or shared >= 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "ranks", "strategy", "least"),
+    [
+        ("chainer", 1, Variant("native"), 0),
+        ("chainer", 2, Variant("native"), 12e6),
+        ("pytorch", 2, Variant("native"), 0),
+        ("pytorch", 2, Variant("dcp_async"), 0),
+        ("pytorch", 2, Variant("dcp_async", (("checkpointer", "process"),)), 2 * 8 * 51),
+    ],
+)
+def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
+    make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch, *,
+    framework: str, ranks: int, strategy: Variant, least: float,
+) -> None:  # fmt: skip
+    plan = make_plan("e1")
+    cell = dataclasses.replace(
+        plan.cell, framework=framework, ranks=ranks, strategy=strategy,
+        format={"native": {"chainer": "npz", "pytorch": "torch_save"}[framework]}.get(strategy.name, "dcp"),
+    )  # fmt: skip
+    plan = dataclasses.replace(plan, cell=cell)
+    needed = preflight.needed_shared_memory(plan, Dataset.open(plan.dataset_folder), ranks)
+    assert least <= needed <= 1.5 * least
+    monkeypatch.setattr(preflight, "free_shared_memory", lambda: needed - 1)
+    monkeypatch.setattr(preflight, "available_memory", lambda: None)
+    if needed:
+        with pytest.raises(
+            LaunchError, match=r"2 ranks of linear need about .* free in /dev/shm, their shared"
+        ):
+            preflight.check(plan, ranks_here=ranks)
+
+
+def test_a_bus_error_is_said_to_be_one_of_shared_memory() -> None:
+    assert "was killed by signal 7 (SIGBUS), as the kernel does where there is no room" in ended(-7)
+
+
+@pytest.mark.parametrize("how", ["itself", "mpiexec"])
+def test_a_rank_that_dies_of_it_is_told_so(tmp_path: Path, how: str) -> None:
+    works = {
+        "itself": "import os, signal; os.kill(os.getpid(), signal.SIGBUS)",
+        "mpiexec": "print('EXIT STRING: Bus error (signal 7)'); raise SystemExit(7)",
+    }
+    log = tmp_path / "rank-0.log"
+    watched = Watched.start(
+        Process([sys.executable, "-c", works[how]], {}, [log]), dict(os.environ)
+    )
+    watched.running.wait(60)
+    watched.relay()
+    begun = {"itself": "was killed by SIGBUS", "mpiexec": "ended with exit status 7"}
+    assert (
+        watched.how
+        == f"{begun[how]}, as the kernel does where there is no room for shared memory: enlarge /dev/shm (of a container: --shm-size), or free some space there"
+    )
+    assert watched.running.returncode in (-signal.SIGBUS, 7)
+
+
+def test_a_mapped_file_without_room_really_ends_so(tmp_path: Path) -> None:
+    """What the words are about: a file that is mapped and has no byte behind it."""
+    work = "import mmap, sys; f = open(sys.argv[1], 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 0); f.truncate(0); m[0] = 1"
+    done = subprocess.run([sys.executable, "-c", work, str(tmp_path / "file")], check=False)
+    assert "no room for shared memory" in ended(done.returncode)
