@@ -114,6 +114,56 @@ def _drop_optimizer(path: Path) -> None:
             torch.save(state, path)
 
 
+def load_gap(framework: Framework, place: Place, strategy: str, folder: Path) -> str:
+    """The error with which the load of a version ends whose index knows only half of a tensor."""
+    folder.mkdir(parents=True)
+    store = CheckpointStore(folder / "checkpoints", keep=1)
+    format = formats_of("", strategy)[0]
+    saving = open_strategy(Variant(strategy), framework, place, format=format, store=store)
+    saving.ready()
+    saving.save(Position(step=0, epoch=0, step_in_epoch=0))
+    saving.settle()
+    version = store.newest()
+    assert version is not None
+    GAPS[strategy](version.folder)
+    error = _error_of(lambda: saving.load(version))
+    saving.close()
+    return error
+
+
+def _halve_in_dcp(folder: Path) -> None:
+    path = folder / DCP_INDEX
+    index = pickle.loads(path.read_bytes())
+    entry = next(each for each in index.state_dict_metadata.values() if len(each.size) > 1)
+    (whole,) = entry.chunks
+    rows, *others = whole.sizes
+    entry.chunks[0] = dataclasses.replace(whole, sizes=type(whole.sizes)((rows // 2, *others)))
+    path.write_bytes(pickle.dumps(index))
+
+
+def _halve_in_torchsnapshot(folder: Path) -> None:
+    path = folder / TORCHSNAPSHOT_INDEX
+    index = json.loads(path.read_text())
+    tensors = [name for name, entry in index["manifest"].items() if len(entry.get("shape", ())) > 1]
+    entry = index["manifest"][tensors[0]]
+    first, end = entry["byte_range"]
+    half = {
+        **entry,
+        "shape": [entry["shape"][0] // 2, *entry["shape"][1:]],
+        "byte_range": [first, (first + end) // 2],
+    }
+    chunk = {"offsets": [0] * len(half["shape"]), "sizes": half["shape"], "tensor": half}
+    index["manifest"][tensors[0]] = {
+        **{name: entry[name] for name in ("dtype", "shape", "replicated")},
+        "type": "ChunkedTensor", "chunks": [chunk],
+    }  # fmt: skip
+    path.write_text(json.dumps(index))
+
+
+GAPS = {"dcp": _halve_in_dcp, "torchsnapshot": _halve_in_torchsnapshot}
+"""By strategy: what has the index of a version forget half of a tensor."""
+
+
 def _error_of(load: Callable[[], None]) -> str:
     """The words of the CheckpointError, or "" where it went well; any other error ends the scenario."""
     try:

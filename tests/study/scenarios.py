@@ -416,13 +416,20 @@ def load_malicious(framework: str, place: Place, folder: Path) -> Arrays:
 
 
 def load_half(framework: str, place: Place, folder: Path) -> Arrays:
-    """By format: what became of loading a checkpoint that lacks the optimizer's state."""
+    """What became of loading what is not whole.
+
+    By format: a checkpoint that lacks the optimizer's state. By strategy: one whose index has half of a tensor alone.
+    """
     scenario = Scenario(framework, place, "small_cnn")
     found = {}
     for format in set(scenario.framework.formats) & set(malice.HALVED):
         scenario.build()
         (folder / format).mkdir(parents=True)
         found[format] = np.asarray(malice.load_half(scenario.framework, format, folder / format))
+    for strategy in set(strategies_of(framework)) & set(malice.GAPS):
+        scenario.build()
+        error = malice.load_gap(scenario.framework, place, strategy, folder / strategy)
+        found[strategy] = np.asarray(error)
     return found
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from malice import HALVED
+from malice import GAPS, HALVED
 from ranks import Found, run_scenario
 from scenario import strategies_of
 
@@ -61,6 +61,19 @@ def test_a_model_without_its_optimizer_is_no_checkpoint(
 ) -> None:
     """Keras and PyTorch by themselves would go on with momenta that were never loaded."""
     _check_refusal("model/half", str(outcomes(framework, "load_half")[format]))
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [(name, each) for name in FRAMEWORKS for each in strategies_of(name) if each in GAPS],
+)
+def test_a_tensor_of_which_an_index_has_half_is_refused(
+    outcomes: Callable[[str, str], Found], framework: str, strategy: str
+) -> None:
+    """The engines by themselves would leave the other half as it is."""
+    said = str(outcomes(framework, "load_half")[strategy])
+    assert "is not there as a whole" in said
+    _check_refusal(".metadata/half" if strategy == "dcp" else ".snapshot_metadata/half", said)
 
 
 def _check_refusal(name: str, outcome: str) -> None:

@@ -18,7 +18,11 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
-from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
 from torch.futures import Future
 
@@ -147,6 +151,10 @@ def _check(index: Any, names: Collection[str]) -> None:
     for name, entry in index.state_dict_metadata.items():
         if not isinstance(entry, TensorStorageMetadata):
             raise TypeError(f"{name} is no tensor, but {type(entry).__name__}")
+        whole = ChunkStorageMetadata(offsets=torch.Size([0] * len(entry.size)), sizes=entry.size)
+        if entry.chunks != [whole]:
+            # DCP would leave elements that no part holds as they are. It cuts none of the tensors that are written here.
+            raise ValueError(f"{name} is not there as a whole")
     for place in index.storage_data.values():
         if not isinstance(place, _StorageInfo) or place.transform_descriptors:
             raise TypeError("a tensor lies in a way that this version of ckptbench does not write")

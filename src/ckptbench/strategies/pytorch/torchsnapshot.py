@@ -160,8 +160,26 @@ def _tensors_of(path: str, entry: Entry) -> list[TensorEntry]:
     if isinstance(entry, TensorEntry):
         return [entry]
     if isinstance(entry, ChunkedTensorEntry):
+        _check_chunks(path, entry)
         return [chunk.tensor for chunk in entry.chunks]
     raise TypeError(f"{path} is no tensor, but {type(entry).__name__}")
+
+
+def _check_chunks(path: str, entry: ChunkedTensorEntry) -> None:
+    """Check that the chunks, which the library cuts along the first axis, are the whole tensor.
+
+    It would leave rows that no chunk holds as they are.
+    """
+    first, *others = entry.shape
+    reached = 0
+    for chunk in sorted(entry.chunks, key=lambda chunk: chunk.offsets):
+        if chunk.offsets != [reached, *(0 for _ in others)] or chunk.sizes[1:] != others:
+            raise ValueError(f"{path} has a chunk at {chunk.offsets}, not at its row {reached}")
+        reached += chunk.sizes[0]
+    if reached != first:
+        raise ValueError(
+            f"{path} is not there as a whole: its chunks have {reached} of {first} rows"
+        )
 
 
 class _Storage(FSStoragePlugin):
