@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,31 @@ def test_a_lost_rank_takes_the_state_of_the_other_one_and_both_end_together(
 def test_no_step_is_left_out(traces: list[Trace]) -> None:
     steps = EPOCHS * 30
     assert traces[0].steps().index.tolist() == list(range(steps))
+
+
+LOOPBACK = "0100007F"
+"""127.0.0.1 as /proc/net/tcp has it."""
+
+
+@pytest.mark.frameworks("pytorch_torchft")
+def test_a_rank_listens_on_the_loopback_interface_alone_and_runs_no_code_of_a_state(
+    tmp_path: Path,
+) -> None:
+    """torchft by itself listens on all interfaces, and unpickles what any address that it is told gives."""
+    here = Path(__file__)
+    done = subprocess.run(
+        [str(ENVIRONMENT / "bin" / "python"), str(here.with_name("torchft_alone.py")), str(tmp_path / "marker")],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found["listens"]) == {LOOPBACK}
+    assert len(found["listens"]) >= 4, "store, manager, transport and lighthouse"
+    assert found["got"] == [0, 1, 2, 3, 4]
+    unpickled, elsewhere, of_a_file = found["refused"]
+    assert "unsupported GLOBAL posix.mkdir" in unpickled
+    assert "http://192.0.2.1:80/0/full, which is not on this host" in elsewhere
+    assert "file:///etc/0/full, which is not on this host" in of_a_file
+    assert not found["ran"]
+    assert found["live"], "torchft's own transport would not run it either"

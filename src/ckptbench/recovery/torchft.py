@@ -216,9 +216,9 @@ class TorchFtRank(AveragingRank):
     def _open(self, step: int) -> None:
         """Make torchft's objects, which begin to send heartbeats. `step` is what this rank's state is after."""
         import torch
-        from torch.distributed import TCPStore
-        from torchft import Manager, ProcessGroupGloo
-        from torchft.checkpointing.http_transport import HTTPTransport
+        from torchft import ProcessGroupGloo
+
+        from ckptbench.recovery.torchft_loopback import open_manager, open_store
 
         # It writes tracebacks of errors that this recovery answers and tells of itself.
         logging.getLogger("torchft").setLevel(logging.CRITICAL)
@@ -229,33 +229,23 @@ class TorchFtRank(AveragingRank):
                 quorum.change(given[-1])
                 super().configure(*given)
 
-        class Transport(HTTPTransport):
-            def address(self) -> str:
-                """By itself it would give the host's name, which need not be known to any name service."""
-                return f"http://127.0.0.1:{self._server.socket.getsockname()[1]}/checkpoint/"
-
         new = NEW if self.link.comes_again else 0
         self._torch = torch
         self._group = Group(timeout=CONNECT)
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._manager = Manager(
+        self._store = open_store()
+        self._manager = open_manager(
+            self._store,
+            timeout=ANSWER,
             pg=self._group,
             state_dict=self._state,
             load_state_dict=self._take,
             min_replica_size=1,
             use_async_quorum=False,  # else a rank that comes again would do its first step with its own state
-            timeout=ANSWER,
             quorum_timeout=timedelta(seconds=QUORUM_S),
             connect_timeout=CONNECT,
-            rank=0,
-            world_size=1,
-            store_addr="127.0.0.1",
-            store_port=self._store.port,
             lighthouse_addr=os.environ[LIGHTHOUSE],
             # The lighthouse sorts by name, and torchft hands on the number at its end.
             replica_id=f"rank_{self.place.rank:06d}_{new + self.place.rank}",
-            hostname="127.0.0.1",
-            checkpoint_transport=Transport(timeout=ANSWER, num_chunks=0),
             init_sync=False,  # all ranks begin with the same parameters
         )
         self._manager.load_state_dict({"step": step, "batches_committed": 0})
