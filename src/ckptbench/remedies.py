@@ -6,7 +6,8 @@ import errno
 import os
 import re
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 Place = str | os.PathLike[str]
@@ -14,6 +15,8 @@ Place = str | os.PathLike[str]
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 STORAGE = (*FULL, errno.EROFS, errno.EIO, errno.ESTALE)
 """A file system takes no more files, whatever they are."""
+LEAST_BYTES = 4096
+"""A file system with less room than this takes no further line of a log."""
 SERVER_GONE = (errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
 UNSUPPORTED = (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY)
 BROKEN = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.EREMOTEIO)
@@ -62,6 +65,37 @@ def blame(error: BaseException, place: Place, other: str = "", *, reading: bool 
     return f"{cause(error)}; {remedy(error, place, other, reading=reading)}"
 
 
+def in_one_line(error: BaseException, *places: Place) -> str | None:
+    """An error that no code expected, with its place and remedy. None where its number says nothing: it may be a fault of the code.
+
+    Where the error names no file, the fullest of these places is taken for it, with the working folder.
+    """
+    named = error.filename if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        return f"no memory is left ({cause(error)}): use fewer ranks, a smaller model or batch_size, or give the job more"
+    at = (
+        Path(named)
+        if isinstance(named, str) and named
+        else _fullest([*map(Path, places), Path.cwd()])
+    )
+    words = words_of(number_of(error), at) if isinstance(error, OSError) else None
+    if words is None:
+        return None
+    where = f"{named}: " if named else ""
+    return f"{where}{cause(error)}; {words}, and start again"
+
+
+@contextmanager
+def naming(path: Place) -> Iterator[None]:
+    """Give this path to the OSErrors of the block that name none, as those of a file that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:
     """The remedy of one number. None where nothing is known that would help."""
     if number is None:
@@ -101,8 +135,11 @@ def _open_files(_: Path, __: bool) -> str:
     return f"this process may have {limit} files open: raise the limit (ulimit -n)"
 
 
-def _in_the_way(place: Path, _: bool) -> str:
-    return f"remove or rename what is in the way at {place}"
+def _in_the_way(place: Path, reading: bool) -> str | None:
+    if reading:
+        return None
+    found = next(each for each in (place, *place.parents) if os.path.lexists(each))
+    return f"remove or rename {found}, which is in the way"
 
 
 _MAKERS: dict[int, Callable[[Path, bool], str | None]] = {
@@ -137,6 +174,19 @@ def free(place: Path) -> str:
     if status is None:
         return "the free space there is not known"
     return f"{status.f_bavail * status.f_frsize / 1e6:.0f} MB are free on {mount_of(place)}"
+
+
+def is_full(place: Place) -> bool:
+    """Whether no room is left for another file there, or for a longer one."""
+    status = _status(Path(place))
+    return status is not None and (
+        status.f_bavail * status.f_frsize < LEAST_BYTES
+        or bool(status.f_files and not status.f_favail)
+    )
+
+
+def _fullest(places: list[Path]) -> Path:
+    return next((place for place in places if is_full(place)), places[0])
 
 
 def mount_of(place: Path) -> Path:

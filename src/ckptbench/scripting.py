@@ -7,9 +7,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
+from ckptbench.remedies import blame, in_one_line
 
 log = logging.getLogger("ckptbench")
 
@@ -25,14 +27,41 @@ def add_parent(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class LogFile(logging.FileHandler):
+    """A log that may become unwritable: it says so once, and the terminal still gets every line."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        super().__init__(path, mode="a" if append else "w", encoding="utf-8")
+        self._given_up = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._given_up:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._given_up = True
+        _tell(f"the log {self.baseFilename} cannot be written: {blame(error, self.baseFilename)}")
+        with suppress(OSError):  # what is left in its buffer
+            self.close()
+
+
 def run_script(work: Callable[[], object], log_path: Path | None, *, append: bool = False) -> int:
-    """Call `work` and log to the terminal and to `log_path`. Returns the exit status, 1 after a CkptbenchError."""
+    """Call `work` and log to the terminal and to `log_path`.
+
+    Returns the exit status, 1 after an error that a user can mend: a CkptbenchError, or one of the operating system. The
+    log then ends with a line that says how.
+    """
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if log_path is not None:
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(
-            logging.FileHandler(log_path, mode="a" if append else "w", encoding="utf-8")
-        )
+        try:
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(LogFile(log_path, append=append))
+        except OSError as error:
+            _tell(f"the log {log_path} cannot be written: {blame(error, log_path)}")
     logging.basicConfig(format="%(message)s", handlers=handlers)
     logging.getLogger("ckptbench").setLevel(logging.INFO)  # other libraries log warnings only
     try:
@@ -40,4 +69,15 @@ def run_script(work: Callable[[], object], log_path: Path | None, *, append: boo
     except CkptbenchError as error:
         log.error("%s: %s", type(error).__name__, error)
         return 1
+    except (OSError, MemoryError) as error:
+        told = in_one_line(error, *([log_path.parent] if log_path else []))
+        if told is None:
+            raise
+        log.error("%s: %s", type(error).__name__, told)
+        return 1
     return 0
+
+
+def _tell(words: str) -> None:
+    with suppress(OSError):  # the terminal may be a file on the same disk
+        print(words, file=sys.stderr, flush=True)

@@ -102,7 +102,9 @@ def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
     hosts.write_text(f"{HOST}\n{HOST}\nhnode002\nhnode002\n")
     job = {"PBS_JOBID": "9.server", "PBS_NODEFILE": str(hosts)}
     assert read_allocation(job).nodes == (HOST, "hnode002")
-    with pytest.raises(LaunchError, match="list of nodes cannot be read"):
+    with pytest.raises(
+        LaunchError, match=r"list of nodes, .*/gone, cannot be read: No such file or directory; ask"
+    ):
         read_allocation({**job, "PBS_NODEFILE": str(tmp_path / "gone")})
 
 

@@ -46,7 +46,10 @@ def test_an_unknown_dataset_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"file/digits: .*Not a directory; .* choose another one"):
+    with pytest.raises(
+        DataError,
+        match=r"file/digits: .*Not a directory; remove or rename .*/file, .* or choose another folder",
+    ):
         prepare("synthetic", tmp_path / "file" / "digits", TINY)
 
 
@@ -62,7 +65,10 @@ def test_a_dataset_larger_than_the_disk_is_not_begun(
 
 def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "train_images.npy.partial").symlink_to("/dev/full")
-    with pytest.raises(DataError, match="cannot be written: No space left on device; free some"):
+    with pytest.raises(
+        DataError,
+        match=r"cannot be written: No space left on device; .* free some, or choose another",
+    ):
         prepare("synthetic", tmp_path, TINY)
     assert list(tmp_path.iterdir()) == []
 

@@ -80,7 +80,7 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
         (full(errno.EDQUOT), "your quota on / is used up: free some, or "),
         (full(errno.EACCES), "let this user write {folder}, or "),
         (full(errno.EROFS), "/ is mounted read-only: mount it for writing, or "),
-        (full(errno.EISDIR), "remove or rename what is in the way at {folder}, or "),
+        (full(errno.EISDIR), "remove or rename /, which is in the way, or "),
     ],
 )  # fmt: skip
 def test_the_remedy_is_that_of_the_cause(

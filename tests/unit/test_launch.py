@@ -96,7 +96,7 @@ def test_a_rank_that_ignores_sigterm_is_killed(
 def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
     missing = str(tmp_path / "bin" / "python")
     with pytest.raises(
-        LaunchError, match=rf"{missing} cannot be started \(No such file.*remove the"
+        LaunchError, match=rf"{missing} cannot be started: No such file.*remove the"
     ):
         run(Process([missing], {}, [tmp_path / "rank-0.log"]))
 

@@ -14,6 +14,7 @@ import pandas as pd
 from ckptbench.audit import baselines, calibration, cold, disturbance, recorder_cost, storage
 from ckptbench.audit.check import Check
 from ckptbench.errors import CheckpointError
+from ckptbench.remedies import blame
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ def audit_machine(
         if not _is_of(folder, error):
             raise
         raise CheckpointError(
-            f"{folder} cannot take the files of the audit ({error.strerror}): it needs 200 MB there; free some, or name "
-            "another folder in checkpoints.folder"
+            f"{folder} cannot take the files of the audit, which need 200 MB there: "
+            f"{blame(error, folder, 'name another folder in checkpoints.folder')}"
         ) from error
 
 

@@ -21,6 +21,7 @@ from ckptbench.checkpoints.version import Version, checksums_of
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.files import write_all
 from ckptbench.matrix.levels import LEVELS
+from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -201,7 +202,7 @@ def _copy(source: Path, target: Path, checksum: str) -> None:
         fsync(target)
     except OSError as error:
         raise CheckpointError(
-            f"{source} cannot be copied to {target} ({error}): free space there, or make it writable"
+            f"{source} cannot be copied to {target}: {blame(error, target)}"
         ) from error
     if copied.hexdigest() != checksum:
         raise CheckpointError(f"{source} was changed while it was copied")

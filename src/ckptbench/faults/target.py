@@ -19,6 +19,7 @@ from ckptbench.faults.striker import OVER, Orders
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.remedies import cause
 from ckptbench.runs.layout import strikes_path
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
@@ -163,7 +164,7 @@ def _hand_over_syncs(striker: socket.socket) -> None:
         syncs = hold_syncs()
     except OSError as error:
         raise CkptbenchError(
-            f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here: {error}; "
+            f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here ({cause(error)}): "
             "use another machine, or the kind full_disk"
         ) from error
     socket.send_fds(striker, [b"syncs"], [syncs])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ckptbench.errors import LaunchError
+from ckptbench.remedies import blame
 from ckptbench.world.seats import Seat, same_host, seats_of
 
 Scheduler = Literal["none", "slurm", "gridengine", "pbs"]
@@ -145,7 +146,10 @@ def _first_words(path: str) -> list[str]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise LaunchError(f"the scheduler's list of nodes cannot be read: {error}") from error
+        words = blame(error, path, "ask those who run the cluster", reading=True)
+        raise LaunchError(
+            f"the scheduler's list of nodes, {path}, cannot be read: {words}"
+        ) from error
     return [line.split()[0] for line in lines if line.split()]
 
 

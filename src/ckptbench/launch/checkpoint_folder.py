@@ -20,11 +20,12 @@ from typing import IO, Any
 
 from ckptbench.errors import LaunchError
 from ckptbench.machine.own_folder import ForeignFolder, check_maker
+from ckptbench.remedies import blame
 
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
-ANOTHER = "or set checkpoints.folder to another folder"
+ANOTHER = "set checkpoints.folder to another folder"
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -55,14 +56,12 @@ def _opened(folder: Path) -> IO[str]:
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             path = next(path for path in (folder, *folder.parents) if path.exists())
-            raise LaunchError(f"{path} is no folder: remove it, {ANOTHER}") from error
+            raise LaunchError(f"{path} is no folder: remove it, or {ANOTHER}") from error
         raise _unwritable(folder, error) from error
 
 
 def _unwritable(folder: Path, error: OSError) -> LaunchError:
-    return LaunchError(
-        f"{folder} cannot be written ({error.strerror}): give it to this user, {ANOTHER}"
-    )
+    return LaunchError(f"{folder} cannot be written: {blame(error, folder, ANOTHER)}")
 
 
 def _lock(file: IO[str], folder: Path) -> None:
@@ -72,7 +71,7 @@ def _lock(file: IO[str], folder: Path) -> None:
         holder = _content(file)
         raise LaunchError(
             f"{folder} is in use by process {holder.get('pid', '?')} on {holder.get('host', '?')}, which makes the run "
-            f"{holder.get('run_folder', '?')}: wait for it, end that process, {ANOTHER}"
+            f"{holder.get('run_folder', '?')}: wait for it, end that process, or {ANOTHER}"
         ) from error
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
@@ -102,7 +101,7 @@ def _check_owner(owner: dict[str, Any], folder: Path, run_folder: Path) -> None:
         of = f"the run {owner['run_folder']}" if "run_folder" in owner else "an unknown run"
         raise LaunchError(
             f"{folder} holds checkpoints of {of}, and this is the run {run_folder}: remove them if nobody needs them, "
-            f"{ANOTHER}"
+            f"or {ANOTHER}"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import fcntl
 import logging
 import os
@@ -32,6 +31,7 @@ from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
+from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
@@ -76,6 +76,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         raise LaunchError("the workflow that started this run is gone: the run was not started")
     plan = attempts.identified(plan, execution.lock)
     with (
+        _written(plan.run_folder),
         _locked(plan.run_folder),
         checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
@@ -127,21 +128,14 @@ def run_cell(plan: Plan, execution: Execution) -> None:
                     plan, manifest, status=status, error=f"{type(error).__name__}: {error}"
                 )
             except OSError as unwritten:
-                log.error("%s cannot be written: %s", plan.run_folder / MANIFEST, unwritten)
+                path = plan.run_folder / MANIFEST
+                log.error("%s cannot be written: %s", path, blame(unwritten, path))
             _name_near(plan)
-            if isinstance(error, OSError) and error.errno in UNWRITABLE:
-                raise LaunchError(
-                    f"{plan.run_folder} cannot be written ({error}): make room, and start the run again"
-                ) from error
             raise
         close_manifest(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
         open_levels(plan).forget_near()
-
-
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-"""Errors of a file system that takes no more files."""
 
 
 def _name_near(plan: Plan) -> None:
@@ -266,6 +260,20 @@ def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
 
 
 @contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Raises LaunchError where the file system of the run folder takes no more files, with what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in STORAGE:
+            raise
+        at = error.filename or folder
+        raise LaunchError(
+            f"{at} cannot be written: {blame(error, folder)}, and start the run again"
+        ) from error
+
+
+@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Lock the run folder. The kernel releases the lock when this process ends, even if it is killed.
 
@@ -275,9 +283,7 @@ def _locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         opened = (folder / ".lock").open("w")
     except OSError as error:
-        raise LaunchError(
-            f"{folder} cannot be written ({error.strerror}): remove what lies there, or give it to this user"
-        ) from error
+        raise LaunchError(f"{folder} cannot be written: {blame(error, folder)}") from error
     with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,6 +16,7 @@ from typing import Self
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
 from ckptbench.machine.memory_kills import BUS_ERROR, MemoryKills, ended
+from ckptbench.remedies import blame, free, is_full
 from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
@@ -109,10 +110,13 @@ class Watched:
                 log.info("[%s] %s", follower.path.stem, line)
 
     def tails(self) -> str:
+        """The last lines of its logs. Where they have none, because their file system is full, it says that instead."""
         lines = [f"    [{f.path.stem}] {line}" for f in self.followers for line in f.tail]
-        return (
-            "\n".join(lines) or f"    (nothing in {', '.join(str(f.path) for f in self.followers)})"
-        )
+        if lines:
+            return "\n".join(lines)
+        logs = [follower.path for follower in self.followers]
+        full = next((f": {free(path)}, so free some" for path in logs if is_full(path)), "")
+        return f"    (nothing in {', '.join(map(str, logs))}{full})"
 
     def end(self, *, at_once: bool = False) -> None:
         """End the process and everything that it started: SIGTERM first, unless `at_once`, then SIGKILL."""
@@ -214,7 +218,14 @@ def _start(
             ignore_stop_signals()
 
     try:
-        with process.logs[0].open("ab") as output:
+        output = process.logs[0].open("ab")
+    except OSError as error:
+        log_path = process.logs[0]
+        raise LaunchError(
+            f"the log {log_path} cannot be written: {blame(error, log_path)}"
+        ) from error
+    try:
+        with output:
             return subprocess.Popen(
                 process.command,
                 env={name: value for name, value in variables.items() if value is not None},
@@ -225,7 +236,7 @@ def _start(
                 preexec_fn=None if has_threads else prepare,  # noqa: PLW1509 (it has one thread then)
             )
     except OSError as error:
+        again = "if its environment is broken, remove the environment's folder and run the study again, which makes it anew"
         raise LaunchError(
-            f"{process.command[0]} cannot be started ({error.strerror}): if its environment is broken, remove the "
-            "environment's folder and run the study again, which makes it anew"
+            f"{process.command[0]} cannot be started: {blame(error, process.command[0], again, reading=True)}"
         ) from error

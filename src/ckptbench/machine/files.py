@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.errors import RunFolderError
+from ckptbench.remedies import cause, naming, number_of, words_of
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace `path` in one step, so that a reader sees either the old file or the new one."""
+    """Replace `path` in one step, so that a reader sees either the old file or the new one. Raises OSError with a path."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json_text(content), encoding="utf-8")
-    partial.replace(path)
+    with naming(path):
+        partial.write_text(json_text(content), encoding="utf-8")
+        partial.replace(path)
 
 
 def json_text(content: dict[str, Any]) -> str:
@@ -29,7 +31,12 @@ def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises RunFolderError if there is none, whatever lies at `path`."""
     try:
         content = json.loads(read_regular(path).decode("utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        known = words_of(number_of(error), path, reading=True)
+        raise RunFolderError(
+            f"{path}: cannot be read: {cause(error)}{f' ({known})' if known else ''}"
+        ) from error
+    except ValueError as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: {error}") from error
     except RecursionError as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: it is nested too deeply") from error

@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from ckptbench.remedies import naming
 from ckptbench.runs.events import Event, Steps, to_json
 
 
@@ -47,15 +48,19 @@ class Recorder:
         self._starts, self._ends, self._losses = [], [], []
 
     def write(self, event: Event) -> None:
-        """Append the event. On return the operating system has it, but it may not yet be on stable storage."""
+        """Append the event. On return the operating system has it, but it may not yet be on stable storage.
+
+        Raises OSError with the path of the trace.
+        """
         line = json.dumps(to_json(event), separators=(",", ":")) + "\n"
-        with self._writing:
+        with self._writing, naming(self._file.name):
             self._file.write(line)
             self._file.flush()
 
     def sync(self) -> None:
         """Put all written events on stable storage, so that every node sees them."""
-        os.fsync(self._file.fileno())
+        with naming(self._file.name):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the trace. No event may be written after this."""

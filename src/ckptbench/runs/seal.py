@@ -14,6 +14,7 @@ from typing import Any
 
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
+from ckptbench.remedies import blame
 from ckptbench.runs.layout import (
     FINAL_ARRAYS,
     LAUNCHER_TRACE,
@@ -87,7 +88,8 @@ def _verified(seal: Path, name: str, sealed: object) -> Path:
     except FileNotFoundError:
         found = "is missing"
     except OSError as error:
-        found = f"cannot be read ({error.strerror})"
+        words = blame(error, path, f"remove {path.parent} to run the cell again", reading=True)
+        raise RunFolderError(f"{path} cannot be read: {words}") from error
     raise RunFolderError(f"{path} {found}; remove {path.parent} to run the cell again")
 
 

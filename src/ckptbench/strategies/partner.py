@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Self
 from ckptbench.checkpoints.checksum import Checksum, file_checksum
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.files import write_all
+from ckptbench.remedies import remedy
 from ckptbench.runs.events import File
 from ckptbench.strategies.writer import take
 from ckptbench.world.link import decoded, encoded, shut
@@ -201,7 +202,7 @@ class Inbox:
             except Exception as error:  # noqa: BLE001 (both ranks' saves raise it)
                 failed = CheckpointError(
                     f"the copy of rank {rank} cannot be kept at the level {level} of its partner's node "
-                    f"({type(error).__name__}: {error}): free space there, or set partner: 0"
+                    f"({type(error).__name__}: {error}): {remedy(error, self._spare(level), 'set partner: 0')}"
                 )
                 copy.set_exception(failed)
                 _answer(connection, stream, {"error": str(failed)})

@@ -15,6 +15,7 @@ from ckptbench.checkpoints.pieces import Layout, Piece, pieces_in, read_ahead, r
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.state import Tensor
+from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import Subject
 from ckptbench.strategies.own_state import own_of
@@ -68,7 +69,11 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
         read_ahead(shares)
         _check(tensors, shares)
         _assemble(tensors, shares)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be read: {blame(error, folder, 'resume from another version', reading=True)}"
+        ) from error
+    except ValueError as error:
         raise CheckpointError(
             f"{folder} does not fit this network and optimizer: {error}; resume from another version, or remove "
             "the run folder to start over"

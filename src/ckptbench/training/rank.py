@@ -22,6 +22,7 @@ from ckptbench.frameworks.loading import load_framework
 from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
 from ckptbench.recovery.contract import RankRecovery
 from ckptbench.recovery.loading import load_rank_recovery
+from ckptbench.remedies import in_one_line
 from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -107,12 +108,13 @@ def _telling(place: Place) -> Iterator[None]:
 
 
 def _tell_death(place: Place, error: BaseException) -> None:
-    log.error("rank %d died", place.rank, exc_info=not isinstance(error, CkptbenchError))
+    known = isinstance(error, CkptbenchError) or in_one_line(error) is not None
+    log.error("rank %d died", place.rank, exc_info=not known)
     _tell(error)
 
 
 def _tell(error: BaseException) -> None:
-    log.error("%s: %s", type(error).__name__, error)
+    log.error("%s: %s", type(error).__name__, in_one_line(error) or error)
 
 
 def told_launch(link: Link, environment: Mapping[str, str]) -> Instant:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.reunion import reunite
 from ckptbench.errors import CkptbenchError
+from ckptbench.remedies import in_one_line
 from ckptbench.runs.plan import Plan
 from ckptbench.training.rank import become_rank
 from ckptbench.world.place import take_place
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         levels = open_levels(plan, node=place.node)
         reunite(levels, place, link.gather, identity=plan.identity, after=given.step)
     except (CkptbenchError, OSError) as error:
-        log.error("%s: %s", type(error).__name__, error)
+        log.error("%s: %s", type(error).__name__, in_one_line(error) or error)
         return 1
     link.close()
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from ckptbench.errors import DataError
 from ckptbench.machine.files import file_sha256
 from ckptbench.machine.removal import remove_or_warn
+from ckptbench.remedies import blame
 
 TIMEOUT_SECONDS = 60
 
@@ -20,7 +21,7 @@ def verify(archive: Path, sha256: str, *, remedy: str) -> None:
         found = file_sha256(archive)
     except OSError as error:
         raise DataError(
-            f"{archive}: the archive cannot be read: {error.strerror}; {remedy}"
+            f"{archive}: the archive cannot be read: {blame(error, archive, remedy, reading=True)}"
         ) from error
     if found != sha256.lower():
         raise DataError(

@@ -19,6 +19,7 @@ from ckptbench.data.sources.archive import download, verify
 from ckptbench.data.sources.settings import parse_settings
 from ckptbench.data.sources.writing import Block, Content
 from ckptbench.errors import DataError
+from ckptbench.remedies import blame
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
@@ -83,7 +84,14 @@ def read_batches(archive: Path) -> dict[str, Block]:
                 # Links are not files here, so they are never followed.
                 if member.name in wanted and member.isfile() and (file := tar.extractfile(member)):
                     batches[member.name] = _read_batch(f"{archive}: {member.name}", file.read())
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+    except OSError as error:
+        if error.errno is None:  # gzip's own, of a damaged file
+            raise DataError(
+                f"{archive}: the archive is damaged: {error}; fetch it again"
+            ) from error
+        words = blame(error, archive, "fetch it again", reading=True)
+        raise DataError(f"{archive}: the archive cannot be read: {words}") from error
+    except (tarfile.TarError, zlib.error, EOFError) as error:
         raise DataError(f"{archive}: the archive is damaged: {error}; fetch it again") from error
     missing = [name for name in wanted if name not in batches]
     if missing:

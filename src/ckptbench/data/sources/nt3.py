@@ -20,10 +20,12 @@ from ckptbench.data.dataset import SPLITS, Split
 from ckptbench.data.sources.settings import parse_settings
 from ckptbench.data.sources.writing import Content
 from ckptbench.errors import DataError
+from ckptbench.remedies import blame
 
 URL = "https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/"
 """`data_url` of `Pilot1/NT3/nt3_default_model.txt`, by HTTPS: the server publishes no checksums of its files."""
 SETTING = "datasets.nt3.folder"
+DOWNLOAD = f"download it from {URL} and set {SETTING} to its folder"
 FILES: Mapping[Split, str] = {"train": "nt_train2.csv", "test": "nt_test2.csv"}
 SAMPLES: Mapping[Split, int] = {"train": 1120, "test": 280}
 VALUES = 60_483
@@ -95,7 +97,8 @@ def _samples(path: Path, expected: int) -> Iterator[tuple[int, NDArray[np.float3
                     raise _wrong(path, f"it has more than {expected:,} samples")
                 yield _parsed(path, number, line)
     except OSError as error:
-        raise _wrong(path, f"it cannot be read: {error.strerror}") from error
+        words = blame(error, path, DOWNLOAD, reading=True)
+        raise DataError(f"{path}: it cannot be read: {words}") from error
     if found < expected:
         raise _wrong(path, f"it is cut short: it has {found:,} samples, expected {expected:,}")
 
@@ -135,4 +138,4 @@ def _no_number(line: str) -> tuple[int, str]:
 
 
 def _wrong(path: Path, fault: str) -> DataError:
-    return DataError(f"{path}: {fault}; download it from {URL} and set {SETTING} to its folder")
+    return DataError(f"{path}: {fault}; {DOWNLOAD}")

@@ -18,6 +18,7 @@ from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, Split
 from ckptbench.errors import DataError
 from ckptbench.machine.files import write_json
 from ckptbench.machine.removal import remove_or_warn
+from ckptbench.remedies import blame
 
 Block = tuple[NDArray[np.uint8] | NDArray[np.float32], NDArray[np.int64]]
 """Images (n, height, width, channels) and labels (n,)."""
@@ -52,8 +53,7 @@ def write_dataset(folder: Path, name: str, content: Content, made_from: Mapping[
         _write(folder, name, content, made_from)
     except OSError as error:
         raise DataError(
-            f"{folder}: the dataset cannot be written: {error.strerror or error}; free some space, make "
-            "the folder writable, or choose another one"
+            f"{folder}: the dataset cannot be written: {blame(error, folder, 'choose another folder')}"
         ) from error
 
 

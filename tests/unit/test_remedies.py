@@ -1,0 +1,175 @@
+"""Every error of the operating system has the remedy of its number, in one line, wherever it comes."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckptbench import remedies, scripting
+from ckptbench.launch.watched import LogFollower, Watched
+from ckptbench.machine.files import write_json
+from ckptbench.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
+from ckptbench.runs.events import End
+from ckptbench.runs.recorder import Recorder
+
+PLACE = Path("/no/such/place")
+REMEDIES = {
+    errno.ENOSPC: "MB are free on /: free some",
+    errno.EDQUOT: "your quota on / is used up: free some",
+    errno.EACCES: f"let this user write {PLACE}",
+    errno.EPERM: f"let this user write {PLACE}",
+    errno.EROFS: "/ is mounted read-only: mount it for writing",
+    errno.EMFILE: "raise the limit (ulimit -n)",
+    errno.ENFILE: "all processes of this machine together have too many files open: end some of them",
+    errno.ENOMEM: "no memory is left: end other programs, or give the job more memory",
+    errno.EAGAIN: "raise the limit (ulimit -u)",
+    errno.EIO: "read the kernel's messages (dmesg), and use another disk",
+    errno.ENAMETOOLONG: "use a folder with a shorter path",
+    errno.ESTALE: f"the file server of {PLACE} does not answer or has forgotten the file: mount it again",
+    errno.ENODEV: "does not support it: use one that does, such as ext4, xfs or NFS",
+    errno.ENOSYS: "does not support it: use one that does, such as ext4, xfs or NFS",
+    errno.EINVAL: "does not support it: use one that does, such as ext4, xfs or NFS",
+    errno.EOPNOTSUPP: "does not support it: use one that does, such as ext4, xfs or NFS",
+}
+
+
+def error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(("number", "words"), REMEDIES.items(), ids=errno.errorcode.get)
+def test_each_number_has_its_own_remedy(number: int, words: str) -> None:
+    assert remedy(error(number), PLACE).endswith(words)
+    said = blame(error(number), PLACE, "use another folder")
+    assert said.startswith(f"{os.strerror(number)}; ")
+    assert said.endswith(f"{words}, or use another folder")
+    assert "\n" not in said
+
+
+def test_what_has_no_remedy_of_its_own_has_that_of_its_caller() -> None:
+    gone = error(errno.ENOENT)
+    assert blame(gone, PLACE, "correct the path") == "No such file or directory; correct the path"
+    assert in_one_line(gone) is None, "it may be a fault of the code: the traceback helps"
+    assert in_one_line(ValueError("3")) is None
+
+
+def test_a_file_that_may_not_be_read_is_to_be_made_readable() -> None:
+    assert remedy(error(errno.EACCES), PLACE, reading=True) == f"let this user read {PLACE}"
+
+
+def test_the_file_that_the_error_names_is_the_place() -> None:
+    named = OSError(errno.EACCES, "x", "/proc/version")
+    assert remedy(named, PLACE) == "let this user write /proc/version"
+    assert mount_of(Path("/proc/version")) == Path("/proc")
+
+
+def test_the_system_that_does_not_support_something_is_named_by_its_type() -> None:
+    assert "the file system of /proc/version (proc) does not" in remedy(error(errno.ENODEV), "/proc/version")  # fmt: skip
+
+
+def test_an_error_of_an_open_file_is_given_its_path() -> None:
+    with (
+        pytest.raises(OSError, match="No space left on device: '/some/file'"),
+        naming("/some/file"),
+    ):
+        raise error(errno.ENOSPC)
+
+
+FULL = Path("/dev/full")
+
+
+def test_what_is_written_to_a_full_disk_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.json.partial").symlink_to(FULL)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/plan\.json'"):
+        write_json(tmp_path / "plan.json", {})
+    recorder = Recorder(tmp_path / "trace")
+    os.dup2(os.open(FULL, os.O_WRONLY), recorder._file.fileno())
+    with pytest.raises(OSError, match=r"No space left on device: '.*/trace'"):
+        recorder.write(End(monotonic_ns=1))
+
+
+SCRIPT = """
+import logging, sys
+from pathlib import Path
+from ckptbench.scripting import run_script
+def work():
+    for _ in range(3):
+        logging.getLogger("ckptbench").info("at work")
+    raise {error}
+sys.exit(run_script(work, Path({log!r})))
+"""
+
+
+def script(folder: Path, error: str, log: Path) -> subprocess.CompletedProcess[str]:
+    code = SCRIPT.format(error=error, log=str(log))
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("OSError(28, 'No space left on device', '/x/y')", "OSError: /x/y: No space left on device; "),
+        ("OSError(24, 'Too many open files')", "OSError: Too many open files; this process may have "),
+        ("MemoryError()", "MemoryError: no memory is left (MemoryError): use fewer ranks"),
+    ],
+)  # fmt: skip
+def test_a_script_ends_with_the_cause_and_its_remedy_and_no_traceback(
+    tmp_path: Path, error: str, words: str
+) -> None:
+    done = script(tmp_path, error, tmp_path / "logs" / "log")
+    *work, last = done.stderr.splitlines()
+    assert (done.returncode, work) == (1, ["at work"] * 3)
+    assert last.startswith(words)
+    assert (tmp_path / "logs" / "log").read_text() == done.stderr
+
+
+def test_a_fault_of_the_code_keeps_its_traceback(tmp_path: Path) -> None:
+    done = script(tmp_path, "KeyError('x')", tmp_path / "log")
+    assert "Traceback" in done.stderr
+    assert script(tmp_path, "FileNotFoundError(2, 'x', 'y')", tmp_path / "log").returncode == 1
+
+
+def test_a_log_on_a_full_disk_is_told_of_once_and_ends_nothing(tmp_path: Path) -> None:
+    done = script(tmp_path, "OSError(30, 'Read-only file system', '/x')", FULL)
+    assert done.stderr.count("the log /dev/full cannot be written: No space left on device; ") == 1
+    assert done.stderr.count("at work") == 3
+    assert "Traceback" not in done.stderr
+    assert "Logging error" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("OSError: /x: Read-only file system; ")
+
+
+def test_a_log_that_cannot_be_opened_is_told_of_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "logs").touch()
+    done = script(tmp_path, "OSError(28, 'No space left', '/x')", tmp_path / "logs" / "log")
+    assert done.stderr.startswith(
+        f"the log {tmp_path}/logs/log cannot be written: File exists; remove"
+    )
+    assert done.stderr.count("at work") == 3
+
+
+def test_other_errors_of_logging_are_still_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    handler = scripting.LogFile(tmp_path / "log", append=False)
+    handler.emit(logging.LogRecord("x", 20, "y", 1, "%d", ("no number",), None))
+    handler.close()
+    assert "Logging error" in capsys.readouterr().err
+
+
+def test_a_rank_whose_log_is_on_a_full_disk_is_said_to_have_no_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [LogFollower(tmp_path / "rank-0.log")]
+    silent = Watched(None, None, logs, 0)  # type: ignore[arg-type]
+    assert silent.tails().strip() == f"(nothing in {tmp_path}/rank-0.log)"
+    status = os.statvfs_result((1, 1, 10**9, 0, 0, 100, 9, 9, 0, 255))
+    monkeypatch.setattr(remedies, "_status", lambda place: status)
+    assert is_full(tmp_path)
+    assert silent.tails().strip() == (
+        f"(nothing in {tmp_path}/rank-0.log: 0 MB are free on {mount_of(tmp_path)}, so free some)"
+    )
