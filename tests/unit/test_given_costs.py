@@ -110,3 +110,35 @@ def test_a_wrong_value_is_refused_with_file_and_field(
         read_given(written(tmp_path, **changes))
     assert "costs.yaml" in str(refused.value)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("character", ["\x07", "\x85x\x7f", "\ud800", "\u202e", "\u2066", "\ue000"])
+@pytest.mark.parametrize("field", ["title", "strategies", "recoveries"])
+def test_a_name_that_no_reader_can_see_is_refused_in_one_line(
+    field: str, character: str, tmp_path: Path
+) -> None:
+    name = f"a{character}b"
+    named = name if field == "title" else [{**SMALL[field][0], "name": name}]  # type: ignore[index]
+    path = tmp_path / "costs.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, field: named}, allow_unicode=False), encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        read_given(path)
+    assert len(str(refused.value).splitlines()) == 1
+    assert field in str(refused.value)
+    assert f"U+{ord(character[-1]):04X}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["学習", "שלום", "👩\u200d👩\u200d👧", "e\u0301", "a $5", "{x}", "_", "ไทย"]
+)
+def test_a_name_may_be_in_any_script(name: str, tmp_path: Path) -> None:
+    costs = read_given(
+        written(tmp_path, title=f" {name}\n", strategies=[{"name": name, "stall_s": 1}])
+    )
+    assert (costs["model"][0], costs["strategy"][0]) == (name, name)
+
+
+def test_two_names_that_figures_show_alike_are_refused(tmp_path: Path) -> None:
+    both = [{"name": name, "stall_s": 1} for name in ("my save", "my_save")]
+    with pytest.raises(ConfigError, match="two have this name"):
+        read_given(written(tmp_path, strategies=both))

@@ -16,6 +16,7 @@ from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources, Words
+from ckptbench.settings.text import Text, unseen_in
 from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
 
 LARGEST_HOURS = 10**12
@@ -32,12 +33,6 @@ NUMBERS = set[str]().union(*(needed | allowed for needed, allowed in WAYS))
 WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("use a text")
-    return " ".join(value.split())
-
-
 def _reference(value: object) -> str:
     if not isinstance(value, str) or not REFERENCE.fullmatch(value):
         raise ValueError('use a text as in "arXiv:2407.21783", "doi:10.1109/..." or "https://..."')
@@ -48,7 +43,6 @@ def _moment(value: object) -> Moment | None:
     return None if value is None else moment(value)
 
 
-Text = Annotated[str, BeforeValidator(_text)]
 MomentOrNull = Annotated[Moment | None, PlainValidator(_moment)]
 Hours = Annotated[float | None, Number(above=0, maximum=LARGEST_HOURS, or_null=True)]
 
@@ -152,6 +146,10 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
     if not paths:
         raise ConfigError(f"decision.rates is {show(str(folder))}: {NO_FILE}")
     names = [path.stem for path in paths]
+    if unseen := next((name for name in names if unseen_in(name)), ""):
+        raise ConfigError(
+            f"{folder} has a file named {unseen!r}: no reader can see all of its characters. Rename it"
+        )
     if chosen not in names:
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no such file; use one of {', '.join(names)}"

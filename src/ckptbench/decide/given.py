@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from ckptbench.decide.failure_file import Text
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
+from ckptbench.settings.text import Text
 from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Number, whole
 
 LARGEST_BYTES = 10**15
@@ -161,11 +161,14 @@ def _faults(given: GivenCosts) -> Iterator[FieldError]:
         for field, words in _contradictions(saved):
             yield FieldError(("strategies", index, field), words, getattr(saved, field))
     for kind in ("strategies", "recoveries"):
-        names = [each.name for each in getattr(given, kind)]
+        # As figures and sentences show them: with blanks for underscores.
+        names = [each.name.replace("_", " ").strip() for each in getattr(given, kind)]
         for index, name in enumerate(names):
             if name in names[:index]:
                 yield FieldError(
-                    (kind, index, "name"), "two have this name: give each its own", name
+                    (kind, index, "name"),
+                    "two have this name: give each its own",
+                    getattr(given, kind)[index].name,
                 )
 
 
