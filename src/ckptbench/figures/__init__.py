@@ -68,12 +68,12 @@ class FigureEntry:
 
     def draw(self, tables: Mapping[str, pd.DataFrame]) -> Figure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
-        from ckptbench.figures.kit.style import paper
+        from ckptbench.figures.kit.letters import lettered
 
         function: Callable[[Mapping[str, pd.DataFrame]], Figure]
         function = importlib.import_module(f"ckptbench.figures.{self.module}").draw
-        with paper():
-            return function(tables)
+        with lettered(tables) as legible:
+            return function(legible)
 
 
 # fmt: off

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.style import paper
+from ckptbench.figures.kit.letters import lettered
 
 log = logging.getLogger("ckptbench")
 
@@ -22,11 +22,11 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
     """
     entry = FIGURES[name]
     tables = read_tables(tables_folder, entry.tables)
-    figure = entry.draw(tables)
     output_stem.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix(): a stem may contain a dot.
     paths = {output_stem.with_name(output_stem.name + suffix): suffix for suffix in METADATA}
-    with paper():
+    with lettered(tables) as legible:
+        figure = entry.draw(legible)
         for path, suffix in paths.items():
             figure.savefig(path, metadata=METADATA[suffix])
             log.info("%s", path)

@@ -60,9 +60,9 @@ def _of_shown(shown: pd.DataFrame, provenance: pd.DataFrame) -> pd.DataFrame:
 
 
 def wrapped(text: str, width_in: float) -> list[str]:
-    """The lines of `text` that fit into this width at the style's font size, broken at spaces."""
+    """The lines of `text` that fit into this width at the style's font size, broken at spaces and in words that are wider than a line."""
     lines = [""]
-    for word in text.split():
+    for word in (piece for whole in text.split() for piece in _pieces(whole, width_in)):
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width_in(longer) > width_in:
             lines.append(word)
@@ -71,8 +71,20 @@ def wrapped(text: str, width_in: float) -> list[str]:
     return lines
 
 
-def text_width_in(text: str) -> float:
+def _pieces(word: str, width_in: float) -> list[str]:
+    """The word, in pieces that fit. Not every script has spaces."""
+    if text_width_in(word) <= width_in:
+        return [word]
+    pieces = [""]
+    for letter in word:
+        if pieces[-1] and text_width_in(f"{pieces[-1]}{letter}") > width_in:
+            pieces.append(letter)
+        else:
+            pieces[-1] += letter
+    return pieces
 
+
+def text_width_in(text: str) -> float:
     font = FontProperties(size=rcParams["font.size"])
     width_points, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
     return float(width_points) / POINTS_PER_INCH
