@@ -15,17 +15,14 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
 from ckptbench.figures.findings import DECISION
 from ckptbench.figures.findings import TABLES as FINDINGS
+from ckptbench.machine.user import supply_user
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.study.planning import check_source, plan_study
 from ckptbench.matrix.variant import NAME
-from ckptbench.study.planning import plan_study
+from ckptbench.study.commands import check_input, shell_prefix
+from ckptbench.study.planning import check_source, plan_study
 from ckptbench.study.record import StudyRecord
 
-# `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
-# process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
-shell.prefix(
-    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; WORKFLOW={os.getpid()}; "
-)
+supply_user(os.environ, Path(".snakemake/caches"))
 
 
 def get_config_files():
@@ -37,12 +34,21 @@ def get_config_files():
 
 DATASETS = "results/datasets"
 
+# `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
+# process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
     check_source(Path.cwd())
+    shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
     FAILURE_FILES = read_failure_files(
         Path(CONFIG.decision.rates), CONFIG.decision.rate
     )
+    FAILURE_LOGS = [
+        str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
+    ]
+    for path in [*map(str, FAILURE_FILES), *FAILURE_LOGS]:
+        check_input(path, "a file of decision.rates")
+    check_input(CONFIG.decision.numbers or "", "decision.numbers")
     if CONFIG.decision.numbers:
         from ckptbench.decide.given import read_given  # imports pandas
 
@@ -54,10 +60,6 @@ CELLS = {cell.id: cell for cell in cells}
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
-
-FAILURE_LOGS = [
-    str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
-]
 
 CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 

@@ -187,3 +187,14 @@ def test_no_answer_changes_nothing(
     answer("qstat", said)
     watcher.update()
     assert watcher.get_state("101", mode="cache") == "RUNNING"
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.delenv("USER", raising=False)
+    assert watcher_module._user() == str(os.geteuid())
+    monkeypatch.setenv("USER", "ada")
+    assert watcher_module._user() == "ada"

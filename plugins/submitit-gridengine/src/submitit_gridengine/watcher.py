@@ -107,7 +107,11 @@ class GridEngineInfoWatcher(core.InfoWatcher):
 
 
 def _user() -> str:
-    return pwd.getpwuid(os.geteuid()).pw_name
+    """As Grid Engine knows the user; the number of one without a name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER") or str(os.geteuid())
 
 
 def _output(command: list[str]) -> str:

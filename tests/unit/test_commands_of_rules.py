@@ -1,0 +1,52 @@
+"""The clone may lie in a folder with any name: rules run its Python, and no other."""
+
+from __future__ import annotations
+
+import string
+import subprocess
+from pathlib import Path
+
+import pytest
+from snakemake.io import apply_wildcards
+from snakemake.shell import shell
+
+from ckptbench.errors import ConfigError
+from ckptbench.study.commands import check_input, shell_prefix
+
+PRINTABLE = sorted({*string.printable} - {*string.whitespace} - {*"/:"})
+NAMES = [*(f"a{each}b" for each in PRINTABLE), "{x}", "{{x}}", "a b", "a\nb", "a\tb", "学習", "-n", "%j", "$HOME", "'$(id)'"]  # fmt: skip
+
+
+def test_rules_run_the_python_beside_snakemake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "_process_prefix", None)
+    for name in NAMES:
+        python = tmp_path / name / "python"
+        python.parent.mkdir()
+        python.write_text("#!/bin/sh\necho here\n")
+        python.chmod(0o755)
+        shell.prefix(shell_prefix(python, 7))
+        command = f'{shell._process_prefix} python && echo "$WORKFLOW"'
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+        assert done.stdout == "here\n7\n", name
+
+
+def test_a_folder_that_no_path_can_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'/data/a:b/bin': a : ends"):
+        shell_prefix(Path("/data/a:b/bin/python"), 7)
+
+
+@pytest.mark.parametrize("path", ["/x/{a}.yaml", "{b,[0-9]+}/x", "/x/{ c }", "/<results>/x"])
+def test_a_path_that_snakemake_reads_as_a_pattern_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"decision\.numbers is ") as refused:
+        check_input(path, "decision.numbers")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/x/{}", "{-}", "a}b", "a b", "$x", "100%", "学習", "a<-b", "'\"\\"]
+)
+def test_other_paths_are_taken_as_they_are(path: str) -> None:
+    check_input(path, "decision.numbers")
+    assert apply_wildcards(path, {}) == path
