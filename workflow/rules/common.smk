@@ -20,6 +20,8 @@ from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.variant import NAME
 from ckptbench.study.commands import check_input, shell_prefix
 from ckptbench.study.planning import check_source, plan_study
+from ckptbench.remedies import blame
+from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
 
 supply_user(os.environ, Path(".snakemake/caches"))
@@ -236,14 +238,20 @@ def is_forced():
 
 def write_study():
     """Write the record that runs read when they start. A change of it makes no rule run again."""
-    StudyRecord(
+    record = StudyRecord(
         cells=tuple(CELLS.values()),
         training=CONFIG.training_of_cells(),
         resume=CONFIG.resume,
         keep_after_run=CONFIG.checkpoints.keep_after_run,
         run_minutes=CONFIG.limits.run_minutes,
         repeat=is_forced(),
-    ).write(Path(STUDY))
+    )
+    try:
+        record.write(Path(STUDY))
+    except OSError as error:
+        raise WorkflowError(
+            f"{STUDY} cannot be written: {blame(error, STUDY)}"
+        ) from None
 
 
 def show_findings():
