@@ -54,3 +54,4 @@ onsuccess:
 
 onerror:
     note_made()
+    show_failed()

@@ -55,6 +55,31 @@ def with_(section: str, **changes: object) -> dict[str, object]:
     return {**SMALL, section: {**SMALL[section], **changes}}  # type: ignore[dict-item]
 
 
+def test_the_end_of_a_workflow_leads_to_the_tables_without_the_run_that_cannot_succeed(
+    checkout: Checkout,
+) -> None:
+    never = {"failures": {"never": [{"step": 900, "rank": 1}]}}
+    matrix = {"interval": ["never", 1], "faults": ["none", {"listed": {"name": "never"}}]}
+    content = {**with_("matrix", **matrix), **never, "training": {"steps_per_epoch": 4}}
+    write_study(checkout, content)
+    failed = checkout.run("runs", study=PYTORCH)
+    assert failed.returncode != 0
+    end = failed.stdout.rpartition("Exiting because a job execution failed")[2]
+    assert (
+        "\nFAILED: pytorch-small_cnn-digits-r2-b8-n2-torch_save-e1-listed_name_never-rep0\n" in end
+    )
+    assert "    LaunchError: these failures did not strike" in end
+    assert "    its log: results/logs/train_cell/pytorch-" in end
+    assert f"in {PYTORCH}, add to `exclude:`" in end
+    (entry,) = [yaml.safe_load(line[4:]) for line in end.splitlines() if line.startswith("  - ")]
+    before = checkout.seals()
+    write_study(checkout, {**content, "exclude": [entry]})
+    made = checkout.run("results/tables/runs.parquet", study=PYTORCH)
+    assert made.returncode == 0, made.stdout
+    assert set(checkout.table("runs")["run"]) == set(before)
+    assert checkout.seals() == before
+
+
 def test_a_rank_that_is_killed_fails_its_run_and_the_other_cells_go_on(checkout: Checkout) -> None:
     """And the workflow that repeats that run alone is killed before it trains: no process of it is left."""
     write_study(checkout, with_("training", steps_per_epoch=60))

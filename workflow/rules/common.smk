@@ -21,6 +21,7 @@ from ckptbench.matrix.variant import NAME
 from ckptbench.study.commands import check_input, shell_prefix
 from ckptbench.study.planning import check_source, plan_study
 from ckptbench.remedies import blame
+from ckptbench.study.failed import FailedJob, advice
 from ckptbench.study.planning import plan_study
 from ckptbench.study.record import StudyRecord
 
@@ -252,6 +253,19 @@ def write_study():
         raise WorkflowError(
             f"{STUDY} cannot be written: {blame(error, STUDY)}"
         ) from None
+
+
+def show_failed():
+    """Print which jobs failed and why, and how to have the tables of the other runs."""
+    failed = [
+        FailedJob(job.rule.name, dict(job.wildcards.items()), tuple(map(Path, job.log)))
+        for job in workflow.scheduler.failed
+        if not job.is_group()
+    ]
+    words = advice(
+        failed, CONFIG, list(CELLS.values()), Path("results"), get_config_files()
+    )
+    print(words, file=sys.stderr)
 
 
 def show_findings():

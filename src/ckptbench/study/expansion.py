@@ -48,10 +48,10 @@ def expand(config: StudyConfig) -> list[Cell]:
 
 def _first_repeat(config: StudyConfig) -> list[Cell]:
     """The cells that the config names, with repeat 0."""
-    cells = dict.fromkeys(_product(config))
+    cells = dict.fromkeys(product_of(config))
     unmatched = []
     for index, selection in enumerate(config.exclude):
-        matching = [cell for cell in cells if _matches(cell, selection)]
+        matching = [cell for cell in cells if matches(cell, selection)]
         if not matching:
             words = f"no cell matches it: {_meant(cells, selection)}correct or remove it"
             unmatched.append(FieldError(("exclude", index), words))
@@ -125,7 +125,8 @@ def _check_cells(config: StudyConfig, in_a_repeat: int) -> None:
     raise FieldError(("repeats",), f"{found}: use fewer repeats", config.repeats)
 
 
-def _product(config: StudyConfig) -> list[Cell]:
+def product_of(config: StudyConfig) -> list[Cell]:
+    """The cells of the matrix with repeat 0, before `exclude`. Raises ConfigError where a value fits none."""
     axes = {axis: getattr(config.matrix, axis) for axis in AXES}
     cells, impossible = _possible(config, axes)
     if not cells:
@@ -163,14 +164,15 @@ def _all_added(config: StudyConfig) -> list[list[Cell]]:
     faults: list[ConfigError] = []
     for index, addition in enumerate(config.include):
         try:
-            added.append(_added(config, index, addition))
+            added.append(added_by(config, index, addition))
         except ConfigError as error:
             faults.append(error)
     raise_all(faults)
     return added
 
 
-def _added(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
+def added_by(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
+    """The cells of one entry of `include`, with repeat 0. Raises ConfigError where it has none."""
     axes = {
         axis: getattr(config.matrix, axis)[:1] if values is None else values
         for axis in AXES
@@ -214,7 +216,8 @@ def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
     return cell
 
 
-def _matches(cell: Cell, selection: Selection) -> bool:
+def matches(cell: Cell, selection: Selection) -> bool:
+    """Whether the selection takes the cell."""
     for axis in AXES:
         allowed = getattr(selection, axis)
         if allowed is None:
