@@ -136,7 +136,10 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     shutil.copy(done.folder / TINY, copy.folder / TINY)
     results = done.folder / "results"
     shutil.copytree(results, copy.folder / "results", copy_function=shutil.copyfile)
-    assert "Nothing to be done" in copy.run("-n").stdout
+    (copy.folder / "results/figures/recovery.png").touch()
+    planned = copy.run("-n").stdout
+    assert "Nothing to be done" in planned
+    assert "left over: results/figures/recovery.png is of another study: remove it" in planned
 
     (copy.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
     planned = copy.run("-n", study=TINY, more=["fewer.yaml"]).stdout
@@ -146,6 +149,10 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     jobs = set(re.findall(r"^(\w+) +\d+$", planned, re.MULTILINE))
     assert {"collect_runs", "derive_tables", "decide", "write_findings", "draw_overhead"} <= jobs
     assert not jobs & {"train_cell", "create_environment", "prepare_dataset"}
+    refused = copy.run("--report", "report.html", study=TINY, more=["fewer.yaml"])
+    assert refused.returncode != 0
+    assert "outdated: a report would show it: run the study first" in refused.stdout
+    assert not (copy.folder / "report.html").exists()
 
     (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
     planned = copy.run("-n", study=TINY, more=["other.yaml"]).stdout

@@ -79,7 +79,7 @@ def get_outdated():
         if cell_id in runs
         or is_asked_for("train_cell", f"results/runs/{cell_id}/seal.json")
     }
-    products = [product for product in get_products() if may_run(product.name)]
+    products = [product for product in get_products() if is_wanted(product)]
     for product in products:
         if is_asked_for(product.name, *product.outputs):
             again.update(product.outputs)
@@ -92,8 +92,12 @@ def get_outdated():
         **{f"prepare_dataset/{name}": shown(why) for name, why in datasets.items()},
         **outdated(products, MadeFrom(MADE_FROM), AT_START, again),
     }
-    for line in lines(others, runs):
+    for line in [*lines(others, runs), *get_left_over()]:
         print(line, file=sys.stderr)
+    if is_report() and not others.keys().isdisjoint(
+        product.name for product in products
+    ):
+        raise WorkflowError("outdated: a report would show it: run the study first")
     found = {
         **others,
         **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()},
@@ -105,9 +109,28 @@ def get_outdated():
     return found
 
 
-def may_run(rule):
+def is_wanted(product):
+    """Whether the study has this product, and the command line allows its rule."""
     allowed = workflow.dag_settings.allowed_rules
-    return not allowed or rule in allowed
+    return (not allowed or product.name in allowed) and not is_unshown_figure(product)
+
+
+def is_unshown_figure(product):
+    return product.name.startswith("draw_") and set(product.outputs).isdisjoint(
+        get_all_figures()
+    )
+
+
+def get_left_over():
+    """A line for each figure that is there, though this study shows no such figure."""
+    for product in get_products():
+        if is_unshown_figure(product):
+            for path in filter(os.path.exists, product.outputs):
+                yield f"left over: {path} is of another study: remove it"
+
+
+def is_report():
+    return any(each.partition("=")[0] == "--report" for each in sys.argv)
 
 
 def is_asked_for(rule, *outputs):
