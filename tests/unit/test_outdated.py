@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.study.outdated import Digests, MadeFrom, Product, lines, outdated
+from ckptbench.study.outdated import Digests, MadeFrom, Product, lines, outdated, shown
 
 Change = Callable[[], None]
 
@@ -147,10 +147,13 @@ def test_an_input_that_is_edited_while_it_is_used_leaves_no_record() -> None:
     assert found() == {}
 
 
-def test_lines_name_the_first_of_runs_that_are_outdated_for_one_reason() -> None:
-    runs = {"a-rep0": "changed: x", "b-rep0": "changed: y", "a-rep1": "changed: x"}
-    assert list(lines({"decide": "changed: costs.yaml", "draw_scale": None}, runs)) == [
-        "outdated: a-rep0 and 1 more runs: changed: x",
-        "outdated: b-rep0: changed: y",
-        "outdated: decide: changed: costs.yaml",
-    ]
+def test_lines_name_the_first_of_what_is_outdated_for_one_reason() -> None:
+    found = {"a": "changed: x", "b": "changed: y", "c": "changed: x", "draw_scale": None}
+    assert list(lines(found)) == ["outdated: a and 1 more: changed: x", "outdated: b: changed: y"]
+
+
+def test_a_line_names_the_code_once_and_few_files() -> None:
+    assert shown(["src/a.py", "scripts/b.py"]) == "changed: the code of ckptbench"
+    assert (
+        shown(["a", "b", "src/c.py", "d", "e"]) == "changed: a, b, the code of ckptbench and 2 more"
+    )

@@ -92,16 +92,16 @@ def get_outdated():
         **{f"prepare_dataset/{name}": shown(why) for name, why in datasets.items()},
         **outdated(products, MadeFrom(MADE_FROM), AT_START, again),
     }
-    for line in [*lines(others, runs), *get_left_over()]:
+    found = {
+        **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()},
+        **others,
+    }
+    for line in [*lines(found), *get_left_over()]:
         print(line, file=sys.stderr)
     if is_report() and not others.keys().isdisjoint(
         product.name for product in products
     ):
         raise WorkflowError("outdated: a report would show it: run the study first")
-    found = {
-        **others,
-        **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()},
-    }
     # All at once: Snakemake lists a folder when it meets the first file of it, and takes what comes later for missing.
     for key, reason in found.items():
         if reason is not None:

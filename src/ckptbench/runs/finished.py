@@ -49,8 +49,7 @@ def made_from(
 def changes_since(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
     """The names of the fields in which a sealed run differs from the one that `wanted` would make.
 
-    Another version of ckptbench makes no run outdated: whoever reads its files checks whether it can. Neither does a seal whose copy is
-    gone, as nobody can know what it was made from.
+    A seal whose copy is gone is kept, as nobody can know what it was made from.
     """
     try:
         noted = read_json(folder / SEAL_COPY).get("made_from")
@@ -58,7 +57,7 @@ def changes_since(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
         return []
     if not isinstance(noted, dict):
         return []
-    return _changed(noted, {name: wanted[name] for name in wanted if name != VERSION})
+    return _changed(noted, wanted)
 
 
 def restore_seal(folder: Path, made_from: Mapping[str, Any]) -> bool:
@@ -98,9 +97,16 @@ def forget_seal(folder: Path) -> None:
 
 
 def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
-    """The names of the fields in which `now` differs from what was noted. A field that was not noted was None."""
+    """The names of the fields in which `now` differs from what was noted. A field that was not noted was None.
+
+    Another version of ckptbench is no difference: whoever reads the files of a run checks whether it can.
+    """
     noted = before if isinstance(before, dict) else {}
-    return [name for name, value in now.items() if not _same(name, noted.get(name), value)]
+    return [
+        name
+        for name, value in now.items()
+        if name != VERSION and not _same(name, noted.get(name), value)
+    ]
 
 
 def _same(name: str, noted: object, now: object) -> bool:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 SHOWN = 3
 """Reasons that a message names."""
+CODE = ("src/", "scripts/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,19 +146,20 @@ def _outputs(products: Iterable[Product], names: Collection[str]) -> set[str]:
 
 
 def shown(reasons: list[str]) -> str:
-    """The first of the reasons, and how many more there are."""
-    more = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
-    return f"changed: {', '.join(reasons[:SHOWN])}{more}"
+    """The first of the reasons, and how many more there are. Files of the source are one reason."""
+    named = dict.fromkeys(
+        "the code of ckptbench" if each.startswith(CODE) else each for each in reasons
+    )
+    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    return f"changed: {', '.join([*named][:SHOWN])}{more}"
 
 
-def lines(reasons: Mapping[str, str | None], runs: Mapping[str, str]) -> Iterator[str]:
-    """What a user reads about outdated products and runs: one line for each reason. Runs have the id of their cell."""
+def lines(outdated: Mapping[str, str | None]) -> Iterator[str]:
+    """What a user reads about outdated products and runs: one line for each reason."""
     alike: dict[str, list[str]] = {}
-    for cell_id, reason in runs.items():
-        alike.setdefault(reason, []).append(cell_id)
-    for reason, cell_ids in alike.items():
-        more = f" and {len(cell_ids) - 1} more runs" if len(cell_ids) > 1 else ""
-        yield f"outdated: {cell_ids[0]}{more}: {reason}"
-    for name, why in reasons.items():
-        if why is not None:
-            yield f"outdated: {name}: {why}"
+    for name, reason in outdated.items():
+        if reason is not None:
+            alike.setdefault(reason, []).append(name)
+    for reason, names in alike.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"outdated: {names[0]}{more}: {reason}"
