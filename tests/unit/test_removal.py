@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from stored_versions import Busy, fails, names, write
 
+from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.strategies.writer import take
@@ -47,6 +48,21 @@ def test_what_is_left_of_a_version_is_none_and_does_not_count(tmp_path: Path, bu
         assert store.steps() == [step]
     assert names(tmp_path) == ["version-00000001", "version-00000004"]
     assert store.left_bytes() == 7
+
+
+def test_many_that_cannot_be_removed_do_not_flood_the_log(
+    tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    for step in range(1, 21):
+        busy.hold(write(store, step).folder)
+        store.retain()
+    assert caplog.text.count("cannot be removed (") == store_module.NAMED + 1
+    assert store.left_bytes() == 19 * 7
+    busy.free()
+    store.retain()
+    assert store.left_bytes() == 0
+    assert names(tmp_path) == ["version-00000020"]
 
 
 def test_a_version_whose_manifest_cannot_be_removed_stays_whole(

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 PARTIAL = ".partial"
 REFUSED = ".refused"
 AGAIN = "training goes on, and it is tried again after the next save"
+NAMED = 8
+"""How many paths that cannot be removed the log names."""
 SYNCING = 8
 """Files that are synced at the same time."""
 SPARE = f"version-spare{PARTIAL}"
@@ -243,9 +245,13 @@ class CheckpointStore:
         return away
 
     def _warn_once(self, path: Path, words: str) -> None:
-        if path not in self._left:
-            self._left.add(path)
+        if path in self._left:
+            return
+        self._left.add(path)
+        if len(self._left) <= NAMED:
             log.warning("%s", words)
+        elif len(self._left) == NAMED + 1:
+            log.warning("%s; what else cannot be removed is not named", words)
 
     def newest(self) -> Version | None:
         """The newest version that is complete and unchanged, after a check of every byte; None if there is none.

@@ -10,7 +10,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -26,6 +25,7 @@ from typing import Any, Self
 from ckptbench.faults.failure import Failure
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.held_syncs import answer
+from ckptbench.machine.removal import make_way
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import whole_events
@@ -195,7 +195,7 @@ class Striker:
                 _await_end(victims)
                 if failure.node is not None:
                     for folder in self._orders.near:
-                        shutil.rmtree(folder, ignore_errors=True)
+                        make_way(folder)  # nobody finds what cannot be removed
             case "hang":
                 _send(victims, signal.SIGSTOP)
                 self._wait(failure.lasts_s)
