@@ -77,6 +77,9 @@ def test_the_versions_from_which_a_run_goes_on_count_as_free(
         preflight.check(plan, ranks_here=1)
     (folder := plan.checkpoint_folder / "version-00000004" / "state").mkdir(parents=True)
     (folder / "model.npz").write_bytes(bytes(100_000))
+    with pytest.raises(LaunchError, match="are free there"):
+        preflight.check(plan, ranks_here=1)  # without a manifest it is left of a removed one
+    (folder.parent / "manifest.json").touch()
     preflight.check(plan, ranks_here=1)
 
 

@@ -207,6 +207,20 @@ def test_the_first_rank_of_a_node_checks_before_it_imports_its_framework(
     assert not (plan.run_folder / "trace-1.jsonl").exists()
 
 
+def test_no_rank_checks_its_node_in_a_restart_that_is_timed(plan: Plan) -> None:
+    place = Place(
+        rank=1, world_size=2, local_rank=0, node="b", threads=1, addresses=("a:1", "b:1"), nodes=("a", "b")
+    )  # fmt: skip
+    again = dataclasses.replace(plan, attempt=2)
+    killed = dataclasses.replace(
+        again, cell=dataclasses.replace(again.cell, history="killed_thrice")
+    )
+    assert rank._checks_node(again, place, Unasked())
+    assert not rank._checks_node(killed, place, Unasked())
+    assert not rank._checks_node(plan, dataclasses.replace(place, local_rank=1), Unasked())
+    assert not rank._checks_node(plan, dataclasses.replace(place, nodes=("b", "b")), Unasked())
+
+
 def test_the_audit_names_it_and_measures_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -351,9 +351,10 @@ def _has_manifest(folder: Path) -> bool:
 
 
 def held_bytes(folder: Path) -> int:
-    """Bytes of the versions in a store's folder, also of half-written ones, without what could not be removed."""
+    """Bytes of the versions in a store's folder, also of half-written ones, without what is left of removed ones."""
     versions = folder.glob("version-*")
-    return sum(_bytes_in(path) for path in versions if not path.name.endswith(REMOVED))
+    go = (path for path in versions if path.suffix in (PARTIAL, REFUSED) or _has_manifest(path))
+    return sum(map(_bytes_in, go))
 
 
 def _bytes_in(folder: Path) -> int:

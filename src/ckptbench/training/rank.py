@@ -43,8 +43,8 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
     Returns the recovery, whose `leave` ends the process.
     """
     try:
-        if place.is_spread and place.local_rank == 0 and not link.comes_again:
-            preflight.check_node(plan, place)  # the launcher sees its own node alone
+        if _checks_node(plan, place, link):
+            preflight.check_node(plan, place)
         recorder = Recorder(trace_path(plan.run_folder, place.rank))
         launched = launched_ns(link, os.environ, started_ns)
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
@@ -95,6 +95,15 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recorder.write(End(monotonic_ns=clock()))
         recorder.close()
     return recovery
+
+
+def _checks_node(plan: Plan, place: Place, link: Link) -> bool:
+    """Whether this rank checks its node for all ranks there: the launcher sees its own node alone.
+
+    Not in a restart that is timed: the node was checked when the run began.
+    """
+    timed = plan.attempt > 1 and (plan.cell.is_killed or plan.cell.is_struck)
+    return place.is_spread and place.local_rank == 0 and not (timed or link.comes_again)
 
 
 @contextmanager
