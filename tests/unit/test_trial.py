@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from ckptbench.audit import machine, storage
 from ckptbench.checkpoints import preflight, trial
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
-from ckptbench.errors import LaunchError
+from ckptbench.environments.locking import locked
+from ckptbench.errors import EnvironmentSetupError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import NODE
 from ckptbench.matrix.variant import Variant
@@ -172,6 +174,32 @@ def test_a_run_is_refused_before_its_first_step_in_one_line(
     ):
         run_cell(plan, execution)
     assert not (plan.run_folder / "trace-0.jsonl").exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_file_system_without_locks_is_warned_of_and_one_that_fails_refused(
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, *, number: int,
+) -> None:  # fmt: skip
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    environment = plan.run_folder.parent / "environment"
+    if number == errno.ENOLCK:
+        run_cell(plan, execution)
+        with locked(environment):
+            pass
+        for folder in (plan.run_folder, plan.checkpoint_folder, environment):
+            assert f"{folder} is on a file system without locks" in caplog.text
+        return
+    with pytest.raises(LaunchError, match=r"cannot be locked \(Input/output error\): have the"):
+        run_cell(plan, execution)
+    with (
+        pytest.raises(EnvironmentSetupError, match="environment cannot be locked"),
+        locked(environment),
+    ):
+        pass
 
 
 def test_each_node_of_several_checks_its_own(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from ckptbench.errors import EnvironmentSetupError
+from ckptbench.machine.locks import lock_at_once
+
+log = logging.getLogger("ckptbench")
 
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 15.0
@@ -37,8 +40,8 @@ def _lock(file: IO[str], folder: Path) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            lacking = lock_at_once(file)
+            break
         except BlockingIOError as error:
             if time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
@@ -48,3 +51,13 @@ def _lock(file: IO[str], folder: Path) -> None:
                 f"{folder} is being made by another process ({file.read().strip()}): wait until it has ended, or end "
                 "it, and start again"
             ) from error
+        except OSError as error:
+            raise EnvironmentSetupError(
+                f"{folder} cannot be locked ({error.strerror}): have the study on another file system"
+            ) from error
+    if lacking is not None:
+        log.warning(
+            "%s is on a file system without locks (%s): start no two workflows here",
+            folder,
+            lacking,
+        )

@@ -7,8 +7,6 @@ locked while a launcher works there.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ckptbench.errors import LaunchError
+from ckptbench.machine.locks import lock_at_once
 from ckptbench.machine.own_folder import ForeignFolder, check_maker
 from ckptbench.remedies import blame
 
@@ -26,7 +25,6 @@ log = logging.getLogger(__name__)
 
 LOCK = ".lock"
 ANOTHER = "set checkpoints.folder to another folder"
-WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -66,7 +64,7 @@ def _unwritable(folder: Path, error: OSError) -> LaunchError:
 
 def _lock(file: IO[str], folder: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lacking = lock_at_once(file)
     except BlockingIOError as error:
         holder = _content(file)
         raise LaunchError(
@@ -74,12 +72,12 @@ def _lock(file: IO[str], folder: Path) -> None:
             f"{holder.get('run_folder', '?')}: wait for it, end that process, or {ANOTHER}"
         ) from error
     except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise _unwritable(folder, error) from error
+        raise _unwritable(folder, error) from error
+    if lacking is not None:
         log.warning(
             "%s is on a file system without locks (%s): let no other study use it at the same time",
             folder,
-            error.strerror,
+            lacking,
         )
 
 

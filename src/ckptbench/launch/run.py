@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from ckptbench.launch.ranks import launch
 from ckptbench.launch.seen import Seen
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
+from ckptbench.machine.locks import lock_at_once
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
@@ -286,11 +286,19 @@ def _locked(folder: Path) -> Iterator[None]:
         raise LaunchError(f"{folder} cannot be written: {blame(error, folder)}") from error
     with opened as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lacking = lock_at_once(file)
         except BlockingIOError as error:
             raise LaunchError(
                 f"{folder} is in use by another run of the same cell: wait for it, or end that process"
             ) from error
+        except OSError as error:
+            raise LaunchError(
+                f"{folder} cannot be locked ({error.strerror}): have the study on another file system"
+            ) from error
+        if lacking is not None:
+            log.warning(
+                "%s is on a file system without locks (%s): start no run twice", folder, lacking
+            )
         yield
 
 
