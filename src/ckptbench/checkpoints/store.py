@@ -146,12 +146,15 @@ class CheckpointStore:
         """What is to go: all versions except the newest `keep`, what is left of removed ones, and the refused ones, which a newer
         version has replaced. Empty, with a warning, where the folder cannot be listed."""
         try:
-            halves = [path for path in self._all() if not _has_manifest(path)]
-            surplus = [*self._folders()[self._keep :], *halves]
-            return [*surplus, *self._named(REFUSED), *self._named(REMOVED)]
+            found = self._named()
         except CheckpointError as error:
             self._warn_once(self.folder, f"{error}: old versions stay; {AGAIN}")
             return []
+        versions = _versions_in(found)
+        whole = [path for path in versions if _has_manifest(path)]
+        halves = [path for path in versions if path not in whole]
+        aside = [path for path in found if path.suffix in (REFUSED, REMOVED)]
+        return [*whole[self._keep :], *halves, *aside]
 
     def retain(self, *, spare: bool = False, then: str = AGAIN) -> None:
         """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are.
@@ -327,8 +330,7 @@ class CheckpointStore:
 
     def _all(self) -> list[Path]:
         """The same, with those that have lost their manifest: to a removal, or to damage."""
-        versions = (path for path in self._named() if re.fullmatch(r"version-\d+", path.name))
-        return sorted(versions, key=_step_of, reverse=True)
+        return _versions_in(self._named())
 
     def _named(self, suffix: str = "") -> list[Path]:
         """All that is named like a version and ends with `suffix`. Raises CheckpointError."""
@@ -340,6 +342,12 @@ class CheckpointStore:
             raise CheckpointError(f"the checkpoints cannot be listed: {error}") from error
         fitting = (name for name in names if name.startswith("version-") and name.endswith(suffix))
         return [self.folder / name for name in sorted(fitting)]
+
+
+def _versions_in(found: Iterable[Path]) -> list[Path]:
+    """Those that are named like a committed version, newest first."""
+    versions = (path for path in found if re.fullmatch(r"version-\d+", path.name))
+    return sorted(versions, key=_step_of, reverse=True)
 
 
 def _step_of(folder: Path) -> int:
