@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from scenario import Scenario, open_strategy
 from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.state import Tensor
 from ckptbench.matrix.catalogue import STRATEGIES, formats_of
@@ -24,6 +27,7 @@ from ckptbench.world.seats import Place
 
 SAVES = 6
 """Of each strategy, one a step. The first ones often go through other code than those that follow."""
+STRANGE = "strange"
 UNAWAITED = "unawaited"
 """Stands for a strategy of which no update waits for the capture."""
 PATIENCE_S = 5.0
@@ -69,7 +73,10 @@ class Dawdling:
 def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     """By strategy, format and step of a version: the names of the tensors that it has otherwise than they were at the step.
 
-    Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step.
+    Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step. Half
+    of the saves come after the framework has loaded a file of its own, which may put other tensors in place of those before.
+
+    Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint.
     """
     scenario = Scenario(framework, place, "small_cnn")
     dawdling = Dawdling(scenario.framework)
@@ -81,7 +88,8 @@ def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     strategy = _open(scenario, "deepfreeze", "safetensors", folder / UNAWAITED)
     strategy._strategy.before_update = lambda: None  # type: ignore[method-assign]
     dawdling.waiting = lambda hook: hook  # type: ignore[method-assign]
-    return found | _in(UNAWAITED, _torn(scenario, dawdling, strategy))
+    found |= _in(UNAWAITED, _torn(scenario, dawdling, strategy))
+    return found | (_in(STRANGE, _strange(scenario)) if place.world_size == 1 else {})
 
 
 def _in(group: str, found: Arrays) -> Arrays:
@@ -100,16 +108,20 @@ def _open(scenario: Scenario, name: str, format: str, folder: Path) -> Clocked:
 
 def _torn(scenario: Scenario, dawdling: Dawdling, strategy: Clocked) -> Arrays:
     """The names by step, as the training loop saves and compares."""
-    framework, size = scenario.framework, 8 * scenario.place.world_size
+    framework, place = scenario.framework, scenario.place
+    size = 8 * place.world_size
     hook = strategy.hook
-    framework.before_update = None if hook is None else dawdling.waiting(hook)
-    scenario.build()
+    before, framework.before_update = framework.before_update, hook and dawdling.waiting(hook)
+    if before is not None or hook is not None:  # TensorFlow compiles the hook into its step
+        scenario.build()
     strategy.ready()
     then: dict[int, Digests] = {}
     scenario.train(0, 1, size)
     for step in range(1, SAVES + 1):
         then[step] = _digests(framework)
         strategy.settle()  # what still reads is of the save before
+        if step == SAVES // 2:
+            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{place.rank}"))
         framework.barrier()
         dawdling.begin()
         strategy.save(Position(step=step, epoch=0, step_in_epoch=step))
@@ -123,6 +135,71 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: Clocked) -> Arrays:
         found[str(step)] = np.asarray(_differing(then[step], _digests(framework)), str)
     strategy.close(complete=True)
     return found
+
+
+def _reload(framework: Framework, folder: Path) -> None:
+    """Load the state that the framework has."""
+    own = framework.rank_state()
+    chosen = next(iter(framework.formats.values()))
+    folder.mkdir(exist_ok=True)
+    chosen.save(framework, folder / chosen.filename)
+    chosen.load(framework, folder / chosen.filename)
+    framework.load_rank_state(own)
+
+
+def _strange(scenario: Scenario) -> Arrays:
+    """By what the optimizer or the network gets beside its own: the refusal of `state`."""
+    said: Arrays = {}
+    framework: Any = scenario.framework
+    strangers = next((each for library, each in STRANGERS.items() if library in sys.modules), {})
+    for kind, change in strangers.items():
+        scenario.build()
+        change(framework)
+        try:
+            framework.state()
+            said[kind] = np.asarray("nothing was refused")
+        except CheckpointError as error:
+            said[kind] = np.asarray(str(error))
+    return said
+
+
+def _torch_slot(framework: Any) -> None:
+    parameter = next(framework.module.parameters())
+    framework.optimizer.state[parameter]["late"] = parameter.detach().clone()
+
+
+def _torch_parameter(framework: Any) -> None:
+    """In place of one that the optimizer still has."""
+    head = framework.module[-1]
+    head.bias = type(head.bias)(head.bias.detach().clone())
+
+
+def _torch_group(framework: Any) -> None:
+    parameter = next(framework.module.parameters())
+    framework.optimizer.add_param_group({"params": [type(parameter)(parameter.detach().clone())]})
+
+
+def _chainer_slot(framework: Any) -> None:
+    parameter = next(iter(framework.native["model"].params()))
+    parameter.update_rule.state["late"] = parameter.array.copy()
+
+
+def _chainer_link(framework: Any) -> None:
+    import chainer
+
+    framework.native["model"].add_link("late", chainer.links.Linear(2, 2))
+
+
+def _keras_slot(framework: Any) -> None:
+    framework.optimizer.add_variable((3,), initializer="zeros", name="late")
+
+
+STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
+    "torch": {"slot": _torch_slot, "parameter": _torch_parameter, "group": _torch_group},
+    "chainer": {"slot": _chainer_slot, "link": _chainer_link},
+    "tensorflow": {"slot": _keras_slot},
+}
+"""By library, what comes after `build` and is not in `state`."""
 
 
 def _digests(framework: Framework) -> Digests:

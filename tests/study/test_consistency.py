@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from consistency import SAVES, UNAWAITED
+from consistency import SAVES, STRANGE, STRANGERS, UNAWAITED
 from ranks import Found, part_of, run_scenario
 from selection import RANKS
 
@@ -60,3 +60,15 @@ def test_an_update_that_does_not_wait_tears_every_version(
         assert found.keys() == {str(step) for step in range(1, SAVES + 1)}
         for names in found.values():
             assert {"weights", "momentum"} <= {group_of(str(name)) for name in names}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_tensor_that_the_state_would_leave_out_is_refused(
+    torn: Callable[[str, int], list[Found]], framework: str
+) -> None:
+    """A slot, a parameter or a layer that comes after the framework was built."""
+    (rank,) = torn(framework, 1)
+    found = {kind: str(said) for kind, said in part_of(rank, STRANGE).items()}
+    assert set(found) in [set(kinds) for kinds in STRANGERS.values()]
+    for said in found.values():
+        assert "no checkpoint would hold that" in said

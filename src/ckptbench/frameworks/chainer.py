@@ -20,7 +20,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.machine.shared_memory import MPICH, forget_names, named_segments, remove_unused
 from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,
@@ -332,6 +332,13 @@ class Chainer(Framework):
 
     def state(self) -> list[Tensor]:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
+        known = {id(parameter) for parameter in parameters.values()}
+        for name, parameter in self._model.namedparams():
+            if id(parameter) not in known:
+                raise left_out(f"the chain has the parameter {name}, which the network has not")
+            if list(parameter.update_rule.state) != ["v"]:
+                names = ", ".join(sorted(parameter.update_rule.state))
+                raise left_out(f"the optimizer has the slots {names} of {name}")
         return [
             *(self._weights(f"model/{name}", variable) for name, variable in parameters.items()),
             *(self._momentum(f"optimizer/{name}", each) for name, each in parameters.items()),

@@ -162,7 +162,9 @@ class Framework(ABC):
         """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
         Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
-        all that a restart needs. The tensors are valid until the next `build` or `load` of a format.
+        all that a restart needs. The tensors are valid until the next `build` or `load` of a format, so strategies ask for
+        them at every save. Raises CheckpointError if training goes on with other tensors too, such as a slot that an
+        optimizer has made since.
         """
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:  # noqa: B027 (only a GPU needs it)

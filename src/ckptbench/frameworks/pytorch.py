@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,11 +20,13 @@ from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.networks import layers as arch
 from ckptbench.world.seats import Place
 
 StateDict = dict[str, torch.Tensor]
+MOMENTUM = "momentum_buffer"
+"""SGD's own name of its slot."""
 
 # For each type of layer: PyTorch's name of a tensor, and the last part of its name in the network.
 _NAMES: dict[type[nn.Module], dict[str, str]] = {
@@ -88,7 +91,7 @@ class PyTorch(Framework):
         self.optimizer = self._sgd(optimizer)
         # Zero momentum gives the same first update as none, and a load needs the slots to exist.
         for parameter in self.module.parameters():
-            self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+            self.optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter)
         self._loss = nn.CrossEntropyLoss()
         self._forward = self._wrapped() if self._place.world_size > 1 else self.module
 
@@ -165,13 +168,32 @@ class PyTorch(Framework):
     def _named(self, members) -> Iterator[tuple[str, torch.Tensor]]:  # type: ignore[no-untyped-def]
         """Parameters or buffers by the network's names. PyTorch's counter of batches is left out."""
         for module in self.module.modules():
-            for own, tensor in members(module, recurse=False):
-                if own in (names := _NAMES.get(type(module), {})):
+            names = _NAMES.get(type(module), {})
+            for own, tensor in members(module, recurse=False) if names else ():
+                if own in names:
                     yield f"{module.network_name}.{names[own]}", tensor
 
     def _momenta(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self._parameters():
-            yield name, self.optimizer.state[parameter]["momentum_buffer"]
+            yield name, self.optimizer.state[parameter][MOMENTUM]
+
+    def _check_optimizer(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Raise CheckpointError if the optimizer has other parameters than these, or other slots than their momenta."""
+        known, state = set(map(id, parameters)), self.optimizer.state
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in known:
+                    shape = tuple(parameter.shape)
+                    raise left_out(
+                        f"the optimizer has a parameter of shape {shape} that the network has not"
+                    )
+        if set(map(id, state)) != known:
+            raise left_out(
+                f"the optimizer has slots of {len(state)} parameters, the network has {len(known)}"
+            )
+        for slots in state.values():
+            if slots.keys() != {MOMENTUM}:
+                raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
     def tensors(self) -> Arrays:
         model = {f"model/{name}": _array(tensor) for name, tensor in self._parameters()}
@@ -180,9 +202,12 @@ class PyTorch(Framework):
         return {**model, **buffers, **momenta}
 
     def state(self) -> list[Tensor]:
+        parameters = dict(self._parameters())
+        self._check_optimizer(parameters.values())
+        slots = self.optimizer.state
         named = {
-            **{f"model/{name}": parameter for name, parameter in self._parameters()},
-            **{f"optimizer/{name}": slot for name, slot in self._momenta()},
+            **{f"model/{name}": parameter for name, parameter in parameters.items()},
+            **{f"optimizer/{name}": slots[each][MOMENTUM] for name, each in parameters.items()},
         }
         return [_tensor(name, tensor, self._copying) for name, tensor in named.items()]
 
@@ -239,9 +264,10 @@ class PyTorch(Framework):
     def flat_state(self) -> StateDict:
         """Model and optimizer as one flat dictionary, for formats that store tensors only."""
         names = {parameter: name for name, parameter in self.module.named_parameters()}
+        self._check_optimizer(names)
         model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
         slots = {
-            f"optimizer/{names[parameter]}": slot["momentum_buffer"]
+            f"optimizer/{names[parameter]}": slot[MOMENTUM]
             for parameter, slot in self.optimizer.state.items()
         }
         return {**model, **slots}
@@ -376,12 +402,17 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
     return Tensor(
         name=name,
         shape=tuple(values.shape),
-        dtype=np.dtype(str(values.dtype).removeprefix("torch.")),
+        dtype=_numpy_type(values.dtype),
         read=lambda: values.cpu().numpy(),
         write=write,
         in_place=copying is None and values.is_contiguous(),
         begin_copy=None if copying is None else begin_copy,
     )
+
+
+@functools.cache
+def _numpy_type(dtype: torch.dtype) -> np.dtype[np.generic]:
+    return np.dtype(str(dtype).removeprefix("torch."))
 
 
 def _gradient(parameter: nn.Parameter) -> NDArray[np.float32]:
@@ -407,7 +438,7 @@ def _load_torch(framework: PyTorch, path: Path) -> None:
     framework.module.load_state_dict(state["model"])
     framework.optimizer.load_state_dict(state["optimizer"])  # does not check shapes
     for name, parameter in framework.module.named_parameters():
-        momentum = framework.optimizer.state[parameter]["momentum_buffer"]
+        momentum = framework.optimizer.state[parameter][MOMENTUM]
         _check_shape(f"the momentum of {name}", momentum, parameter)
 
 

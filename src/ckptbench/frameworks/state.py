@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.errors import CheckpointError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
@@ -49,3 +51,11 @@ class Tensor:
         """`read` as bytes in C order, shape (nbytes,). It copies only where the framework's memory is not in that order."""
         flat = np.ascontiguousarray(self.read()).reshape(-1)
         return flat.view(np.uint8)
+
+
+def left_out(what: str) -> CheckpointError:
+    """The error of a framework whose `state` would leave something out that training goes on with."""
+    return CheckpointError(
+        f"{what}: no checkpoint would hold that; make every parameter and slot in the framework's `build`, and name "
+        "each in its `state`"
+    )

@@ -21,7 +21,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.frameworks.tensorflow.network import (
     array_of,
     buffers_of,
@@ -211,6 +211,11 @@ class TensorFlow(Framework):
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 
     def state(self) -> list[Tensor]:
+        momenta, own = self.optimizer.momentums, self.optimizer.variables
+        if len(momenta) not in (0, len(self._parameters)) or len(own) != len(momenta) + 2:
+            raise left_out(
+                f"the optimizer has {len(own)} variables for {len(self._parameters)} parameters"
+            )
         return [self._tensor(name, variable) for name, variable in self._variables().items()]
 
     def _variables(self) -> dict[str, keras.Variable]:
