@@ -34,7 +34,7 @@ def _value(name: str, hint: Any) -> Any:
     if typing.get_origin(hint) is list:
         return [get_args(hint)[0](1)]
     if typing.get_origin(hint) is dict:
-        return {"name": "value"}
+        return {"name": _value(name, typing.get_args(hint)[1])}
     return next(kind(1) for kind in (int, float, str) if kind in options)
 
 

@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
+from ckptbench.runs.typed import check_fields, types_of
+
 FileKind = Literal["state", "replica", "own", "index"]
 MemoryMoment = Literal["before", "saved", "written", "durable", "epoch", "closed"]
 
@@ -485,6 +487,8 @@ def name_of(kind: type[Any]) -> str:
 KINDS: dict[str, type[Any]] = {name_of(kind): kind for kind in get_args(Event)}
 _NAMES = {kind: name for name, kind in KINDS.items()}
 _FIELDS = {kind: [field.name for field in dataclasses.fields(kind)] for kind in _NAMES}
+_TYPES = {kind: types_of(kind) for kind in _NAMES}
+_FILE_TYPES = types_of(File)
 _REQUIRED = {
     kind: {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
     for kind in _NAMES
@@ -514,13 +518,19 @@ def from_json(line: dict[str, Any]) -> Event:
     if missing:
         raise ValueError(f'"{_NAMES[kind]}" event without {", ".join(sorted(missing))}')
     if "files" in fields:
-        fields["files"] = [File(**file) for file in fields["files"]]
+        fields["files"] = [_file(file) for file in fields["files"]]
+    check_fields(fields, _TYPES[kind])
     event: Event = kind(**fields)
     if isinstance(event, Steps) and not (
         len(event.start_ns) == len(event.end_ns) == len(event.loss)
     ):
         raise ValueError("start_ns, end_ns and loss differ in length")
     return event
+
+
+def _file(content: dict[str, Any]) -> File:
+    check_fields(content, _FILE_TYPES, "files: ")
+    return File(**content)
 
 
 def _file_to_json(file: File) -> dict[str, Any]:

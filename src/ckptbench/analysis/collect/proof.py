@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.values import Comparison, compare
@@ -16,6 +21,7 @@ from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, 
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.networks.tensor_groups import group_of
 from ckptbench.runs.events import Digest
+from ckptbench.runs.seal import refused
 
 DIGESTS = Table(
     "digests",
@@ -133,12 +139,36 @@ def _values(run: Run, by_id: Mapping[str, Run]) -> Iterator[Row]:
 
 
 def compare_files(path: Path, reference: Path) -> Iterator[tuple[str, Comparison]]:
-    """Every tensor of either file, one in memory at a time; what one file lacks differs in every element."""
-    nothing = np.zeros(0)
-    with (
-        np.load(path, allow_pickle=False) as own,
-        np.load(reference, allow_pickle=False) as other,
-    ):
+    """Every tensor of either file, one in memory at a time; what one file lacks differs in every element.
+
+    Raises RunFolderError with the file that does not hold arrays of numbers.
+    """
+    with _opened(path) as own, _opened(reference) as other:
         for name in sorted({*own.files, *other.files}):
-            one, another = (file[name] if name in file.files else nothing for file in (own, other))
-            yield name, compare(one, another)
+            yield name, compare(_array(path, own, name), _array(reference, other, name))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[NpzFile]:
+    with _named(path):
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, NpzFile):
+            raise ValueError("it is no archive of arrays")
+    with file:
+        yield file
+
+
+def _array(path: Path, file: NpzFile, name: str) -> NDArray[Any]:
+    with _named(path):
+        array: NDArray[Any] = file[name] if name in file.files else np.zeros(0)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} holds {array.dtype}, and no numbers")
+        return array
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise refused(path, f"its arrays cannot be read: {error}") from error

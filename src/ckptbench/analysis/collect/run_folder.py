@@ -6,7 +6,10 @@ The trace of a rank that was lost goes as far as the rank came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import traceback
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,9 +25,9 @@ from ckptbench.analysis.collect.course import (
     stretches,
     teller,
 )
+from ckptbench.analysis.collect.manifest import read_manifest
 from ckptbench.data.order import shares_of
-from ckptbench.errors import ConfigError
-from ckptbench.machine.files import read_json
+from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.matrix.catalogue import KILLED, KILLED_INSIDE
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.events import Lost
@@ -33,22 +36,11 @@ from ckptbench.runs.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,
     MANIFEST,
-    SCHEMA_VERSION,
     final_path,
     trace_path,
 )
 from ckptbench.runs.seal import refused, verify_seal
 from ckptbench.runs.trace import Steps, Trace, read_trace, whole_events
-
-# fmt: off
-MANIFEST_FIELDS = frozenset({
-    "schema_version", "cell_id", "cell", "training", "seed", "status", "attempts", "requeues", "started", "ended",
-    "duration_s", "measured_on", "device", "host", "hosts", "versions", "lock_sha256", "source", "state_bytes", "kills",
-    "failures", "strikes",
-    "run_id", "dataset_sha256",
-})
-TRAINING_FIELDS = frozenset({"seed", "warmup_steps", "keep_during_run", "proof"})
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +142,13 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Raises RunFolderError where the folder is not a complete, unchanged result."""
+        with together(folder):
+            return cls._read(folder)
+
+    @classmethod
+    def _read(cls, folder: Path) -> Self:
         sealed = set(verify_seal(folder))
-        manifest = _read_manifest(folder / MANIFEST)
+        manifest = read_manifest(folder / MANIFEST)
         cell = _cell(folder, manifest)
         paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
         _check_sealed((folder / MANIFEST, *paths), sealed)
@@ -179,28 +176,37 @@ class Run:
         return run
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = read_json(path)
-    missing = sorted(MANIFEST_FIELDS - manifest.keys())
-    if not missing:
-        if not isinstance(manifest["training"], dict):
-            raise refused(path, f"training is {manifest['training']!r}, not a section")
-        training = manifest["training"].keys()
-        missing = [f"training.{name}" for name in sorted(TRAINING_FIELDS - training)]
-    if missing:
-        raise refused(path, f"lacks {', '.join(missing)}")
-    if manifest["schema_version"] != SCHEMA_VERSION:
-        raise refused(path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}")
-    if manifest["status"] != "complete":
-        raise refused(path, f'status is "{manifest["status"]}", not "complete"')
-    return manifest
+UNFIT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    OSError,
+    zipfile.BadZipFile,
+)
+"""What code raises that is given values of the right types which do not go together."""
+
+
+@contextmanager
+def together(folder: Path) -> Iterator[None]:
+    """Raises RunFolderError, with the run folder, where its values have their types and still do not go together."""
+    try:
+        yield
+    except UNFIT as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise RunFolderError(
+            f"{folder}: its files do not go together ({type(error).__name__} in {Path(where.filename).name}, {where.name}: "
+            f"{error!s:.200}); remove {folder} to run the cell again"
+        ) from error
 
 
 def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
     path = folder / MANIFEST
     try:
         cell = Cell.from_json(manifest["cell"])
-    except (ConfigError, KeyError, TypeError) as error:
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise refused(path, f"cell is none of this version: {error}") from error
     if cell.id != manifest["cell_id"]:
         raise refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")

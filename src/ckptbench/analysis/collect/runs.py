@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
-from ckptbench.analysis.collect.run_folder import Run
+from ckptbench.analysis.collect.run_folder import UNFIT, Run, together
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
-from ckptbench.analysis.tables.registry import COLLECTED
+from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.errors import RunFolderError
 
@@ -108,7 +108,18 @@ def collect(folders: Iterable[Path], asked: Asked | None = None) -> dict[str, pd
         if one.cell == other.cell:
             raise RunFolderError(f"{one.folder} and {other.folder} hold the same cell: give one")
     check_datasets(found)
-    return {name: entry.fill(found) for name, entry in COLLECTED.items()}
+    return {name: _filled(entry, found) for name, entry in COLLECTED.items()}
+
+
+def _filled(entry: TableEntry, found: Sequence[Run]) -> pd.DataFrame:
+    """One table of all runs. Raises RunFolderError with the run of which it cannot be made."""
+    try:
+        return entry.fill(found)
+    except UNFIT:
+        for run in found:
+            with together(run.folder):
+                entry.fill([run])
+        raise  # each run alone is well
 
 
 def runs(found: Sequence[Run]) -> pd.DataFrame:
