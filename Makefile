@@ -15,20 +15,24 @@ study: environment
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 
+# Paths reach commands through the environment, which keeps every character of them.
+export CONFIG NUMBERS REPEATS
+export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
+
 # How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide
 # NUMBERS=FILE. With other settings, such as your number of GPUs: make decide CONFIG=FILE
 decide: environment
-	@test -n "$(NUMBERS)" || test -e results/tables/strategies.parquet || \
+	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	$(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
-	  $(if $(CONFIG),--configfile $(CONFIG)) $(if $(NUMBERS),--config 'decision={"numbers": "$(NUMBERS)"}')
+	  $(if $(CONFIG),--configfile "$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/decision.txt; echo; echo "Ask for other numbers: open results/decision.html in a browser."
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
 # Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE
 audit: environment
-	REPEATS=$(REPEATS) $(BIN)/snakemake --profile local $(if $(CONFIG),--configfile $(CONFIG)) --allowed-rules audit -- audit
+	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.
