@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes import SnakemakeJob
 from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 from snakemake_interface_executor_plugins.utils import format_cli_arg
 
@@ -144,3 +145,21 @@ def test_the_snakefile_and_the_python_of_a_job_may_lie_anywhere(
     monkeypatch.setattr("sys.executable", f"/x/{name}/python")
     words = f"{executor.get_python_executable()} {format_cli_arg('--snakefile', executor.get_snakefile())}"
     assert shell(words) == [f"/x/{name}/python", "--snakefile", f"/x/{name}/Snakefile"]
+
+
+@pytest.mark.parametrize("count", [1, 21])
+def test_inputs_of_a_job_may_have_any_name(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [f"{number} {name}" for name in ODD if "\0" not in name and "\n" not in name for number in range(count)]  # fmt: skip
+    monkeypatch.setattr(RemoteExecutor.__base__, "get_job_args", lambda *asked, **further: "args")
+    executor: Any = object.__new__(Executor)
+    executor.workflow = SimpleNamespace(storage_settings=SimpleNamespace(shared_fs_usage=SharedFSUsage.all()))  # fmt: skip
+    executor._folder = tmp_path
+    job = SimpleNamespace(get_wait_for_files=lambda: files[:20] if count == 1 else files)
+    words = shell(executor.get_job_args(job))
+    if count == 1:
+        assert words == ["args", "--wait-for-files", *files[:20]]
+    else:
+        assert words[:2] == ["args", "--wait-for-files-file"]
+        assert Path(words[2]).read_bytes().decode().split("\n") == [*files, ""]

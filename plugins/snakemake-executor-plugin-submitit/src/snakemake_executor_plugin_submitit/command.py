@@ -89,14 +89,14 @@ class NestedCommand:
             processes.ask_to_stop(os.getpid(), processes.descendants(os.getpid()))
 
 
-def check_argument(text: str, place: str) -> None:
+def check_argument(text: str, place: str, remedy: str = "Move it to another folder") -> None:
     """Raises WorkflowError for a text that a shell reads otherwise than Snakemake, which writes
     the arguments of a job's command as for Python."""
     written = repr(text)
     if "\\" in written or (written.startswith('"') and {"$", "`"} & {*text}):
         raise WorkflowError(
-            f"{place} is {written}: Snakemake cannot name it in the command of a job, because of a "
-            'backslash, a character that cannot be seen, or a quote beside one of "$`. Put it elsewhere.'
+            f"{place} is {written}: Snakemake cannot write it into the command of a job, because of a backslash, "
+            f"a character that cannot be seen, or a ' beside one of \"$`. {remedy}."
         )
 
 

@@ -17,7 +17,6 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
-from snakemake_interface_executor_plugins.utils import format_cli_arg
 from submitit.core.core import Job
 
 from . import clusters, dryrun
@@ -130,10 +129,10 @@ class Executor(RemoteExecutor):
             return str(arguments)
         files = list(map(str, job.get_wait_for_files()))
         if len(files) <= MANY_INPUTS:
-            return f"{arguments} {format_cli_arg('--wait-for-files', files)}"
+            return f"{arguments} --wait-for-files {shlex.join(files)}" if files else str(arguments)
         path = self._folder / f"{uuid.uuid4().hex}.inputs"
         path.write_text("".join(f"{file}\n" for file in files))
-        return f"{arguments} {format_cli_arg('--wait-for-files-file', str(path))}"
+        return f"{arguments} --wait-for-files-file {shlex.quote(str(path))}"
 
     def get_python_executable(self) -> str:
         """For the shell that runs the job's command."""
@@ -203,9 +202,11 @@ class Executor(RemoteExecutor):
         """Raises WorkflowError where a job cannot be written down for the scheduler or for the shell, before
         any is submitted."""
         check_argument(os.path.dirname(sys.executable), "the folder of Snakemake's Python")
-        check_argument(
-            str(self.workflow.sourcecache.runtime_cache_path), "Snakemake's cache folder"
-        )
+        for given in self.workflow.config_settings.config_args or ():
+            check_argument(given, "--config", "Write it in a config file")
+        if SharedFSUsage.SOURCE_CACHE in self.workflow.storage_settings.shared_fs_usage:
+            cache = str(self.workflow.sourcecache.runtime_cache_path)
+            check_argument(cache, "Snakemake's cache folder")
         for allocation in {Allocation.of(job, self.executor_settings) for job in jobs}:
             self._cluster.executor(self._base, allocation)
 
