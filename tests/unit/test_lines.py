@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import resource
 import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from control_links import PATIENCE_S, MakeServer, call, hello, open_link, said, wait_for
+from control_links import (
+    PATIENCE_S,
+    MakeServer,
+    call,
+    close,
+    hello,
+    open_link,
+    open_links,
+    said,
+    wait_for,
+)
 
 from ckptbench.errors import LaunchError
+from ckptbench.strategies import partner
+from ckptbench.world import control, lines
+from ckptbench.world.control import ControlServer
 from ckptbench.world.link import Link
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -63,7 +78,7 @@ def test_a_rank_that_has_no_seat_yet_hears_that_the_launcher_is_gone(
     server = make_server("a")
     link = Link.open(server.address, server.token, rank=0, node="a")
     assert server._serving is not None
-    wait_for(lambda: server._serving._open)
+    wait_for(lambda: server._serving._lines.open)
     server.close()
     with pytest.raises(LaunchError, match="hung up"):
         link.meet(rank=0, node="a", device="cpu")
@@ -131,3 +146,140 @@ def test_more_files_may_be_open_than_there_are_ranks(make_server: MakeServer) ->
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def unread(server: ControlServer) -> int:
+    """Bytes that the launcher holds of lines that have not ended."""
+    assert server._serving is not None
+    return sum(len(line._unread) for line in [*server._serving._lines.open])
+
+
+def flood(stranger: socket.socket, megabytes: int) -> int:
+    """Send so much without an end of line, and return how many bytes went out before the other end hung up."""
+    block, sent = b"x" * 100_000, 0
+    try:
+        while sent < megabytes * 1_000_000:
+            sent += stranger.send(block)
+    except OSError:
+        pass
+    return sent
+
+
+def has_ended(stranger: socket.socket) -> bool:
+    try:
+        return stranger.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_flood_of_a_stranger_is_not_kept_and_ranks_go_on(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server("a", "a")
+    links = open_links(server, "a", "a")
+    with ThreadPoolExecutor(8) as pool, ExitStack() as stack:
+        strangers = [stack.enter_context(call(server)) for _ in range(8)]
+        floods = [pool.submit(flood, stranger, 50) for stranger in strangers]
+        for number in range(20):
+            gathered = [pool.submit(link.gather, f"value {number}", number) for link in links]
+            assert [each.result(PATIENCE_S) for each in gathered] == [[number, number]] * 2
+            assert unread(server) <= 8 * lines.FIRST_LINE_BYTES
+        # What the kernel holds on the way has gone out as well.
+        assert max(each.result(PATIENCE_S) for each in floods) < 20_000_000
+        assert all(map(has_ended, strangers))
+    assert server.lost == []
+    assert sum("is ended, as all such are" in line for line in caplog.messages) == 1
+    close(links)
+
+
+def test_whoever_says_nothing_is_not_waited_for(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "TOKEN_SECONDS", 0.2)
+    server = make_server("a")
+    (link,) = open_links(server, "a")
+    with call(server) as silent, call(server) as slow:
+        slow.sendall(b'{"token"')
+        assert has_ended(silent)
+        assert has_ended(slow)
+    assert link.gather("value", 1) == [1], "a rank has all the time"
+    link.close()
+
+
+def test_strangers_cannot_be_so_many_that_no_rank_comes_in(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "STRANGERS", 5)
+    server = make_server("a")
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(call(server)) for _ in range(40)]
+        (link,) = open_links(server, "a")
+        assert server._serving is not None
+        most = 5 + 1
+        wait_for(lambda: len(server._serving._lines.open) <= most + 1)
+        assert all(map(has_ended, strangers[: 40 - most])), "the oldest are ended"
+        assert link.gather("value", 1) == [1]
+        link.close()
+
+
+def test_strangers_that_come_again_and_again_wait_for_their_turn(make_server: MakeServer) -> None:
+    """Not the launcher: it accepts no more of them in a second than it can refuse beside its work."""
+    server = make_server("a")
+    (link,) = open_links(server, "a")
+    began = time.thread_time_ns(), time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        came = [pool.submit(come_and_go, server, 50) for _ in range(4)]
+        for number in range(50):
+            assert link.gather(f"value {number}", number) == [number]
+        assert sum(each.result(PATIENCE_S) for each in came) == 200
+    assert time.monotonic() - began[1] > 100 * lines.REFUSED_SECONDS
+    link.close()
+
+
+def come_and_go(server: ControlServer, times: int) -> int:
+    for _ in range(times):
+        with call(server) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\n")
+            has_ended(stranger)
+    return times
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 900, b'"token"', b"[1]", b'{"token": null}', b'{"token": ["x"], "rank": 0}', b"\xff\xfe", b"",
+     b'{"token": "\\u00e9", "rank": 0}', b"1e999", b"NaN"],
+)  # fmt: skip
+def test_a_first_line_of_any_kind_is_refused(make_server: MakeServer, line: bytes) -> None:
+    server = make_server("a")
+    with call(server) as stranger:
+        stranger.sendall(line + b"\n")
+        assert has_ended(stranger)
+    assert server.lost == []
+    assert len(server.missing) == 1
+
+
+def test_a_line_of_a_rank_that_never_ends_is_a_lost_rank(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lines, "LINE_BYTES", 100_000)
+    server = make_server("a", "a")
+    with call(server) as rank:
+        rank.sendall(hello(server, 1, "a") + said({"gather": "much", "value": "x" * 90_000}))
+        wait_for(lambda: server._agreements.given)
+        flood(rank, 50)
+        assert has_ended(rank)
+    wait_for(lambda: server.lost == [1])
+    assert "rank 1 has sent a line of more than 100000 bytes: it counts as lost" in caplog.text
+
+
+def test_the_secret_is_compared_in_constant_time() -> None:
+    """As far as it can be seen from outside: neither end of the launcher compares it by `==`."""
+    for module in (control, partner):
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and any(
+                isinstance(each, ast.Eq | ast.NotEq) for each in node.ops
+            ):
+                text = ast.unparse(node)
+                assert "token" not in text, text
+                assert "secret" not in text, text

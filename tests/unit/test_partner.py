@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ckptbench.runs.events import File
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies import partner
 from ckptbench.strategies.own_state import own_name
-from ckptbench.strategies.partner import Partner
+from ckptbench.strategies.partner import Inbox, Partner
 from ckptbench.strategies.state_files import share_name
 
 
@@ -303,20 +304,67 @@ def ends(tmp_path: Path) -> Any:
 def test_a_sender_that_dies_in_the_middle_is_an_error_of_the_receiver(ends: Ends) -> None:
     with ends.call(0) as sender:
         files = [{"name": "of-1", "kind": "state", "rank": 1, "bytes": 100, "checksum": "x"}]
-        request = {"secret": ends.listening[0]["secret"], "rank": 1, "level": MEMORY, "step": 3}
-        sender.sendall(json.dumps({**request, "files": files}).encode() + b"\n" + bytes(40))
+        request = {"rank": 1, "level": MEMORY, "step": 3, "files": files}
+        secret = ends.listening[0]["secret"].encode()
+        sender.sendall(secret + json.dumps(request).encode() + b"\n" + bytes(40))
     with pytest.raises(CheckpointError, match=r"copy of rank 1 .* hung up 60 bytes before the end"):
         ends.ends[0]._inbox.copy(MEMORY, 3, 1)
 
 
-def test_a_stranger_is_not_heard_and_disturbs_no_copy(ends: Ends) -> None:
-    for said in (b"GET / HTTP/1.1\n", b'{"secret": "guessed"}\n', b"[]\n", b"\n"):
+def test_a_stranger_is_not_heard_and_disturbs_no_copy(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partner, "SECRET_SECONDS", 0.2)
+    for said in (
+        b"GET / HTTP/1.1\r\nHost: a-rank.example\r\n",
+        b"0" * 32,
+        b"\xff" * 32,
+        b"\n",
+        b"",
+    ):
         with ends.call(0) as stranger:
             stranger.sendall(said)
-            assert stranger.recv(100) == b""
+            assert has_ended(stranger)
+    exchange(ends)
+
+
+def test_a_flood_of_strangers_is_neither_kept_nor_waited_for(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partner, "STRANGERS", 3)
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(ends.call(0)) for _ in range(20)]
+        exchange(ends)
+        assert all(map(has_ended, strangers[:-3])), "the oldest are ended"
+        assert len(ends.ends[0]._inbox._strangers) <= 3
+        with suppress(OSError):
+            for _ in range(500):
+                strangers[-1].sendall(bytes(100_000))
+            pytest.fail("50 MB were taken of a stranger")
+    exchange(ends, step=2)
+
+
+def test_an_inbox_is_heard_at_the_address_of_its_rank_alone(tmp_path: Path) -> None:
+    for host in ("127.0.0.1", "127.0.0.3"):
+        inbox = Inbox(host, lambda level, step: tmp_path, lambda level: tmp_path)
+        assert inbox._listener.getsockname()[0] == host
+        inbox.close()
+
+
+def has_ended(stranger: socket.socket) -> bool:
+    try:
+        return stranger.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+def exchange(ends: Ends, step: int = 1) -> None:
+    """Both ranks send a copy and keep one."""
     with ThreadPoolExecutor(2) as pool:
         kept = [
-            pool.submit(ends.ends[rank].exchange, MEMORY, 1, ends.staging(rank), [ends.file(rank)])
+            pool.submit(
+                ends.ends[rank].exchange, MEMORY, step, ends.staging(rank), [ends.file(rank)]
+            )
             for rank in (0, 1)
         ]
         names = [[file.name for file in each.result(PATIENCE_S)] for each in kept]

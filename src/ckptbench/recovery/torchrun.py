@@ -48,7 +48,8 @@ class Torchrun(Restart):
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
-        with socket.create_server(("", 0)) as free:
+        with socket.socket() as free:  # it is bound, but does not listen
+            free.bind(("", 0))
             port = free.getsockname()[1]
         # With the last one the ranks would not need the agent's store, which is gone with it.
         yield {

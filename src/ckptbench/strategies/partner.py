@@ -1,7 +1,7 @@
 """Partner copies: what a rank has written to a level of its node, a rank of the next node keeps as well.
 
 So the loss of a node loses no share. A copy comes over a TCP connection of its own, between threads that write in the
-background. The sender says a line of JSON, with the receiver's secret, its rank, level and step, and names, sizes and
+background. The sender says the receiver's secret, and a line of JSON with its rank, level and step, and names, sizes and
 checksums of the files; their bytes follow. The receiver writes them into its own staging folder, where they become files of
 its node's version. It answers with a line when it has them all and their checksums are right, or with an error.
 """
@@ -29,11 +29,11 @@ from ckptbench.remedies import remedy
 from ckptbench.runs.events import File
 from ckptbench.strategies.writer import take
 from ckptbench.world.link import decoded, encoded, shut
+from ckptbench.world.listening import listen
 from ckptbench.world.seats import Place, partners_of
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = "127."
 IDLE_SECONDS = 600.0
 """How long either end waits until the other goes on. Its storage may be slow; a dead one is noticed by the launcher."""
 BLOCK_BYTES = 1 << 20
@@ -41,7 +41,13 @@ BLOCK_BYTES = 1 << 20
 RETRY_SECONDS = 0.1
 """Where a process has as many open files as it may, it accepts no connection for a while."""
 LINE_BYTES = 1 << 20
-"""The longest first line that is read."""
+"""The longest line that is read."""
+SECRET_SECONDS = 30.0
+"""How long a connection may take to send the secret. A rank sends it at once."""
+STRANGERS = 64
+"""How many connections there may be that have not sent it."""
+REFUSED_SECONDS = 0.005
+"""How long to accept none after one was refused."""
 Folder = Callable[[str, int], Path]
 
 
@@ -81,8 +87,7 @@ class Partner:
 
         Copies go to so many other nodes as `copies` says; `staging` and `spare` are those of `contract.Opening`.
         """
-        host = _host(place.addresses[place.rank])
-        inbox = Inbox(host if host.startswith(LOOPBACK) else "", staging, spare)
+        inbox = Inbox(_host(place.addresses[place.rank]), staging, spare)
         listening = gather("partner", {"port": inbox.port, "secret": inbox.secret})
         peers = [
             Peer(rank, _host(place.addresses[rank]), **listening[rank])
@@ -116,7 +121,6 @@ class Partner:
         self, peer: Peer, level: str, step: int, staging: Path, files: Sequence[File]
     ) -> None:
         request = {
-            "secret": peer.secret,
             "rank": self._rank,
             "level": level,
             "step": step,
@@ -124,7 +128,7 @@ class Partner:
         }
         try:
             with socket.create_connection((peer.host, peer.port), IDLE_SECONDS) as connection:
-                connection.sendall(encoded(request))
+                connection.sendall(peer.secret.encode() + encoded(request))
                 for file in files:
                     with (staging / file.name).open("rb") as content:
                         connection.sendfile(content)
@@ -146,12 +150,15 @@ class Inbox:
     """The copies that come to one rank. A thread accepts connections, and each of these has a thread of its own."""
 
     def __init__(self, host: str, staging: Folder, spare: Callable[[str], Path]) -> None:
-        """Listens at `host`; empty: at every interface."""
+        """Listens at `host`, the address that other ranks know."""
         self._staging = staging
         self._spare = spare
         self._copies: dict[tuple[str, int, int], Future[tuple[File, ...]]] = {}
         self._lock = threading.Lock()
-        self._listener = socket.create_server((host, 0))
+        self._strangers: dict[socket.socket, None] = {}
+        """The connections that have not sent the secret, in the order in which they came."""
+        self._refused = 0
+        (self._listener,) = listen(host)
         self.port: int = self._listener.getsockname()[1]
         self.secret = secrets.token_hex(16)
         self._closed = False
@@ -177,6 +184,7 @@ class Inbox:
 
     def _accept(self) -> None:
         while True:
+            refused = self._refused
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
@@ -185,13 +193,24 @@ class Inbox:
                 log.warning("the copy of another rank is not accepted yet: %s", error)
                 time.sleep(RETRY_SECONDS)
                 continue
+            self._keep_few_strangers(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            if self._refused > refused:
+                time.sleep(REFUSED_SECONDS)
+
+    def _keep_few_strangers(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._strangers[connection] = None
+            if len(self._strangers) > STRANGERS:
+                # The oldest: a rank sends the secret at once.
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                shut(oldest)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream:
-            connection.settimeout(IDLE_SECONDS)
-            request = self._admitted(stream)
-            if request is None:
+            request = self._request(connection, stream)
+            if not request:
                 return
             level, step, rank = request["level"], request["step"], request["rank"]
             files = [File(**file) for file in request["files"]]
@@ -210,14 +229,34 @@ class Inbox:
                 copy.set_result(tuple(files))
                 _answer(connection, stream, {"kept": True})
 
-    def _admitted(self, stream: BinaryIO) -> dict[str, Any] | None:
-        """The first line of a sender; None of whoever does not know the secret."""
-        try:
-            request = decoded(stream.readline(LINE_BYTES))
-            known = hmac.compare_digest(str(request.get("secret")).encode(), self.secret.encode())
-        except (OSError, ValueError, TypeError):
+    def _request(self, connection: socket.socket, stream: BinaryIO) -> dict[str, Any] | None:
+        """What a sender says first; None of whoever does not know the secret."""
+        is_known = self._knows_secret(connection)
+        with self._lock:
+            self._strangers.pop(connection, None)
+            self._refused += not is_known
+        if not is_known:
             return None
-        return request if known else None
+        try:
+            connection.settimeout(IDLE_SECONDS)
+            return decoded(stream.readline(LINE_BYTES))
+        except (OSError, ValueError):
+            return None
+
+    def _knows_secret(self, connection: socket.socket) -> bool:
+        """Whether the first bytes are the secret, and come in time. No more is read."""
+        deadline = time.monotonic() + SECRET_SECONDS
+        given = b""
+        try:
+            while (missing := len(self.secret) - len(given)) and time.monotonic() < deadline:
+                connection.settimeout(max(RETRY_SECONDS, deadline - time.monotonic()))
+                block = connection.recv(missing)
+                if not block:
+                    return False
+                given += block
+        except OSError:
+            return False
+        return hmac.compare_digest(given, self.secret.encode())
 
     def _keep(self, stream: BinaryIO, level: str, step: int, file: File) -> None:
         """Write what comes into the file, over that of a removed version if there is one."""

@@ -6,18 +6,19 @@ each rank came up, and `agreements` holds what the ranks have said until all hav
 
 from __future__ import annotations
 
+import hmac
 import math
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Iterable, Sequence
 
 from ckptbench.errors import LaunchError
 from ckptbench.world.agreements import Agreements, Message
-from ckptbench.world.lines import BACKLOG, Line, Serving, allow_lines
+from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded
-from ckptbench.world.seating import LOOPBACK, Seating
+from ckptbench.world.listening import listen
+from ckptbench.world.seating import Seating
 from ckptbench.world.seats import Seat
 
 
@@ -52,9 +53,8 @@ class ControlServer:
         self._problem: str | None = None
         self._serving: Serving | None = None
         self.token = secrets.token_hex(16)
-        loopback = host.startswith(LOOPBACK)
-        self._listener = socket.create_server((host if loopback else "", 0), backlog=BACKLOG)
-        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        self._listeners = listen(host, [seat.node for seat in seats])
+        self.address = f"{host}:{self._listeners[0].getsockname()[1]}"
 
     def serve(self, *, pinging: bool = False) -> None:
         """Start the thread that serves the ranks. Child processes must be started before.
@@ -62,14 +62,15 @@ class ControlServer:
         With `pinging` every rank is asked for an answer once a second, which `silent` needs.
         """
         allow_lines(len(self._seats))
-        self._serving = Serving(self, self._listener, pinging=pinging)
+        self._serving = Serving(self, self._listeners, ranks=len(self._seats), pinging=pinging)
 
     def close(self) -> None:
         """End all connections. Ranks that still run then end themselves."""
         if self._serving is not None:
             self._serving.end()
             self._serving = None
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     @property
     def missing(self) -> list[Seat]:
@@ -200,10 +201,11 @@ class ControlServer:
             if line in self._leaving:
                 return
             if line.caller is None:
-                if message.get("token") != self.token:
-                    line.hang_up()  # not a rank of this run
-                else:
+                given = str(message.get("token")).encode()
+                if hmac.compare_digest(given, self.token.encode()):
                     line.caller = message["rank"]
+                else:
+                    line.hang_up()  # not a rank of this run
             elif line.rank is None:
                 self._welcome(line, Hello(**message))
             elif "bye" in message:

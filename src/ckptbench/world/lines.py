@@ -11,17 +11,28 @@ import logging
 import resource
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from ckptbench.world.link import decoded, shut
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1024
-"""Connections that may wait until they are accepted. The kernel may allow fewer; the other ranks then try again."""
 PING_SECONDS = 1.0
-OTHER_FILES = 256
+TOKEN_SECONDS = 30.0
+"""How long a connection may take to send the token. A rank sends it at once."""
+FIRST_LINE_BYTES = 1024
+"""The longest line with a token. Of a rank it has less than 100 bytes."""
+LINE_BYTES = 1 << 24
+"""The longest line of a rank. The values that ranks gather are small."""
+READ_BYTES = 1 << 16
+STRANGERS = 64
+"""How many connections without a token there may be in addition to one for each rank."""
+REFUSED_SECONDS = 0.005
+"""How long to accept none after one was refused: strangers that come again and again cost no more than a few per cent of a core."""
+RETRY_SECONDS = 0.1
+"""How long to accept none after one could not be accepted."""
+OTHER_FILES = 256 + STRANGERS
 """File descriptors that the launcher may need in addition to one for each rank."""
 
 
@@ -38,14 +49,13 @@ class Hearer(Protocol):
         """Ask every rank for an answer. Called once a second, if at all."""
 
 
-class Line(asyncio.Protocol):
-    """One connection to a rank. All its methods are called in the serving thread."""
+class Line(asyncio.BufferedProtocol):
+    """One connection to a rank, or to a stranger until its first line. All its methods are called in the serving thread."""
 
-    def __init__(self, hearer: Hearer, others: set[Line]) -> None:
-        """`others` is the set of open connections. Each adds itself when it opens and removes itself when it ends."""
+    def __init__(self, hearer: Hearer, lines: _Lines) -> None:
         self._hearer = hearer
-        self._others = others
-        self._unread = b""
+        self._lines = lines
+        self._unread = bytearray()
         self.caller: int | None = None
         """Number of the rank at the other end, known once it has sent the right token."""
         self.rank: int | None = None
@@ -53,17 +63,58 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._others.add(self)
+        self._lines.add(self)
 
-    def data_received(self, data: bytes) -> None:
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            if self._transport.is_closing():  # ignore what comes after `bye`
-                break
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes are put: of a stranger no more than the rest of a first line."""
+        return self._lines.buffer[: self._most_bytes - len(self._unread)]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        searched = len(self._unread)
+        self._unread += self._lines.buffer[:nbytes]
+        while not self._transport.is_closing():  # ignore what comes after `bye`
+            end = self._unread.find(b"\n", searched)
+            if end < 0:
+                if len(self._unread) >= self._most_bytes:
+                    self._refuse_long_line()
+                return
+            line = bytes(self._unread[:end])
+            del self._unread[: end + 1]
+            searched = 0
+            self._take(line)
+
+    @property
+    def _most_bytes(self) -> int:
+        return FIRST_LINE_BYTES if self._lines.is_stranger(self) else LINE_BYTES
+
+    def _take(self, line: bytes) -> None:
+        if not self._lines.is_stranger(self):
             self._hearer.hear(self, decoded(line))
+            return
+        try:
+            self._hearer.hear(self, decoded(line))
+        except (ValueError, TypeError, LookupError, RecursionError):
+            self.caller = None
+        if self.caller is None:
+            self._lines.refuse(self, "does not know the token of this run")
+        else:
+            self._lines.admit(self)
+
+    def _refuse_long_line(self) -> None:
+        most = self._most_bytes
+        if self._lines.is_stranger(self):
+            self._lines.refuse(self, f"has sent {most} bytes without the token of this run")
+        else:
+            log.error(
+                "rank %s has sent a line of more than %d bytes: it counts as lost",
+                self.caller,
+                most,
+            )
+            self.cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._others.discard(self)
+        self._unread.clear()
+        self._lines.remove(self)
         self._hearer.hung_up(self)
 
     def send(self, said: bytes) -> None:
@@ -78,16 +129,66 @@ class Line(asyncio.Protocol):
         shut(self._transport.get_extra_info("socket"))
         self._transport.abort()
 
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        return str((self._transport.get_extra_info("peername") or ("?",))[0])
+
+
+class _Lines:
+    """The open connections. Of those that have not sent the token, each has little time, and there are not many."""
+
+    def __init__(self, most_strangers: int) -> None:
+        self.open: set[Line] = set()
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """Where what comes over any of them is put at first."""
+        self.refused = 0
+        """Number of connections that were ended because they did not send the token."""
+        self._most_strangers = most_strangers
+        self._strangers: dict[Line, asyncio.TimerHandle] = {}
+        """In the order in which they came, and what ends them when their time is over."""
+
+    def add(self, line: Line) -> None:
+        self.open.add(line)
+        self._strangers[line] = asyncio.get_running_loop().call_later(
+            TOKEN_SECONDS, self.refuse, line, f"has not sent the token of this run in {TOKEN_SECONDS:g} s"
+        )  # fmt: skip
+        if len(self._strangers) > self._most_strangers:
+            # The oldest: a rank sends its token at once.
+            oldest = next(iter(self._strangers))
+            self.refuse(oldest, "is one of too many that have not sent the token of this run")
+
+    def is_stranger(self, line: Line) -> bool:
+        """Whether it has not sent the token yet."""
+        return line in self._strangers
+
+    def admit(self, line: Line) -> None:
+        self._strangers.pop(line).cancel()
+
+    def refuse(self, line: Line, why: str) -> None:
+        self.admit(line)
+        self.refused += 1
+        if self.refused == 1:
+            log.warning("a connection from %s %s: it is ended, as all such are", line.peer, why)
+        line.cut()
+
+    def remove(self, line: Line) -> None:
+        self.open.discard(line)
+        if line in self._strangers:
+            self.admit(line)
+
 
 class Serving:
     """The serving thread and its event loop. Child processes must be started before."""
 
-    def __init__(self, hearer: Hearer, listener: socket.socket, *, pinging: bool) -> None:
-        """Accept the connections to `listener`. With `pinging` the hearer's `ping` is called once a second."""
+    def __init__(
+        self, hearer: Hearer, listeners: Sequence[socket.socket], *, ranks: int, pinging: bool
+    ) -> None:
+        """Accept connections of this number of ranks. With `pinging` the hearer's `ping` is called once a second."""
         self._hearer = hearer
-        self._listener = listener
+        self._listeners = listeners
         self._pinging = pinging
-        self._open: set[Line] = set()
+        self._lines = _Lines(ranks + STRANGERS)
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
@@ -109,17 +210,31 @@ class Serving:
             self._runner.run(self._answer())
 
     async def _answer(self) -> None:
-        server = await self._loop.create_server(
-            lambda: Line(self._hearer, self._open), sock=self._listener, backlog=BACKLOG
-        )
-        pings = asyncio.create_task(self._ping()) if self._pinging else None
+        tasks = [asyncio.create_task(self._accept(listener)) for listener in self._listeners]
+        if self._pinging:
+            tasks.append(asyncio.create_task(self._ping()))
         await self._ended.wait()
-        if pings is not None:
-            pings.cancel()
-        server.close()
-        for line in self._open:
+        for task in tasks:
+            task.cancel()
+        for line in self._lines.open:
             line.cut()
         await asyncio.sleep(0)  # lets the loop close the connections that were cut
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept one connection after the other, so that the ranks' messages are read in between."""
+        listener.setblocking(False)
+        while True:
+            refused = self._lines.refused
+            try:
+                connection, _ = await self._loop.sock_accept(listener)
+                await self._loop.connect_accepted_socket(
+                    lambda: Line(self._hearer, self._lines), connection
+                )
+            except OSError as error:  # as when too many files are open
+                log.debug("a connection could not be accepted: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            if self._lines.refused > refused:
+                await asyncio.sleep(REFUSED_SECONDS)
 
     async def _ping(self) -> None:
         while True:
