@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -246,3 +247,32 @@ def test_every_field_is_explained_in_the_config_readme() -> None:
     _, _, section = text.partition("## Failure rates")
     fields = [field.alias or name for name, field in FailureFile.model_fields.items()]
     assert not [name for name in fields if f"`{name}`" not in section.partition("\n## ")[0]]
+
+
+def test_the_rates_that_the_docs_convert_are_right(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "failure-rates.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Percents, chances and nodes")
+    rows = re.findall(r"^\| (.*) \| ([\d .*/()ln-]+) \| ([\d,]+) \|$", section, re.MULTILINE)
+    assert len(rows) == 5
+    told = {}
+    for known, formula, number in rows:
+        hours = eval(formula, {"ln": math.log, "__builtins__": {}})
+        assert round(hours) == int(number.replace(",", "")), known
+        rate = read_rate(written(tmp_path, {**ABOUT, "mean_gpu_hours": hours}))
+        told[known] = f"{rate.mean_gpu_hours:,.0f}"
+    short = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    assert f"0.1 % a day for each GPU are {told['0.1 % a day for each GPU']} GPU-hours" in short
+    assert f"5 % of nodes of 8 GPUs a month\nare {told['5 % of nodes of 8 GPUs a month']}." in short
+
+
+def test_a_chance_is_the_rate_of_the_failures_that_it_comes_from() -> None:
+    """Of GPUs that fail at the rate of the docs, in a day or a month so many have failed at least once."""
+    for hours, gpus, mean, chance in ((24, 1, 23_988, 0.001), (730.5, 8, 113_933, 0.05)):
+        assert 1 - math.exp(-hours * gpus / mean) == pytest.approx(chance, rel=1e-4)
+
+
+def test_counted_nodes_are_given_by_their_gpus(tmp_path: Path) -> None:
+    counted = {**ABOUT, "failures": 5, "days": 30.44, "gpus": 800}
+    rate = read_rate(written(tmp_path, counted))
+    assert rate.mean_gpu_hours == pytest.approx(30.44 * 24 * 800 / 5)
+    assert rate.lo < 113_933 < rate.hi

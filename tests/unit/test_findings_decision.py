@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from decision_tables import checked, decided
 
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
+from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
+from ckptbench.decide.rates import read_rates
+from ckptbench.decide.validate import VALIDATION
 from ckptbench.figures.findings import decision
 from ckptbench.figures.findings.decision import duration, page, sentences
 from ckptbench.figures.findings.page import page as findings_page
@@ -119,3 +126,63 @@ def test_the_page_alone_and_the_head_of_the_findings_say_the_same() -> None:
 def test_nothing_to_decide_from_is_said() -> None:
     assert decision.NOTHING in " ".join(page(decided("empty")).split())
     assert decision.TITLE not in findings_page(decided("empty"))
+
+
+def told_of(interval: str, gpus: list[int], folder: Path, failures: int = 5) -> list[str]:
+    """The sentences on costs that a user gives, with this interval in use."""
+    costs = {
+        "title": "trial", "gpus": 1024, "step_s": 15, "steps_per_epoch": 1000, "interval": interval,
+        "strategies": [{"name": "blocking", "stall_s": 10}], "recoveries": [{"name": "restart", "down_s": 600}],
+    }  # fmt: skip
+    (folder / "costs.yaml").write_text(yaml.safe_dump(costs))
+    (folder / "rates").mkdir()
+    rate = {
+        "title": "trial",
+        "counts": "interruptions",
+        "failures": failures,
+        "days": 30.44,
+        "gpus": 800,
+    }
+    (folder / "rates" / "trial.yaml").write_text(yaml.safe_dump(rate))
+    choices = Choices(rate="trial", gpus=tuple(gpus), survivable=0.77, replacement_minutes=60.0)
+    tables = decide(read_given(folder / "costs.yaml"), read_rates(folder / "rates"), choices)
+    return list(sentences({**tables, "validation": VALIDATION.rows([])}))
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        ("100 steps", "is within 1 % of the best. The 100 steps in use are as good."),
+        ("1 step", "is within 1 % of the best. The 1 step in use loses "),
+        ("9000 steps", "is within 1 % of the best. The 9,000 steps in use lose "),
+    ],
+)
+def test_it_says_what_the_interval_in_use_loses(tmp_path: Path, interval: str, words: str) -> None:
+    first = told_of(interval, [2048], tmp_path)[0]
+    assert words in first
+    assert first.count("in use") == 1
+    assert re.search(r"(as good|loses? [\d.]+ %( \[[\d.]+, [\d.]+\])?)\.$", first)
+
+
+def test_an_interval_in_use_that_is_one_epoch_is_told_once(tmp_path: Path) -> None:
+    assert "in use" not in told_of("1000 steps", [2048], tmp_path)[0]
+
+
+def test_a_measured_interval_is_not_said_to_be_in_use() -> None:
+    assert "in use" not in " ".join(sentences(decided("measured")))
+
+
+def test_where_next_to_nothing_gets_done_no_interval_is_recommended(tmp_path: Path) -> None:
+    few, many = told_of("24 steps", [131072], tmp_path, failures=200)[:2]
+    assert "is within 1 % of the best" in few
+    assert re.search(
+        r"^Projected to 131,072 GPUs, .* next to nothing gets done: even a checkpoint every \d+ steps? \(.*\), the best interval, loses 99\.\d+ %",
+        many,
+    )
+    assert "is within 1 %" not in many
+    assert "in use" not in many
+    assert decision.NEXT_TO_NOTHING == 0.01
+    text = (Path(__file__).resolve().parents[2] / "docs" / "decision.md").read_text(
+        encoding="utf-8"
+    )
+    assert "best interval has a goodput below 1 %" in text

@@ -27,6 +27,8 @@ function standing(row, asked, costs) {
   return { known: elsewhere ? "projected" : own ? "yours" : "study", own, unmeasured, text };
 }
 
+const NEXT_TO_NOTHING = 0.01; // Where even the best interval has less goodput than this, no interval is recommended.
+
 /** `On this machine, at 2 ranks, with ..., a checkpoint every 40 steps (2 minutes) loses 3 % [2, 4]; every epoch would lose 9 % [8, 10].` */
 function sentence(row, asked, answered, stands) {
   const { best: found, epoch, flat, stepS, betweenS } = answered;
@@ -36,9 +38,22 @@ function sentence(row, asked, answered, stands) {
   const where = stands.unmeasured ? `${place}, by numbers that were not measured` : place;
   const rate = asked.mean_gpu_hours === undefined ? study.rates.find((each) => each.name === asked.rate).title : "your rate";
   const fromTo = [flat.shortestS, flat.longestS].map((each) => Math.max(1, Math.round(each / stepS)));
-  return `${where}, with ${row.words} and a failure every ${duration(betweenS.value)} (${rate}), a checkpoint every ${steps(found.steps.value)}` +
-    ` (${duration(found.intervalS.value)}) loses ${percent(found.lost)}; every epoch (${steps(epoch.steps)}) would lose ${percent(epoch.lost)}.` +
-    ` Anything from ${number(fromTo[0])} to ${steps(fromTo[1])} is within 1 % of the best.`;
+  const begin = `${where}, with ${row.words} and a failure every ${duration(betweenS.value)} (${rate}),`;
+  const best = `every ${steps(found.steps.value)} (${duration(found.intervalS.value)})`;
+  if (1 - found.lost.value < NEXT_TO_NOTHING) {
+    return `${begin} next to nothing gets done: even a checkpoint ${best}, the best interval, loses ${percent(found.lost)}.`;
+  }
+  return `${begin} a checkpoint ${best} loses ${percent(found.lost)}; every epoch (${steps(epoch.steps)}) would lose ${percent(epoch.lost)}.` +
+    ` Anything from ${number(fromTo[0])} to ${steps(fromTo[1])} is within 1 % of the best.${inUse(row, answered, fromTo)}`;
+}
+
+/** ` The 24 steps in use are as good.` Of costs that a user gives, while the page shows the interval in use. */
+function inUse(row, { chosen, epoch }, [shortest, longest]) {
+  const used = row.in_use_steps;
+  if (!row.given || used === epoch.steps || chosen.steps !== used) return "";
+  const isOne = used === 1;
+  if (shortest <= used && used <= longest) return ` The ${steps(used)} in use ${isOne ? "is" : "are"} as good.`;
+  return ` The ${steps(used)} in use ${isOne ? "loses" : "lose"} ${percent(chosen.lost)}.`;
 }
 
 function showAnswer(row, asked, answered, stands) {

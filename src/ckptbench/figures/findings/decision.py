@@ -38,6 +38,8 @@ MATTERS = 1.05
 """A step that may take so many times as long is told."""
 SMALLEST = 1e-5
 """A smaller part of the time than this is said to be so."""
+NEXT_TO_NOTHING = 0.01
+"""Where even the best interval has less goodput than this, no interval is recommended."""
 ASSUMED = (
     "Projected: more GPUs than were measured. One measured rank stands for one GPU, also where it ran on CPU. A step, a checkpoint and a recovery are"
     " taken to cost there what they cost here, and failures to come in proportion to the GPUs."
@@ -83,7 +85,11 @@ def _of(row: Row, rate: str) -> str:
     """`On this machine, with PyTorch, ..., a checkpoint every 40 steps (2 minutes) loses 3 % [2, 4]; every epoch would lose 9 % [8, 10].`"""
     lost = {
         f"{name}{end}": 1 - row[f"{column}{other}"]
-        for name, column in (("best", "goodput"), ("epoch", "goodput_every_epoch"))
+        for name, column in (
+            ("best", "goodput"),
+            ("epoch", "goodput_every_epoch"),
+            ("in_use", "goodput_in_use"),
+        )
         for end, other in (("", ""), ("_lo", "_hi"), ("_hi", "_lo"))
     }
     where = (
@@ -93,11 +99,26 @@ def _of(row: Row, rate: str) -> str:
         + f" {counted(row['gpus'], 'GPU' if row['framework'] == GIVEN else 'rank')}"
     )
     steps = (row["flat_from_steps"], row["flat_to_steps"])
+    begin = f"{where}, with {_setup(row)} and a failure every {duration(row['hours_between_failures'])} ({rate}),"
+    best = f"every {_steps(row['best_steps'])} ({duration(row['best_minutes'] / MINUTES_PER_HOUR)})"
+    if row["goodput"] < NEXT_TO_NOTHING:
+        return f"{begin} next to nothing gets done: even a checkpoint {best}, the best interval, loses {_part(lost, 'best')}."
     return (
-        f"{where}, with {_setup(row)} and a failure every {duration(row['hours_between_failures'])} ({rate}), a checkpoint every"
-        f" {_steps(row['best_steps'])} ({duration(row['best_minutes'] / MINUTES_PER_HOUR)}) loses {_part(lost, 'best')}; every epoch"
+        f"{begin} a checkpoint {best} loses {_part(lost, 'best')}; every epoch"
         f" ({_steps(row['epoch_steps'])}) would lose {_part(lost, 'epoch')}. Anything from {_number(steps[0])} to {_steps(steps[1])} is within 1 %"
-        " of the best."
+        f" of the best.{_in_use(row, lost)}"
+    )
+
+
+def _in_use(row: Row, lost: Row) -> str:
+    """` The 24 steps in use are as good.` Of costs that a user gives: a study has no interval in use."""
+    steps = row["in_use_steps"]
+    if row["framework"] != GIVEN or steps == row["epoch_steps"]:
+        return ""
+    if row["flat_from_steps"] <= steps <= row["flat_to_steps"]:
+        return f" The {_steps(steps)} in use {'is' if steps == 1 else 'are'} as good."
+    return (
+        f" The {_steps(steps)} in use {'loses' if steps == 1 else 'lose'} {_part(lost, 'in_use')}."
     )
 
 
