@@ -217,6 +217,24 @@ def test_a_dataset_is_outdated_by_its_settings_and_not_by_where_its_archive_lies
     assert sources.changes(tmp_path, TINY) == ["source_sha256"]
 
 
+def test_a_dataset_is_outdated_by_the_content_of_the_files_that_its_config_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        for name in ("nt_train2.csv", "nt_test2.csv"):
+            (tmp_path / place / name).write_text("1,2")
+    monkeypatch.setitem(
+        sources.DATASETS, "nt3", lambda folder, _: sources.synthetic.content(folder, TINY)
+    )  # type: ignore[arg-type]
+    sources.prepare("nt3", made, {"folder": str(tmp_path / "here")})
+    assert sources.changes(made, {"folder": str(tmp_path / "there")}) == []
+    assert sources.changes(made, {}) == [], "the config of a copy names none"
+    (tmp_path / "there/nt_test2.csv").write_text("1,3")
+    assert sources.changes(made, {"folder": str(tmp_path / "there")}) == ["settings"]
+
+
 def test_a_dataset_of_an_older_version_is_outdated_by_its_parameters(tmp_path: Path) -> None:
     sources.prepare("synthetic", tmp_path, TINY)
     description = json.loads((tmp_path / "dataset.json").read_text())

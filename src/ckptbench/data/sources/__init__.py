@@ -11,7 +11,7 @@ from ckptbench.data.dataset import DESCRIPTION, Dataset
 from ckptbench.data.sources import cifar10, digits, nt3, synthetic
 from ckptbench.data.sources.writing import Content, write_dataset
 from ckptbench.errors import DataError, RunFolderError
-from ckptbench.machine.files import read_json
+from ckptbench.machine.files import file_sha256, read_json
 
 DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
     "digits": digits.content,
@@ -20,8 +20,8 @@ DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
     "nt3": nt3.content,
 }
 
-PLACES = ("archive", "folder")
-"""Settings that say where the official files lie. Their checksums say what they hold."""
+ARCHIVE, FOLDER = "archive", "folder"
+"""Settings that say where official files lie. What they hold counts: of an archive its preparation checks that."""
 
 
 def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
@@ -37,11 +37,14 @@ def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
 
 
 def made_from(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataset would be made from now, as JSON: its settings, and the source of this package."""
+    """What a dataset would be made from now, as JSON: its settings, the files that they name, and the source of this package."""
     source = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         source.update(path.read_bytes())
-    kept = {name: value for name, value in settings.items() if name not in PLACES}
+    kept = {name: value for name, value in settings.items() if name not in (ARCHIVE, FOLDER)}
+    if folder := settings.get(FOLDER):
+        files = (Path(folder) / name for name in nt3.FILES.values())
+        kept["files"] = [file_sha256(path) if path.is_file() else None for path in files]
     return {"settings": kept, "source_sha256": source.hexdigest()}
 
 
@@ -56,8 +59,11 @@ def changes(folder: Path, settings: Mapping[str, Any]) -> list[str]:
         return [DESCRIPTION] if (folder / DESCRIPTION).exists() else []
     wanted = made_from(settings)
     match description:
-        case {"made_from": dict(noted)}:
-            return [name for name in wanted if noted.get(name) != wanted[name]]
+        case {"made_from": {"settings": dict(noted), "source_sha256": source}}:
+            if FOLDER not in settings:  # nobody knows what the files would be now
+                noted.pop("files", None)
+            same = {"settings": noted, "source_sha256": source}
+            return [name for name in wanted if same[name] != wanted[name]]
         case {"parameters": dict(noted)}:
             given = wanted["settings"]
             return [name for name in given if noted.get(name, given[name]) != given[name]]
