@@ -153,3 +153,14 @@ def test_a_full_results_folder_is_named_first(
     where = remedies.mount_of(tmp_path)
     assert lines[1].startswith(f"{tmp_path} is full: ")
     assert lines[1].endswith(f" MB are free on {where}. Free some, and start the study again.")
+
+
+def test_the_error_of_a_rank_is_told_with_that_of_its_launcher(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "[rank-1] rank 1: at work\nLaunchError: rank-1 ended with exit status 1; last lines:\n"
+        "    [rank-1] rank 1: rank 1 died\n    [rank-1] rank 1: OSError: /x: No space left on device; free some\n"
+    )
+    assert FailedJob("train_cell", {}, (log,)).cause() == (
+        "LaunchError: rank-1 ended with exit status 1; [rank-1] rank 1: OSError: /x: No space left on device; free some"
+    )

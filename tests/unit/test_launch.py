@@ -20,6 +20,7 @@ from ckptbench.launch.starters import Process
 from ckptbench.launch.stopping import StopRequest
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
+from ckptbench.machine.memory_kills import HERE, MemoryKills
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, Replace, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
@@ -369,3 +370,12 @@ def test_where_something_else_starts_the_ranks_all_are_started_again(tmp_path: P
         starters, environment, Limits(), control=control, after=lambda _: Replace()
     )
     assert verdict == Relaunch()
+
+
+def test_what_starts_ranks_says_that_the_kernel_has_killed_one_for_lack_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter(range(100))
+    monkeypatch.setattr(MemoryKills, "now", classmethod(lambda cls: cls({HERE: next(counts)})))
+    with pytest.raises(LaunchError, match=r"ended with exit status 137; the kernel has killed .* give the job more memory"):  # fmt: skip
+        run(python(tmp_path, 0, "import sys; sys.exit(137)"))

@@ -24,6 +24,7 @@ MOST_SHOWN = 10
 MOST_ENTRIES = 20
 """Entries of `exclude`. Where more are needed, none is proposed."""
 CAUSE = re.compile(r"(?:\[[\w-]+\] .*)?\b[A-Z]\w*(?:Error|Stopped|Exception|Exit)\b.*: .")
+RANK_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b: .")
 CAUSE_CHARACTERS = 400
 
 
@@ -57,8 +58,15 @@ class FailedJob:
                 continue  # it was not written, as on a full disk
             told = [line.strip() for line in lines if CAUSE.match(line)]
             if told:
-                return told[-1][:CAUSE_CHARACTERS]
+                return _with_rank(told[-1], lines)[:CAUSE_CHARACTERS]
         return ""
+
+
+def _with_rank(told: str, lines: Sequence[str]) -> str:
+    """The launcher's line, and where the last lines of a rank follow it, the last error in these."""
+    launcher, follow, _ = told.partition("; last lines:")
+    inner = [line.strip() for line in lines if line.startswith(" ") and RANK_ERROR.search(line)]
+    return "; ".join([launcher, *inner[-1:]]) if follow else told
 
 
 def advice(
