@@ -28,6 +28,7 @@ from ckptbench.world.seats import Place
 SAVES = 6
 """Of each strategy, one a step. The first ones often go through other code than those that follow."""
 STRANGE = "strange"
+TRACED = "traced"
 UNAWAITED = "unawaited"
 """Stands for a strategy of which no update waits for the capture."""
 PATIENCE_S = 5.0
@@ -76,7 +77,8 @@ def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step. Half
     of the saves come after the framework has loaded a file of its own, which may put other tensors in place of those before.
 
-    Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint.
+    Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint. Of TensorFlow, under
+    TRACED: see `_written_before_the_hook`.
     """
     scenario = Scenario(framework, place, "small_cnn")
     dawdling = Dawdling(scenario.framework)
@@ -89,6 +91,8 @@ def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     strategy._strategy.before_update = lambda: None  # type: ignore[method-assign]
     dawdling.waiting = lambda hook: hook  # type: ignore[method-assign]
     found |= _in(UNAWAITED, _torn(scenario, dawdling, strategy))
+    if "tensorflow" in sys.modules:
+        found[TRACED] = np.asarray(_written_before_the_hook(scenario), str)
     return found | (_in(STRANGE, _strange(scenario)) if place.world_size == 1 else {})
 
 
@@ -145,6 +149,36 @@ def _reload(framework: Framework, folder: Path) -> None:
     chosen.save(framework, folder / chosen.filename)
     chosen.load(framework, folder / chosen.filename)
     framework.load_rank_state(own)
+
+
+def _written_before_the_hook(scenario: Scenario) -> list[str]:
+    """Variables of `state` that TensorFlow's compiled step may write before it has called the hook.
+
+    The order in which it runs independent operations is chance, so the versions of one run need not show it.
+    """
+    framework: Any = scenario.framework
+    assert framework.before_update is not None
+    (step,) = framework._train._list_all_concrete_functions()
+    names = {
+        id(step.graph.capture(local.handle)): name
+        for name, variable in framework.native["variables"].items()
+        for local in framework._strategy.experimental_local_results(variable)
+    }
+    operations = step.graph.get_operations()
+    after: set[str] = set()
+    for operation in operations:  # in the order of their making: causes come first
+        causes = (*operation.control_inputs, *(each.op for each in operation.inputs))
+        if operation.type == "EagerPyFunc" or any(cause.name in after for cause in causes):
+            after.add(operation.name)
+    writes = [each for each in operations if each.type.startswith(("Assign", "ResourceApply"))]
+    written = {
+        names[id(each.inputs[0])]: each.name in after
+        for each in writes
+        if id(each.inputs[0]) in names
+    }
+    constant = {"optimizer/learning_rate"}
+    assert written.keys() == set(names.values()) - constant, "it writes all variables but this one"
+    return sorted(name for name, waits in written.items() if not waits)
 
 
 def _strange(scenario: Scenario) -> Arrays:

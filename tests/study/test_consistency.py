@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from consistency import SAVES, STRANGE, STRANGERS, UNAWAITED
+from consistency import SAVES, STRANGE, STRANGERS, TRACED, UNAWAITED
 from ranks import Found, part_of, run_scenario
 from selection import RANKS
 
@@ -72,3 +72,12 @@ def test_a_tensor_that_the_state_would_leave_out_is_refused(
     assert set(found) in [set(kinds) for kinds in STRANGERS.values()]
     for said in found.values():
         assert "no checkpoint would hold that" in said
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if "tensorflow" in name])
+def test_a_compiled_step_writes_no_variable_before_it_has_called_the_hook(
+    torn: Callable[[str, int], list[Found]], framework: str, ranks: int
+) -> None:
+    for rank in torn(framework, ranks):
+        assert list(rank[TRACED]) == []
