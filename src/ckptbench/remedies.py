@@ -53,7 +53,8 @@ def remedy(error: BaseException, place: Place, other: str = "", *, reading: bool
     known. `reading`: it was to be read, not written.
     """
     named = error.filename if isinstance(error, OSError) else None
-    at = Path(named) if isinstance(named, str) and named else Path(place)
+    # A name alone is that of a file in a folder that was open.
+    at = Path(named) if isinstance(named, str) and os.path.isabs(named) else Path(place)
     words = words_of(number_of(error), at, reading=reading)
     if words is None:
         return other or "correct what the message names, and start again"

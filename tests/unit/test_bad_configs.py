@@ -166,7 +166,10 @@ def test_what_only_files_together_get_wrong_names_the_field_that_is_to_change(pl
     )
 
 
-def test_a_template_is_not_taken_for_the_command_line(plan: Plan) -> None:
+def test_a_template_is_not_taken_for_the_command_line(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SNAKEMAKE_ALLOW_YTE", "1")
     template = "__use_yte__: true\nrepeats: ?1 - 1\n"
     assert refusal(plan, GOOD, template) == ("study.yaml: repeats is 0: use a whole number from 1")
 

@@ -294,7 +294,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_the_setting_of_its_level(
     (tmp_path / folder).write_text("no folder")
     with pytest.raises(
         CheckpointError,
-        match=rf"{folder}/.* cannot be made .*checkpoints.{level}_folder .* {level}: 0$",
+        match=rf"{folder}/.* cannot be made: .*checkpoints.{level}_folder .* {level}: 0$",
     ) as error:
         open_levels(plan).make()
     assert str(error.value).count("checkpoints.") == 1

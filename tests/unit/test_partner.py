@@ -359,7 +359,9 @@ def has_ended(stranger: socket.socket) -> bool:
 
 
 def exchange(ends: Ends, step: int = 1) -> None:
-    """Both ranks send a copy and keep one."""
+    """Both ranks send a copy and keep one, in a new version."""
+    for rank in (0, 1):
+        (ends.staging(rank) / f"of-{1 - rank}").unlink(missing_ok=True)
     with ThreadPoolExecutor(2) as pool:
         kept = [
             pool.submit(

@@ -258,6 +258,5 @@ def test_the_audit_names_it_and_measures_nothing_more(
     monkeypatch.setattr(storage, "try_versions", refuse)
     (check,) = machine.audit_machine({}, tmp_path, tmp_path / "lock")
     assert (check.check, check.verdict) == ("files", "fails")
-    assert (
-        "fsync of a folder fails there (Invalid argument): set checkpoints.folder" in check.meaning
-    )
+    assert "fsync of a folder fails there (Invalid argument): the file system of" in check.meaning
+    assert "or set checkpoints.folder to a folder on another file system" in check.meaning

@@ -49,7 +49,9 @@ def takes_versions(folder: Path) -> Check:
         unit="1",
         words=Words(
             holds="files and folders are written, synced, renamed and removed as a save does it",
-            fails=f"{unfit}: set checkpoints.folder to a folder on another file system",
+            fails=unfit.told("set checkpoints.folder to a folder on another file system")
+            if unfit
+            else "",
             unknown="",
         ),
     )

@@ -13,6 +13,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.machine.own_folder import ForeignFolder, make_own
 from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
+from ckptbench.remedies import blame
 from ckptbench.runs.plan import Plan
 
 KEPT_NEAR = 1
@@ -65,9 +66,9 @@ class Levels:
                     f"{error}: have it removed, set {SETTINGS[level]} to another folder, or set {level}: 0"
                 ) from error
             except OSError as error:
+                other = f"set {SETTINGS[level]} to another folder, or set {level}: 0"
                 raise CheckpointError(
-                    f"{store.folder} cannot be made ({error.strerror}): set {SETTINGS[level]} to a folder that this user can "
-                    f"write, or set {level}: 0"
+                    f"{store.folder} cannot be made: {blame(error, store.folder, other)}"
                 ) from error
 
     def begin_near(self, step: int) -> None:

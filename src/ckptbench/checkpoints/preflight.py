@@ -222,9 +222,7 @@ def _try_folders(plan: Plan) -> None:
     try:
         try_files(plan.run_folder)
     except Unfit as unfit:
-        raise LaunchError(
-            f"{unfit}: give it to this user, or have the study in another folder"
-        ) from unfit
+        raise LaunchError(unfit.told("have the study in another folder")) from unfit
     _try(plan.checkpoint_folder, f"set {SETTINGS[SHARED]} to another folder")
 
 
@@ -232,4 +230,4 @@ def _try(folder: Path, remedy: str) -> None:
     try:
         try_versions(folder)
     except Unfit as unfit:
-        raise LaunchError(f"{unfit}: {remedy}") from unfit
+        raise LaunchError(unfit.told(remedy)) from unfit

@@ -32,6 +32,7 @@ from ckptbench.checkpoints.version import (
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.clock import clock
 from ckptbench.machine.removal import REMOVED, put_away, try_to_remove
+from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -219,7 +220,7 @@ class CheckpointStore:
             self._make_way(folder)
         except OSError as error:
             raise CheckpointError(
-                f"{folder} of an earlier run cannot be removed ({error}): remove it"
+                f"{folder} of an earlier run cannot be removed: {blame(error, folder, 'remove it')}"
             ) from error
 
     def _make_way(self, path: Path) -> None:
@@ -321,7 +322,7 @@ class CheckpointStore:
             return folder.rename(aside)
         except OSError as error:
             raise CheckpointError(
-                f"checkpoint {folder} is damaged and cannot be set aside ({error}): remove it"
+                f"checkpoint {folder} is damaged and cannot be set aside: {blame(error, folder, 'remove it')}"
             ) from error
 
     def _folders(self) -> list[Path]:
@@ -339,7 +340,9 @@ class CheckpointStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise CheckpointError(f"the checkpoints cannot be listed: {error}") from error
+            raise CheckpointError(
+                f"{self.folder}: the checkpoints cannot be listed: {blame(error, self.folder, reading=True)}"
+            ) from error
         fitting = (name for name in names if name.startswith("version-") and name.endswith(suffix))
         return [self.folder / name for name in sorted(fitting)]
 

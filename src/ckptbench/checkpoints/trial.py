@@ -16,6 +16,7 @@ from pathlib import Path
 from ckptbench.checkpoints.store import fsync
 from ckptbench.machine.direct import NO_DIRECT, open_direct
 from ckptbench.machine.removal import try_to_remove
+from ckptbench.remedies import cause, remedy
 
 CONTENT = bytes(range(256)) * (mmap.PAGESIZE // 256)
 
@@ -24,8 +25,13 @@ class Unfit(Exception):  # noqa: N818 (no user reads it: its caller knows the re
     """A folder in which a run cannot work. The message names it, the call and the error."""
 
     def __init__(self, folder: Path, call: str, error: OSError) -> None:
-        super().__init__(f"{folder} cannot be used: {call} fails there ({error.strerror or error})")
+        super().__init__(f"{folder} cannot be used: {call} fails there ({cause(error)})")
+        self.folder = folder
         self.error = error
+
+    def told(self, other: str) -> str:
+        """What a user reads: the message, and what to do. `other` is what helps beside the remedy of the error."""
+        return f"{self}: {remedy(self.error, self.folder, other)}"
 
 
 def try_files(folder: Path) -> None:

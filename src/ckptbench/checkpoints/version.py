@@ -17,6 +17,7 @@ from typing import Any
 from ckptbench.checkpoints.checksum import ALGORITHM, file_checksum
 from ckptbench.errors import CheckpointError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
+from ckptbench.remedies import blame, cause
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -155,7 +156,7 @@ def _check_place(folder: Path) -> None:
             right = is_right(path.lstat().st_mode)
         except OSError as error:
             raise CheckpointError(
-                f"checkpoint {folder} has no readable manifest: {error}"
+                f"checkpoint {folder} has no readable manifest: {cause(error)}"
             ) from error
         if not right:
             raise CheckpointError(f"checkpoint {folder} is refused: {path} is no {what}")
@@ -199,7 +200,9 @@ def _check_names(folder: Path, names: Iterable[str]) -> None:
     try:
         found = set(names_in(folder))
     except OSError as error:
-        raise CheckpointError(f"checkpoint {folder} cannot be listed: {error}") from error
+        raise CheckpointError(
+            f"checkpoint {folder} cannot be listed: {blame(error, folder, reading=True)}"
+        ) from error
     committed = {MANIFEST, *names}
     if missing := committed - found:
         raise CheckpointError(f"checkpoint file {folder / min(missing)} is missing")
@@ -221,5 +224,5 @@ def _check_file(path: Path, size: int, checksum: str) -> None:
         else:
             return
     except OSError as error:
-        wrong = f"cannot be read: {error}"
+        wrong = f"cannot be read: {blame(error, path, 'remove the checkpoint', reading=True)}"
     raise CheckpointError(f"checkpoint file {path} {wrong}")

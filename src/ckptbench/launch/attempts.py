@@ -24,6 +24,7 @@ from ckptbench.machine.files import read_json
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.restart import resumed
+from ckptbench.remedies import blame
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.layout import (
@@ -90,7 +91,7 @@ def _forget(path: Path) -> None:
     """Remove what would be taken for a part of this run. Raises LaunchError."""
     if error := try_to_remove(path):
         raise LaunchError(
-            f"{path}, which an earlier attempt has left, cannot be removed ({error.strerror}): remove it"
+            f"{path}, which an earlier attempt has left, cannot be removed: {blame(error, path, 'remove it')}"
         ) from error
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench import __version__
 from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.removal import try_to_remove
+from ckptbench.remedies import blame
 from ckptbench.runs.layout import SEAL, SEAL_COPY
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
@@ -23,7 +23,6 @@ from ckptbench.runs.seal import verify_seal
 log = logging.getLogger(__name__)
 
 FOLDER = "checkpoint_folder"
-VERSION = "ckptbench_version"
 
 
 def made_from(
@@ -42,7 +41,6 @@ def made_from(
         "listed": [dict(failure) for failure in plan.listed],
         "environment_sha256": environment_sha256,
         **{f"checkpoints.{name}": path for name, path in levels.items()},
-        VERSION: __version__,
     }
 
 
@@ -92,7 +90,7 @@ def forget_seal(folder: Path) -> None:
     for name in (SEAL_COPY, SEAL):
         if error := try_to_remove(folder / name):
             raise RunFolderError(
-                f"{folder / name} of an earlier run cannot be removed ({error.strerror}): remove it"
+                f"{folder / name} of an earlier run cannot be removed: {blame(error, folder / name, 'remove it')}"
             ) from error
 
 
@@ -102,11 +100,7 @@ def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
     Another version of ckptbench is no difference: whoever reads the files of a run checks whether it can.
     """
     noted = before if isinstance(before, dict) else {}
-    return [
-        name
-        for name, value in now.items()
-        if name != VERSION and not _same(name, noted.get(name), value)
-    ]
+    return [name for name, value in now.items() if not _same(name, noted.get(name), value)]
 
 
 def _same(name: str, noted: object, now: object) -> bool:

@@ -16,7 +16,7 @@ from ckptbench.runs.typed import check_fields, types_of
 
 FIELDS: dict[str, Any] = {
     "schema_version": int, "cell_id": str, "cell": dict[str, Any], "training": dict[str, Any], "seed": int, "status": str,
-    "attempts": int, "requeues": int, "started": str, "ended": str, "duration_s": float, "measured_on": str, "device": str,
+    "attempts": int, "requeues": int, "started": str, "ended": str, "duration_s": float | None, "measured_on": str, "device": str,
     "host": dict[str, Any], "hosts": list[str], "versions": dict[str, str], "lock_sha256": str, "source": dict[str, Any],
     "state_bytes": dict[str, int], "kills": list[dict[str, Any]], "failures": list[dict[str, Any]],
     "strikes": list[dict[str, Any]], "run_id": str, "dataset_sha256": str,
@@ -47,8 +47,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise refused(path, f"schema_version is {manifest['schema_version']}, not {SCHEMA_VERSION}")
     if manifest["status"] != "complete":
         raise refused(path, f'status is "{manifest["status"]}", not "complete"')
-    if not math.isfinite(manifest["duration_s"]):
-        raise refused(path, f"duration_s is {manifest['duration_s']}, which is no time")
+    duration_s = manifest["duration_s"]
+    if duration_s is not None and not math.isfinite(duration_s):
+        raise refused(path, f"duration_s is {duration_s}, which is no time")
     for name in ("started", "ended"):
         _check_time(path, name, manifest[name])
     for index, kill in enumerate(manifest["kills"]):
