@@ -74,8 +74,9 @@ class Dawdling:
 def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     """By strategy, format and step of a version: the names of the tensors that it has otherwise than they were at the step.
 
-    Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step. Half
-    of the saves come after the framework has loaded a file of its own, which may put other tensors in place of those before.
+    Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step. The
+    saves from the third on come after the framework has loaded a file of its own, which may put other tensors in place of
+    those before; the last two of a strategy in the background after all tensors were made anew.
 
     Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint. Of TensorFlow, under
     TRACED: see `_written_before_the_hook`.
@@ -122,10 +123,12 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: Clocked) -> Arrays:
     then: dict[int, Digests] = {}
     scenario.train(0, 1, size)
     for step in range(1, SAVES + 1):
-        then[step] = _digests(framework)
         strategy.settle()  # what still reads is of the save before
+        if step == SAVES - 1 and not strategy._blocking:
+            scenario.build()
         if step == SAVES // 2:
             _reload(framework, strategy._levels.shared.folder.with_name(f"own-{place.rank}"))
+        then[step] = _digests(framework)
         framework.barrier()
         dawdling.begin()
         strategy.save(Position(step=step, epoch=0, step_in_epoch=step))

@@ -21,7 +21,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.clocked import Clocked
-from ckptbench.strategies.own_state import own_name
+from ckptbench.strategies.own_state import load_own, own_name, save_own
 from ckptbench.strategies.state_files import FORMAT, own_share, share_name
 from ckptbench.world.seats import Place
 
@@ -197,6 +197,19 @@ def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:
     loading = strategy(tmp_path / "store", forgetful(0), place(0, 2))
     with pytest.raises(CheckpointError, match="is not there as a whole: no share has its elements"):
         loading.load(half)
+
+
+def test_an_own_state_that_lacks_a_part_is_refused_with_its_file(tmp_path: Path) -> None:
+    version = saved(tmp_path / "store", 1)
+    path = version.folder / own_name(0)
+    own = {
+        name: array for name, array in load_own(version.folder, 0).items() if "gauss" not in name
+    }
+    path.unlink()
+    save_own(version.folder, 0, own)
+    loading = strategy(tmp_path / "store", forgetful(0), place(0, 1))
+    with pytest.raises(CheckpointError, match=rf"{path}: .*random/numpy/gauss"):
+        loading.load(version)
 
 
 def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:

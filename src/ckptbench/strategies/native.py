@@ -14,7 +14,7 @@ from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.own_state import own_of, save_own
+from ckptbench.strategies.own_state import restore_own, save_own
 
 BEGUN, WRITTEN = "begun", "written"
 """Its stages: before this rank's files are written, and after."""
@@ -46,7 +46,7 @@ class Native(Strategy):
         format = self._subject.formats[self._format]
         format.load(self._subject, folder / format.filename)
         # Ranks that went on without others may have written it: then it lacks the files of some.
-        self._subject.load_rank_state(own_of(version, folder, self._subject, self._place.rank))
+        restore_own(version, folder, self._subject, self._place.rank)
 
 
 def _file(path: Path) -> File:

@@ -65,3 +65,10 @@ def own_of(version: Version, folder: Path, subject: Subject, rank: int) -> Array
         name: first[name] if name.startswith("buffer/") else array
         for name, array in subject.rank_state().items()
     }
+
+
+def restore_own(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+    """Restore `own_of`. Raises CheckpointError where a file cannot be read, or lacks a part of the state."""
+    own = own_of(version, folder, subject, rank)
+    with reading(folder / own_name(rank if rank < version.world_size else 0)):
+        subject.load_rank_state(own)

@@ -18,7 +18,7 @@ from ckptbench.frameworks.state import Tensor
 from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import Subject
-from ckptbench.strategies.own_state import own_of
+from ckptbench.strategies.own_state import restore_own
 
 FORMAT = "safetensors"
 """What the versions of these files have as their format."""
@@ -78,7 +78,7 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
             f"{folder} does not fit this network and optimizer: {error}; resume from another version, or remove "
             "the run folder to start over"
         ) from error
-    subject.load_rank_state(own_of(version, folder, subject, rank))
+    restore_own(version, folder, subject, rank)
 
 
 def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:

@@ -8,6 +8,7 @@ also saves the state that only it has.
 from __future__ import annotations
 
 import atexit
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -20,13 +21,19 @@ PREFIX = "model"
 
 
 class TensorFlowAsync(OneWriter):
-    """TensorFlow keeps one copy for all saves."""
+    """TensorFlow keeps one copy for all saves of the same variables."""
 
     _checkpoint: tf.train.Checkpoint | None = None
+    _variables: Sequence[tf.Variable] = ()
 
     def _begin(self, staging: Path) -> None:
-        if self._checkpoint is None:
-            self._checkpoint = _over_variables(self._subject.native["variables"])
+        named = self._subject.native["variables"]
+        variables = list(named.values())
+        # By identity: two variables that are compared give a tensor.
+        if list(map(id, variables)) != list(map(id, self._variables)):
+            self._end()  # nothing is in writing, and the copies are of other variables
+            self._checkpoint, self._variables = _over_variables(named), variables
+        assert self._checkpoint is not None
         self._checkpoint.write(str(staging / PREFIX), tf.train.CheckpointOptions(enable_async=True))
 
     def _finish(self, staging: Path) -> list[str]:

@@ -211,14 +211,15 @@ class TensorFlow(Framework):
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 
     def state(self) -> list[Tensor]:
+        return [self._tensor(name, variable) for name, variable in self._variables().items()]
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        """Those of `state` by name. Raises CheckpointError if the optimizer has others."""
         momenta, own = self.optimizer.momentums, self.optimizer.variables
         if len(momenta) not in (0, len(self._parameters)) or len(own) != len(momenta) + 2:
             raise left_out(
                 f"the optimizer has {len(own)} variables for {len(self._parameters)} parameters"
             )
-        return [self._tensor(name, variable) for name, variable in self._variables().items()]
-
-    def _variables(self) -> dict[str, keras.Variable]:
         return {
             **{f"model/{name}": variable for name, variable in self._parameters.items()},
             **{f"optimizer/{name}": slot for name, slot in self._momenta().items()},
