@@ -18,9 +18,9 @@ from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
 from ckptbench.machine.memory import available_memory, control_group_headroom, free_shared_memory
+from ckptbench.machine.memory_kills import ended
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
-from ckptbench.machine.memory_kills import ended
 
 GB = 10**9
 V1_NONE = "9223372036854771712"

@@ -218,7 +218,7 @@ class TorchFtRank(AveragingRank):
         import torch
         from torchft import ProcessGroupGloo
 
-        from ckptbench.recovery.torchft_loopback import open_manager, open_store
+        from ckptbench.recovery.torchft.loopback import open_manager, open_store
 
         # It writes tracebacks of errors that this recovery answers and tells of itself.
         logging.getLogger("torchft").setLevel(logging.CRITICAL)
