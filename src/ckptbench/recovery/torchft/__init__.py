@@ -72,7 +72,7 @@ class TorchFt(Elastic):
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Run the lighthouse. It ends with this process too. Raises LaunchError if it does not start."""
-        source = str(Path(__file__).resolve().parents[2])
+        source = str(Path(__file__).resolve().parents[3])
         kills = MemoryKills.now()
         process = subprocess.Popen(
             [self._python, "-m", "ckptbench.recovery.lighthouse", str(HEARTBEAT_MS), str(JOIN_MS)],
