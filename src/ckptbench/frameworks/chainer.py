@@ -357,13 +357,14 @@ class Chainer(Framework):
         def write(array: NDArray[np.generic]) -> None:
             memory()[...] = self._device.send(array)
 
+        array = memory()
         return Tensor(
             name=name,
-            shape=memory().shape,
-            dtype=memory().dtype,
+            shape=array.shape,
+            dtype=array.dtype,
             read=lambda: chainer.backends.cuda.to_cpu(memory()),
             write=write,
-            in_place=isinstance(memory(), np.ndarray) and memory().flags.c_contiguous,
+            in_place=isinstance(array, np.ndarray) and array.flags.c_contiguous,
         )
 
     def _counter(self) -> Tensor:

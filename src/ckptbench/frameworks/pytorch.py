@@ -57,6 +57,7 @@ class PyTorch(Framework):
         self._device = torch.device(place.accelerator)
         # Copies to the host go beside the stream in which the network computes.
         self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
+        self._tensors: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
 
     @classmethod
     def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
@@ -83,6 +84,7 @@ class PyTorch(Framework):
         self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
     ) -> None:
         self._auxiliary_weights = network.auxiliary_weights
+        self._tensors.clear()
         kind = _WithHeads if self._auxiliary_weights else _Network
         self.module = kind(network.layers).to(self._device)
         with torch.no_grad():
@@ -160,17 +162,17 @@ class PyTorch(Framework):
         """Nothing to do: gloo and NCCL notice the dead peer, and the launcher ends ranks that still wait."""
 
     def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._named(nn.Module.named_parameters)
+        return self._named("_parameters")
 
     def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._named(nn.Module.named_buffers)
+        return self._named("_buffers")
 
-    def _named(self, members) -> Iterator[tuple[str, torch.Tensor]]:  # type: ignore[no-untyped-def]
+    def _named(self, members: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Parameters or buffers by the network's names. PyTorch's counter of batches is left out."""
         for module in self.module.modules():
             names = _NAMES.get(type(module), {})
-            for own, tensor in members(module, recurse=False) if names else ():
-                if own in names:
+            for own, tensor in getattr(module, members).items() if names else ():
+                if own in names and tensor is not None:
                     yield f"{module.network_name}.{names[own]}", tensor
 
     def _momenta(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -209,7 +211,16 @@ class PyTorch(Framework):
             **{f"model/{name}": parameter for name, parameter in parameters.items()},
             **{f"optimizer/{name}": slots[each][MOMENTUM] for name, each in parameters.items()},
         }
-        return [_tensor(name, tensor, self._copying) for name, tensor in named.items()]
+        return [self._tensor(name, tensor) for name, tensor in named.items()]
+
+    def _tensor(self, name: str, tensor: torch.Tensor) -> Tensor:
+        """The one of the last call, if it is the same memory: every save asks for all of them while training waits."""
+        memory = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        known = self._tensors.get(name)
+        if known is None or known[0] != memory:
+            # What is kept holds its memory, so no other tensor can come to lie there.
+            known = self._tensors[name] = memory, _tensor(name, tensor, self._copying)
+        return known[1]
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
         if self._device.type != "cuda":

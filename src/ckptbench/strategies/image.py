@@ -33,9 +33,9 @@ class Image:
         self._subject = subject
         self._rank = rank
         self._own = own_pieces(subject.rank_state())
-        state = subject.state()
-        self._layouts = [layout_of(tensor) for tensor in state]
-        share = [piece for _, piece in own_share(state, rank, world_size)]
+        self._state = list(subject.state())
+        self._layouts = [layout_of(tensor) for tensor in self._state]
+        share = [piece for _, piece in own_share(self._state, rank, world_size)]
         files = [self._own, share]
         headers = [header_of(pieces) for pieces in files]
         sizes = [
@@ -87,14 +87,20 @@ class Image:
 
     def _tensors(self) -> dict[str, Tensor]:
         """The subject's tensors as they are now, by name."""
-        tensors = self._subject.state()
+        now = list(self._subject.state())
+        # Frameworks return the same objects for tensors that are where they were, and these are compared by identity first.
+        if now != self._state:
+            self._check(now)
+            self._state = now
+        return {tensor.name: tensor for tensor in now}
+
+    def _check(self, tensors: Sequence[Tensor]) -> None:
         layouts = [layout_of(tensor) for tensor in tensors]
         if layouts != self._layouts:
             raise CheckpointError(
                 f"{_difference(self._layouts, layouts)}, and the memory of rank {self._rank} for its saves has no place for "
                 "that: make all parameters and slots when the framework is built, or use the strategy native"
             )
-        return {tensor.name: tensor for tensor in tensors}
 
     def write(self, staging: Path, spare: Path) -> tuple[File, File]:
         """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
