@@ -22,6 +22,7 @@ from ckptbench.study.expansion import expand
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = {
     "repeats": 10,
+    "training": {"warmup_steps": 1},
     "exclude": [],
     "include": [],
     "matrix": {
