@@ -114,6 +114,7 @@ def test_only_what_depends_on_a_change_is_outdated() -> None:
         product("table", ("config", "source"), settings="another learning rate"),
         product("table", ("config",)),
         product("table", ("config", "source", "page")),
+        product("table", ("config", "source", "of a run that was not made yet")),
     ],
 )
 def test_other_settings_and_other_inputs_make_it_outdated(other: Product) -> None:

@@ -106,8 +106,12 @@ class MadeFrom:
 
 
 def _differences(noted: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The paths that only one of the two has, or with another digest."""
-    return [path for path in {**now, **noted} if noted.get(path) != now.get(path)]
+    """The paths that only one of the two has, or with another digest. A file that is not there yet has None."""
+    return [
+        path
+        for path in {**now, **noted}
+        if noted.get(path) != now.get(path) or (path in noted) != (path in now)
+    ]
 
 
 def outdated(
