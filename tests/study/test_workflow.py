@@ -101,6 +101,35 @@ def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are
     assert f"{numbers}: cannot be read" in refused.stdout
 
 
+DECIDE = ("decision", "--allowed-rules", "decide", "write_decision", "write_decision_page", "draw_advice", "draw_scale", "decision")  # fmt: skip
+
+
+def test_no_option_has_an_older_answer_taken_for_a_new_one(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    study = checkout.folder / "study.yaml"
+    study.write_text("decision: {numbers: config/costs-example.yaml, gpus: [2048]}\n")
+    assert checkout.run(*DECIDE, study="study.yaml").returncode == 0
+    study.write_text("decision: {numbers: config/costs-example.yaml, gpus: [4096]}\n")
+    assert checkout.run(*DECIDE, "--touch", study="study.yaml").returncode == 0
+    for options in (["--report", "x.html"], ["--reporter", "html", "--report-html-path", "x.html"]):
+        refused = checkout.run(*DECIDE, *options, study="study.yaml")
+        assert "a report would show it" in refused.stdout
+        assert not (checkout.folder / "x.html").exists()
+    # The report itself needs a study, which this is not.
+    checkout.run(*DECIDE, "--report", "x.html", "--report-after-run", study="study.yaml")
+    assert "4,096 GPUs" in (checkout.folder / "results/decision.txt").read_text()
+
+
+def test_a_record_that_cannot_be_written_has_the_answer_made_again(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    (checkout.folder / "results/made_from.json.partial").mkdir(parents=True)
+    for expected in ("", "outdated: decide and "):
+        decided = checkout.make_target("decide", "NUMBERS=config/costs-example.yaml")
+        assert decided.returncode == 0, decided.stdout
+        assert "results/made_from.json cannot be written: Is a directory; " in decided.stdout
+        assert expected in decided.stdout
+
+
 @pytest.mark.parametrize("damage", ["missing", "fifo", "unsorted"])
 def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage: str) -> None:
     checkout = Checkout.make(tmp_path / "checkout")

@@ -130,7 +130,11 @@ def get_left_over():
 
 
 def is_report():
-    return any(each.partition("=")[0] == "--report" for each in sys.argv)
+    """Whether only a report is asked for, of what is there. With --report-after-run the study is run first."""
+    given = {each.partition("=")[0] for each in sys.argv}
+    return "--report-after-run" not in given and not given.isdisjoint(
+        ["--report", "--reporter"]
+    )
 
 
 def is_asked_for(rule, *outputs):
@@ -203,9 +207,19 @@ def get_outdated_runs():
 
 
 def note_made():
-    """Record what the outputs were made from that this workflow has made."""
+    """Record what the outputs were made from that this workflow has made. With --touch it has made none."""
+    if workflow.touch:
+        return
     jobs = list(workflow.dag.finished_jobs)
     names = {job.rule.name for job in jobs}
     made = {str(path) for job in jobs for path in job.output}
-    if products := [product for product in get_products() if product.name in names]:
+    products = [product for product in get_products() if product.name in names]
+    if not products:
+        return
+    try:
         MadeFrom(MADE_FROM).note(products, AT_START, made)
+    except OSError as error:  # as an error it would hide why the workflow has failed, if it has
+        print(
+            f"{MADE_FROM} cannot be written: {blame(error, MADE_FROM)}; what was made is made again at the next start",
+            file=sys.stderr,
+        )
