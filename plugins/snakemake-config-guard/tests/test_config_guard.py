@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,37 @@ def test_a_program_that_has_nothing_to_do_with_it_imports_next_to_nothing() -> N
     modules = with_guard.stdout.split()
     assert "snakemake_config_guard" in modules
     assert not {"yte", "yaml", "snakemake", "typing"} & set(modules)
+
+
+def make_nothing() -> None:
+    """The file is missing."""
+
+
+def make_link_to_nothing() -> None:
+    Path("mine.yaml").symlink_to("nowhere")
+
+
+def make_folder() -> None:
+    Path("mine.yaml").mkdir()
+
+
+def make_pipe() -> None:
+    os.mkfifo("mine.yaml")
+
+
+def make_picture() -> None:
+    Path("mine.yaml").write_bytes(b"\x89PNG\r\n")
+
+
+@pytest.mark.parametrize(
+    "make", [make_nothing, make_link_to_nothing, make_folder, make_pipe, make_picture]
+)
+def test_a_config_file_that_cannot_be_read_is_refused_in_one_line(
+    make: Callable[[], None],
+) -> None:
+    make()
+    path = Path("mine.yaml").absolute()
+    done = dry_run("--configfile", str(path))
+    assert done.returncode == 1
+    assert f"Error: {path}: the config file cannot be read: " in done.stdout
+    assert "Traceback" not in done.stdout

@@ -3,7 +3,8 @@
 Snakemake gives these files to YTE, a template engine. Where a file asks for it with the key `__use_yte__`, YTE runs the
 code in it, even in a dry run. Snakemake reads the files before the Snakefile, and has no option against it. So every
 Python of the environment imports this module when it starts, by a file `.pth`. The module imports as little as it can
-until YTE is imported.
+until YTE is imported. A config file that cannot be read is refused in one line too, where Snakemake ends with a
+traceback, or waits for a pipe.
 """
 
 from __future__ import annotations
@@ -18,37 +19,63 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENGINE = "yte"
+READER = "snakemake.common.configfile"
 KEY = "__use_yte__"
 ALLOWED = "SNAKEMAKE_ALLOW_YTE"
 """Environment variable. It is 1 where the code in these files may run."""
 
 
 class _Finder:
-    """Finds YTE as Python would without it, and guards it when it has been imported."""
+    """Finds YTE, and Snakemake's reader of config files, as Python would without it, and guards them when imported."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != ENGINE:
+        if name not in (ENGINE, READER):
             return None
-        from importlib.util import find_spec
-
-        sys.meta_path.remove(cls)
-        found = find_spec(name)
+        others = (each for each in sys.meta_path if each is not cls)
+        found = next(filter(None, (each.find_spec(name, path, target) for each in others)), None)  # type: ignore[arg-type]
         if found is not None and found.loader is not None:
             execute = found.loader.exec_module
 
             def execute_and_guard(module: ModuleType) -> None:
                 execute(module)
-                module.process_yaml = guarded(module.process_yaml)  # type: ignore[attr-defined]
+                if name == ENGINE:
+                    module.process_yaml = guarded(module.process_yaml)  # type: ignore[attr-defined]
+                else:
+                    module._load_configfile = readable(module._load_configfile)  # type: ignore[attr-defined]
 
             found.loader.exec_module = execute_and_guard  # type: ignore[method-assign]
         return found
 
 
 def install() -> None:
-    """Guard YTE when this process imports it."""
+    """Guard YTE and the reader of config files when this process imports them."""
     if ENGINE not in sys.modules and _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
+
+
+def readable(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Snakemake's `_load_configfile`, which then refuses in one line what is no file, or no text in UTF-8."""
+
+    def load_configfile(source: Any, *arguments: Any, **options: Any) -> Any:
+        import os
+
+        from snakemake.exceptions import CliException
+
+        is_path = isinstance(source, (str, os.PathLike))
+        try:
+            if is_path and not os.path.isfile(source):
+                os.stat(source)  # raises where nothing is there
+                raise OSError("it is no regular file")
+            return load(source, *arguments, **options)
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            name = source if is_path else getattr(source, "name", "a file")
+            raise CliException(
+                f"{name}: the config file cannot be read: {why}; correct its path, or the file"
+            ) from None
+
+    return load_configfile
 
 
 def guarded(process: Callable[..., Any]) -> Callable[..., Any]:
