@@ -117,6 +117,14 @@ def test_a_run_of_a_version_that_noted_whole_paths_and_no_levels_is_up_to_date(
     assert changes(study) == ["checkpoint_folder"]
 
 
+def test_a_disk_whose_path_ends_as_that_of_the_study_is_another_place(study: StudyRuns) -> None:
+    copy = study.runs / CELL.id / "seal-copy.json"
+    content = json.loads(copy.read_text())
+    content["made_from"]["checkpoint_folder"] = f"/fast/results/runs/{CELL.id}/checkpoints"
+    copy.write_text(json.dumps(content))
+    assert changes(study) == ["checkpoint_folder"]
+
+
 @pytest.mark.parametrize(
     ("other", "named"),
     [

@@ -23,6 +23,8 @@ from ckptbench.runs.seal import verify_seal
 log = logging.getLogger(__name__)
 
 FOLDER = "checkpoint_folder"
+NEAR = "checkpoints.memory_folder"
+"""Noted of every run, but for older ones."""
 
 
 def made_from(
@@ -100,9 +102,10 @@ def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
     Another version of ckptbench is no difference: whoever reads the files of a run checks whether it can.
     """
     noted = before if isinstance(before, dict) else {}
-    return [name for name, value in now.items() if not _same(name, noted.get(name), value)]
+    return [name for name, value in now.items() if not _same(name, noted, value)]
 
 
-def _same(name: str, noted: object, now: object) -> bool:
-    # Older runs noted the whole path of the clone.
-    return noted == now or (name == FOLDER and str(noted).endswith(f"/{now}"))
+def _same(name: str, noted: Mapping[str, Any], now: object) -> bool:
+    if name == FOLDER and NEAR not in noted:  # older runs noted the whole path, of the clone too
+        return str(noted.get(name)).endswith(f"/{now}") or noted.get(name) == now
+    return noted.get(name) == now
