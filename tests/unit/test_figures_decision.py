@@ -45,7 +45,8 @@ def test_only_the_most_ranks_are_projected_from() -> None:
 
 def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:
     figure = FIGURES["advice"].draw(decided("given"))
-    assert titles(figure)[0].startswith("my training")
+    assert titles(figure)[0] == "my training\n512 GPUs, as given"
+    assert "measured" not in caption_of(figure).replace("not measured here", "")
     assert "Costs of costs-example.yaml, not measured here." in caption_of(figure)
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.decide.inputs import GIVEN
 from ckptbench.figures.kit.captions import capitalized_sentences
 from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
 from ckptbench.figures.kit.labels import counted
@@ -27,10 +28,10 @@ from ckptbench.figures.kit.ticks import logarithmic, upper_part
 
 READING = (
     "Expected useful part of the time against the time between two checkpoints, where failures come as in {rate}. Bands are 95 % intervals of the"
-    " measured costs and of the failure rate. Points: the best interval; thick: within 1 % of the best"
+    " costs and of the failure rate. Points: the best interval; thick: within 1 % of the best"
 )
 PROJECTED = (
-    "Projected: a step, a checkpoint and a recovery are taken to cost what they do at the measured number, and failures to come in proportion"
+    "Projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
     " to the GPUs"
 )
 PANEL_IN = 1.25
@@ -81,6 +82,8 @@ def _title(system: str, rows: pd.DataFrame) -> str:
     gpus = int(rows["gpus"].iloc[0])
     if rows["projected"].iloc[0]:
         return f"{gpus:,} GPUs, projected"
+    if (rows["framework"] == GIVEN).all():
+        return f"{system}\n{counted(gpus, 'GPU')}, as given"
     return f"{system}\n{counted(gpus, 'rank')}, measured"
 
 

@@ -25,7 +25,7 @@ from ckptbench.figures.kit.ticks import logarithmic, upper_part
 
 READING = (
     "Expected useful part of the time at the best interval, against the number of GPUs, where failures come as in {rate}. Solid, with points:"
-    " measured numbers; dashed: projected. Bands are 95 % intervals"
+    " numbers whose costs are known; dashed: projected. Bands are 95 % intervals"
 )
 PANEL_IN = 1.7
 ACROSS = 2
