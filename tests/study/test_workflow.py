@@ -130,6 +130,17 @@ def test_a_record_that_cannot_be_written_has_the_answer_made_again(tmp_path: Pat
         assert expected in decided.stdout
 
 
+def test_marks_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    (checkout.folder / "results").mkdir()
+    (checkout.folder / "results/decision.txt").write_text("of another study")
+    (checkout.folder / ".snakemake").mkdir()
+    (checkout.folder / ".snakemake/marks").write_text("no folder")
+    refused = checkout.run("-n")
+    assert refused.returncode != 0
+    assert "outdated outputs cannot be marked in .snakemake/marks: File exists; " in refused.stdout
+
+
 @pytest.mark.parametrize("damage", ["missing", "fifo", "unsorted"])
 def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage: str) -> None:
     checkout = Checkout.make(tmp_path / "checkout")

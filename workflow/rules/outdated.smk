@@ -10,6 +10,7 @@ from snakemake.settings.types import RerunTrigger
 from ckptbench.data.sources import changes as changes_of_dataset
 from ckptbench.environments.ready import changes as changes_of_environment
 from ckptbench.environments.ready import described
+from ckptbench.remedies import naming
 from ckptbench.study.outdated import Digests, MadeFrom, Product, lines, outdated, shown
 from ckptbench.study.outdated_runs import StudyRuns
 
@@ -60,12 +61,15 @@ def write_mark(key, reason):
     for pattern in map(str, workflow.get_rule(name).output):
         output = re.sub(r"{.*}", values[0], pattern) if values else pattern
         if os.path.exists(output) and os.path.getmtime(output) >= now:
-            os.utime(output, (now - 1, now - 1))  # the clock was wrong when it was made
+            with naming(Path(output)):
+                os.utime(
+                    output, (now - 1, now - 1)
+                )  # the clock was wrong when it was made
 
 
 @functools.cache
 def get_outdated():
-    """Why which outputs are outdated, by rule, or by rule and wildcard: None where only its inputs are made again.
+    """Why which outputs are outdated, by `key_of`. None: only what they are made from is made again.
 
     A job on a cluster was chosen by its workflow."""
     if not workflow.is_main_process:
@@ -103,9 +107,14 @@ def get_outdated():
     ):
         raise WorkflowError("outdated: a report would show it: run the study first")
     # All at once: Snakemake lists a folder when it meets the first file of it, and takes what comes later for missing.
-    for key, reason in found.items():
-        if reason is not None:
-            write_mark(key, reason)
+    try:
+        for key, reason in found.items():
+            if reason is not None:
+                write_mark(key, reason)
+    except OSError as error:
+        raise WorkflowError(
+            f"outdated outputs cannot be marked in {MARKS}: {blame(error, MARKS)}"
+        ) from None
     return found
 
 
@@ -218,7 +227,7 @@ def note_made():
         return
     try:
         MadeFrom(MADE_FROM).note(products, AT_START, made)
-    except OSError as error:  # as an error it would hide why the workflow has failed, if it has
+    except OSError as error:  # raised, it would hide why the workflow has failed
         print(
             f"{MADE_FROM} cannot be written: {blame(error, MADE_FROM)}; what was made is made again at the next start",
             file=sys.stderr,
