@@ -61,7 +61,7 @@ def write_mark(key, reason):
     for pattern in map(str, workflow.get_rule(name).output):
         output = re.sub(r"{.*}", values[0], pattern) if values else pattern
         if os.path.exists(output) and os.path.getmtime(output) >= now:
-            with naming(Path(output)):
+            with naming(Path(output).absolute()):
                 os.utime(
                     output, (now - 1, now - 1)
                 )  # the clock was wrong when it was made
