@@ -143,7 +143,7 @@ def test_a_version_of_an_earlier_run_that_cannot_be_removed_is_an_error(
         patch.setattr(store_module, "try_to_remove", lambda *_, **__: OSError("in use"))
         patch.setattr(Path, "rename", fails)
         with pytest.raises(
-            CheckpointError, match=r"of an earlier run cannot be removed .*remove it"
+            CheckpointError, match=r"of an earlier run cannot be removed: .*remove it"
         ):
             store.clear()
     store.clear()
@@ -152,7 +152,7 @@ def test_a_version_of_an_earlier_run_that_cannot_be_removed_is_an_error(
 
 def test_a_folder_of_checkpoints_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("no folder")
-    with pytest.raises(CheckpointError, match=r"cannot be listed: .*checkpoints'"):
+    with pytest.raises(CheckpointError, match=r"checkpoints: .*cannot be listed: Not a directory"):
         CheckpointStore(tmp_path / "checkpoints", keep=1).newest()
 
 
