@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,32 @@ except Unfit as unfit:
 def test_a_trial_leaves_nothing(tmp_path: Path) -> None:
     try_versions(tmp_path / "made"), try_versions(tmp_path / "made"), try_files(tmp_path / "made")
     assert names(tmp_path / "made") == []
+
+
+def test_what_a_killed_trial_has_left_goes_with_the_next_trial(tmp_path: Path) -> None:
+    host = socket.gethostname()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for number in (ended.pid, os.getppid()):
+        (tmp_path / f".trial-{host}-{number}" / "version").mkdir(parents=True)
+    try_versions(tmp_path)
+    assert names(tmp_path) == [f".trial-{host}-{os.getppid()}"], "that one still runs"
+
+
+def test_the_remedy_names_the_folder_and_no_file_of_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    monkeypatch.setattr(trial, "open_direct", refuse)
+    with pytest.raises(Unfit) as raised:
+        try_versions(tmp_path)
+    said = raised.value.told("set checkpoints.folder to another folder")
+    assert said.endswith(
+        f"let this user write {tmp_path}, or set checkpoints.folder to another folder"
+    )
+    assert ".trial-" not in said
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ A file system may refuse a call that others know, as fsync or the renaming of a 
 
 from __future__ import annotations
 
+import glob
 import mmap
 import os
 import shutil
@@ -31,7 +32,8 @@ class Unfit(Exception):  # noqa: N818 (no user reads it: its caller knows the re
 
     def told(self, other: str) -> str:
         """What a user reads: the message, and what to do. `other` is what helps beside the remedy of the error."""
-        return f"{self}: {remedy(self.error, self.folder, other)}"
+        # Without the error's own path: it is that of a file of the trial, which is gone.
+        return f"{self}: {remedy(OSError(self.error.errno, cause(self.error)), self.folder, other)}"
 
 
 def try_files(folder: Path) -> None:
@@ -63,10 +65,14 @@ def try_versions(folder: Path) -> None:
 @contextmanager
 def _room_in(folder: Path) -> Iterator[Path]:
     """A new folder in `folder`, which is removed at the end."""
-    room = folder / f".trial-{socket.gethostname()}-{os.getpid()}"
+    of_host = f".trial-{socket.gethostname()}-"
+    room = folder / f"{of_host}{os.getpid()}"
     with _call(folder, "making a folder"):
         folder.mkdir(parents=True, exist_ok=True)
-        try_to_remove(room)  # an earlier process of this number may have been killed
+        for left in folder.glob(f"{glob.escape(of_host)}*"):
+            pid = left.name.removeprefix(of_host)
+            if left == room or not os.path.exists(f"/proc/{pid}"):  # its process was killed
+                try_to_remove(left)
         room.mkdir()
     try:
         yield room
