@@ -50,6 +50,36 @@ def test_what_is_left_of_a_version_is_none_and_does_not_count(tmp_path: Path, bu
     assert store.left_bytes() == 7
 
 
+def test_what_goes_or_breaks_while_it_is_counted_ends_nothing(
+    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the leftovers of a file server do when the last process has closed them."""
+    store = CheckpointStore(tmp_path, keep=1)
+    busy.hold(write(store, 1).folder)
+    write(store, 2)
+    store.retain()
+    assert store.left_bytes() == 7
+    monkeypatch.setattr(os, "lstat", fails)
+    monkeypatch.setattr(Path, "lstat", fails)
+    assert store.left_bytes() == 0
+
+
+def test_what_no_run_would_take_for_a_version_is_not_in_the_way_of_a_new_run(
+    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where these folders are protected from every change."""
+    store = CheckpointStore(tmp_path, keep=1)
+    left = ["version-00000001.1.removed", "version-00000001.refused", store.spare.name]
+    for name in left:
+        busy.hold(write(store, 2).folder.rename(tmp_path / name))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fails)
+        store.clear()
+    assert names(tmp_path) == left
+    assert all(f"{name} cannot be removed" in caplog.text for name in left)
+    assert write(store, 1) == store.newest()
+
+
 def test_many_that_cannot_be_removed_do_not_flood_the_log(
     tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:

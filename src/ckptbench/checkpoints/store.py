@@ -191,10 +191,13 @@ class CheckpointStore:
     def clear(self) -> None:
         """Remove every version, also half-written and refused ones. Call it while no rank runs.
 
-        Raises CheckpointError if one cannot even be renamed: it would be taken for a version of the next run.
+        Raises CheckpointError if one cannot even be renamed that would be taken for a version of the next run.
         """
         for folder in self._named():
-            self._must_go(folder)
+            if folder.name == SPARE or folder.suffix in (REFUSED, REMOVED):
+                self._tidy(folder)
+            else:
+                self._must_go(folder)
 
     def forget_after(self, step: int) -> None:
         """Remove the versions of later steps, which training will write anew. Call it while no rank writes.
@@ -369,8 +372,13 @@ def held_bytes(folder: Path) -> int:
 
 
 def _bytes_in(folder: Path) -> int:
-    # A damaged version may hold links that lead nowhere.
-    return sum(path.lstat().st_size for path in folder.glob("**/*"))
+    """Without what goes meanwhile, as a file server's leftovers do, and what cannot be looked at."""
+    found = 0
+    for parent, folders, files in os.walk(folder):  # it leaves out what it cannot list
+        for name in (*folders, *files):
+            with suppress(OSError):
+                found += os.lstat(os.path.join(parent, name)).st_size
+    return found
 
 
 def _sync_all(paths: Iterable[Path]) -> None:
