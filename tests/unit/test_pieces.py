@@ -13,6 +13,7 @@ from ckptbench.checkpoints.pieces import (
     ALIGNMENT,
     Layout,
     Piece,
+    pieces_in,
     read_pieces,
     share_of,
     write_pieces,
@@ -140,3 +141,27 @@ def test_another_layout_is_refused_with_the_place(
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=rf"{path} is no share of a checkpoint: .*{words}"):
         list(read_pieces(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("model/w[0:3]", "float32"), ("__metadata__", "float32"), ("w", "complex64"), ("w", ">f4"),
+        ("w", "object"), ("w", "U3"), ("w", "M8[s]"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_read_again_as_it_was_is_not_written(
+    tmp_path: Path, name: str, dtype: str
+) -> None:
+    tensor = Layout(name=name, shape=(3,), dtype=np.dtype(dtype))
+    piece = Piece(tensor=tensor, start=0, stop=3)
+    with pytest.raises(CheckpointError, match="use the strategy native"):
+        write_pieces(tmp_path / "share", [piece], [np.zeros(piece.nbytes, np.uint8)])
+
+
+@pytest.mark.parametrize("name", ["w[0]", "w[0:3] ", "[0:3]", "w[a:b]", "__metadata__x", 'é"\n'])
+def test_any_other_name_is_read_again_as_it_was(tmp_path: Path, name: str) -> None:
+    tensor = Layout(name=name, shape=(3,), dtype=np.dtype("uint8"))
+    piece = Piece(tensor=tensor, start=0, stop=3)
+    write_pieces(tmp_path / "share", [piece], [np.arange(3, dtype=np.uint8)])
+    assert pieces_in(tmp_path / "share") == [piece]

@@ -33,6 +33,8 @@ _CODES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
+_PART = re.compile(r"(.+)\[(\d+):(\d+)\]")
+"""The name of a part of a tensor in a file."""
 _DTYPES = {code: np.dtype(name) for name, code in _CODES.items()}
 
 
@@ -108,8 +110,11 @@ def share_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piec
 def header_of(pieces: Sequence[Piece]) -> bytes:
     """The beginning of a file whose values are those of `pieces`, in their order.
 
-    Spaces at its end make the length of the whole file a multiple of ALIGNMENT.
+    Spaces at its end make the length of the whole file a multiple of ALIGNMENT. Raises CheckpointError for a tensor that could
+    not be read again as it is.
     """
+    for piece in pieces:
+        _check_readable(piece.tensor)
     entries: dict[str, Any] = {}
     cut = {piece.tensor.name: list(piece.tensor.shape) for piece in pieces if not piece.is_whole}
     if cut:
@@ -126,6 +131,20 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text) + offset) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
+
+
+def _check_readable(tensor: Layout) -> None:
+    if (
+        tensor.dtype not in _DTYPES.values()
+    ):  # also where the bytes of its numbers are in another order
+        raise CheckpointError(
+            f"{tensor.name} has the type {tensor.dtype}, which files of shares do not have: use the strategy native"
+        )
+    if tensor.name == "__metadata__" or _PART.fullmatch(tensor.name):
+        raise CheckpointError(
+            f"{tensor.name} would be taken for something else than a tensor's name in a file of shares: rename it, or use the "
+            "strategy native"
+        )
 
 
 def write_pieces(path: Path, pieces: Sequence[Piece], values: Iterable[NDArray[np.uint8]]) -> None:
@@ -221,7 +240,7 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
 
 def _piece(key: str, entry: dict[str, Any], shapes: dict[str, list[int]]) -> Piece:
     dtype = _DTYPES[entry["dtype"]]
-    part = re.fullmatch(r"(.+)\[(\d+):(\d+)\]", key)
+    part = _PART.fullmatch(key)
     if part is None:
         tensor = Layout(name=key, shape=tuple(entry["shape"]), dtype=dtype)
         return Piece(tensor=tensor, start=0, stop=tensor.size)
