@@ -136,7 +136,10 @@ def product_of(config: StudyConfig) -> list[Cell]:
         held = {getattr(cell, axis) for cell in cells}
         for index, value in enumerate(axes[axis]):
             if value not in held:
-                reason = next(error for fields, error in impossible if fields[axis] == value)
+                reason = next(
+                    (str(error) for fields, error in impossible if fields[axis] == value),
+                    "its runs are those of other values, as none of them saves: add an interval other than never",
+                )
                 words = f"no cell of the matrix can have it: {reason}"
                 faults.append(FieldError(("matrix", axis, index), words, value))
     raise_all(faults)

@@ -122,6 +122,13 @@ COMBINATIONS = [
         "no cell of the matrix can have it: omit and cache need a history with restarts, and whole has none: "
         "use killed_between, killed_inside, killed_thrice",
     ),
+    Bad(
+        "matrix: {framework: pytorch, interval: never, strategy: [native, async]}",
+        "matrix.strategy[1]",
+        "'async'",
+        "no cell of the matrix can have it: its runs are those of other values, as none of them saves: add an interval other "
+        "than never",
+    ),
     # Too many cells.
     Bad(
         "matrix: {framework: pytorch}\nrepeats: 1000000000",
