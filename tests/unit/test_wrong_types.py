@@ -148,7 +148,7 @@ def test_a_wrong_type_is_refused_with_its_line_and_its_field(tmp_path: Path) -> 
     manifest = read_json(folder / MANIFEST)
     write_json(folder / MANIFEST, {**manifest, "duration_s": "60"})
     assert str(read([folder], folder / MANIFEST, 2)) == (
-        f"{folder / MANIFEST}: duration_s is '60', not a number; remove {folder} to run the cell again"
+        f"{folder / MANIFEST}: duration_s is '60', not a number or null; remove {folder} to run the cell again"
     )
 
 
