@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from decision_tables import decided
 from docutils.core import publish_doctree
 from docutils.nodes import list_item, system_message
 from figure_tables import Study, empty_tables, together
@@ -14,7 +15,7 @@ from proof_tables import Restarts
 
 from ckptbench.analysis.tables.registry import DERIVED
 from ckptbench.figures.findings import TABLES
-from ckptbench.figures.findings.page import MEASURED, NO_INTERVALS, findings, page
+from ckptbench.figures.findings.page import MEASURED, NO_INTERVALS, OF_RATE, findings, page
 from ckptbench.figures.findings.words import IMAGES, PERCENT, SECONDS, amount, listed, size
 from ckptbench.figures.findings.words import MOST as MOST_SENTENCES
 
@@ -70,6 +71,11 @@ def overheads(tables: Tables, framework: str, value: float, lo: float, hi: float
         (-0.0512, math.nan, math.nan, "-5.1 %"),
         (1.78, math.nan, math.nan, "180 %"),
         (0.0, math.nan, math.nan, "0 %"),
+        (0.41, -0.95, 15.1, "40 % [-100, 1500]"),
+        (-0.41, -15.1, 0.95, "-40 % [-1500, 100]"),
+        (0.003, -1.0, 1.0, "0 % [-100, 100]"),
+        (0.0991081, 0.0991070, 0.0991091, "9.911 %"),
+        (0.10049, 0.10036, 0.10062, "10.05 % [10.04, 10.06]"),
     ],
 )
 def test_a_number_has_the_digits_that_its_interval_allows(
@@ -410,9 +416,18 @@ def one_repeat() -> Tables:
     return tables
 
 
+def test_of_one_repeat_the_intervals_of_the_decision_are_said_to_be_of_the_rate() -> None:
+    once = one_repeat()
+    timed = {name: once[name] for name in ("overhead", "checkpoint_cost", "scaling", "determinism_cost")}  # fmt: skip
+    text = " ".join(page({**decided("measured"), **timed}).split())
+    assert f"{NO_INTERVALS}. {OF_RATE}." in text
+
+
 def test_of_one_repeat_no_interval_and_no_order_is_told() -> None:
     tables = one_repeat()
-    assert f"{NO_INTERVALS}." in " ".join(page(tables).split())
+    text = " ".join(page(tables).split())
+    assert f"{NO_INTERVALS}." in text
+    assert OF_RATE not in text
     said = findings(tables)
     every = [text for texts in said.values() for text in texts]
     assert not any("[" in text or "zero" in text for text in every)

@@ -5,6 +5,8 @@ const SMALLEST_PART = 1e-5;
 const STEPS_WIDE = 3;
 const STEPS_WIDE_ABOUT_ZERO = 6;
 const DIGITS = 2;
+const MOST_DIGITS = 4;
+const NOT_ZERO = 0.02;
 
 function exponent(number) {
   return Math.floor(Math.log10(number));
@@ -22,11 +24,14 @@ function amount(known, scale, unit) {
   const named = (text) => (unit ? `${text} ${unit}` : text);
   if (!Number.isFinite(value)) return "not known";
   if (!(lo < hi)) return named(rounded(value, value ? exponent(Math.abs(value)) - DIGITS + 1 : 0));
-  const wide = lo <= 0 && 0 <= hi;
-  const step = wide
+  const nearest = exponent(Math.min(...[lo, hi, value].map(Math.abs)));
+  const step = lo <= 0 && 0 <= hi
     ? exponent((hi - lo) / STEPS_WIDE_ABOUT_ZERO)
-    : Math.min(exponent((hi - lo) / STEPS_WIDE), exponent(Math.min(...[lo, hi, value].map(Math.abs))));
-  return `${named(rounded(value, step))} [${rounded(lo, step)}, ${rounded(hi, step)}]`;
+    : Math.max(Math.min(exponent((hi - lo) / STEPS_WIDE), nearest), nearest - MOST_DIGITS + 1);
+  const [plain, low, high] = [value, lo, hi].map((number) => rounded(number, step));
+  const lost = Number(plain) === 0 && Math.abs(value) >= NOT_ZERO * (hi - lo);
+  const shown = named(lost ? rounded(value, exponent(Math.abs(value))) : plain);
+  return low === high ? shown : `${shown} [${low}, ${high}]`;
 }
 
 function plainAmount(value, unit) {

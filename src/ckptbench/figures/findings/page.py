@@ -30,9 +30,8 @@ LOWER_ENDS = (
 )
 TIMED = ("overhead", "scaling", "determinism_cost")
 INTERVALS = "In brackets are 95 % intervals"
-NO_INTERVALS = (
-    "No setup ran twice. So nothing shows how far two runs differ, and no number has an interval"
-)
+NO_INTERVALS = "No setup ran twice. So nothing shows how far two runs differ, and no number that was measured has an interval"
+OF_RATE = "The 95 % intervals in brackets are of the failure rate alone"
 NOTHING = "Nothing was measured yet."
 MEASURED = (
     "Times, sizes and throughput were measured. What is said of how often to checkpoint is computed from them and from the failure rate that is named;"
@@ -79,7 +78,8 @@ def _about_repeats(tables: Mapping[str, pd.DataFrame]) -> str:
     if not ends:
         return ""
     if not any(own.notna().any() for own in ends):
-        return f"{NO_INTERVALS}."
+        rated = tables["advice"]["goodput_lo"].notna().any()
+        return f"{NO_INTERVALS}. {OF_RATE}." if rated else f"{NO_INTERVALS}."
     repeats = pd.concat([tables[name]["repeats"] for name in TIMED])
     fewest, most = repeats.min(), repeats.max()
     number = counted(most, "repeat") if fewest == most else f"{fewest} to {most} repeats"

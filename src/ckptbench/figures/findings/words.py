@@ -26,8 +26,12 @@ MOST = 12
 """How many sentences of one kind a page has. The tables have the rest."""
 DIGITS = 2
 """Significant digits of a number that has no interval."""
+MOST_DIGITS = 4
+"""Significant digits of a number with an interval, however narrow that is: what was left out of the interval is wider."""
 STEPS_WIDE, STEPS_WIDE_ABOUT_ZERO = 3, 6
 """An interval is at least so many steps of its last digit wide, so that its ends differ."""
+NOT_ZERO = 0.02
+"""A number of this part of its interval's width is not shown as zero, though the interval allows no digit of it."""
 HOW_MANY = {1: "the only", 2: "both"}
 
 
@@ -85,7 +89,7 @@ def of_checkpoints(rows: pd.DataFrame) -> list[str]:
 def amount(row: Row, column: str, unit: Unit) -> str:
     """`12 % [9, 15]`: the number of this column, and its interval where the table has one.
 
-    It has as many digits as the width of the interval allows. Only zero is shown as zero.
+    It has as many digits as the width of the interval allows, and at most MOST_DIGITS. An interval that these do not show is left out.
     """
     value, lo, hi = (
         unit.scale * float(row.get(name, math.nan))
@@ -95,7 +99,10 @@ def amount(row: Row, column: str, unit: Unit) -> str:
         return f"{_digits(value, _last_digit(abs(value), DIGITS))} {unit.name}".rstrip()
     step = _last_of_interval(value, lo, hi)
     shown, low, high = (_digits(number, step) for number in (value, lo, hi))
-    return f"{f'{shown} {unit.name}'.rstrip()} [{low}, {high}]"
+    if float(shown) == 0 and abs(value) >= NOT_ZERO * (hi - lo):
+        shown = _digits(value, _exponent(abs(value)))
+    named = f"{shown} {unit.name}".rstrip()
+    return named if low == high else f"{named} [{low}, {high}]"
 
 
 def _last_of_interval(value: float, lo: float, hi: float) -> int:
@@ -103,7 +110,8 @@ def _last_of_interval(value: float, lo: float, hi: float) -> int:
     if lo <= 0 <= hi:
         return _exponent((hi - lo) / STEPS_WIDE_ABOUT_ZERO)
     nearest_zero = min(abs(lo), abs(hi), abs(value))
-    return min(_exponent((hi - lo) / STEPS_WIDE), _exponent(nearest_zero))
+    allowed = min(_exponent((hi - lo) / STEPS_WIDE), _exponent(nearest_zero))
+    return max(allowed, _last_digit(nearest_zero, MOST_DIGITS))
 
 
 def contains_zero(row: Row, column: str) -> bool:
