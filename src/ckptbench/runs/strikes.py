@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -48,15 +48,20 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
                 f"{path.name}: the striker was gone before training was over; see the logs of the ranks"
             )
     if never := [number for number in sorted(missed) if victims[number] in survivors]:
-        said = "; ".join(str(dict(plan.failures[number])) for number in never)
+        said = ", ".join(_in_yaml(plan.failures[number]) for number in never)
         raise LaunchError(
-            f"these failures did not strike: {said}. Name steps that the run reaches and saves, and a recovery only "
-            "after another failure"
+            f"{said} did not strike: what it waits for never came. In the list of failures, name steps that the run reaches "
+            "(and saves, if moment is save), and a recovery only after another failure"
         )
     _check_writes(plan)
     unknown = set(range(len(victims))) - known - missed
     if lost := sorted(number for number in unknown if victims[number] in survivors):
         raise LaunchError(f"the failures {lost} did not strike: their strikers left no journal")
+
+
+def _in_yaml(failure: Mapping[str, object]) -> str:
+    """The failure as a config writes it: `{step: 500, rank: 0}`."""
+    return "{" + ", ".join(f"{name}: {value}" for name, value in failure.items()) + "}"
 
 
 def _check_writes(plan: Plan) -> None:

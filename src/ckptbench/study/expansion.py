@@ -246,7 +246,7 @@ def _format_faults(matrix: Matrix) -> Iterator[FieldError]:
         if format not in ("default", *written):
             yield FieldError(
                 ("matrix", "format", index),
-                f"none of the frameworks {', '.join(matrix.framework)} writes it{_with(matrix.strategy)}: "
+                f"no framework of the matrix ({', '.join(matrix.framework)}) writes it{_with(matrix.strategy)}: "
                 f"use {', '.join(written)}",
                 format,
             )

@@ -73,7 +73,7 @@ def check_omission(cell: Cell, config: StudyConfig) -> None:
 
 
 def check_length(cell: Cell, config: StudyConfig) -> None:
-    """Raises ConfigError where the run is surely too short: for one step, for its warm-up, or for its kills.
+    """Raises ConfigError where the run is surely too short: for one step, for its warm-up, for its kills, or for its failures.
 
     Of a dataset whose size is not known here, `training.steps_per_epoch` says how many steps an epoch has at most. The
     run itself checks again what it finds.
@@ -89,6 +89,7 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
             "train longer",
             training.warmup_steps,
         )
+    _check_listed(cell, config, cell.epochs * steps)
     try:
         kills_of(
             cell,
@@ -98,6 +99,19 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
         )
     except CkptbenchError as error:
         raise ConfigError(f"the cell {cell.id} cannot be: {error}") from error
+
+
+def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
+    """Raises ConfigError where a listed failure waits for a step that a run of so many does not reach."""
+    name = str(dict(cell.faults.options).get("name"))
+    for index, failure in enumerate(config.failures.get(name, ())):
+        last = steps - 1 if failure.moment == "step" else steps
+        if failure.step is not None and failure.step > last:
+            raise FieldError(
+                ("failures", name, index, "step"),
+                f"it would never strike: the run {cell.id} has {steps} steps in all. Use at most {last}, or train longer",
+                failure.step,
+            )
 
 
 def _steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
@@ -169,6 +183,17 @@ def _check_nt3(config: StudyConfig, is_there: bool) -> Iterator[FieldError]:
         if fault := _fault(Path(folder) / name):
             yield FieldError(field, f"{fault} {name} in it: {remedy}", folder)
             return  # the remedy names both files
+
+
+def check_numbers(config: StudyConfig) -> None:
+    """Raises ConfigError where the user's own costs cannot be read."""
+    path = config.decision.numbers
+    if path is not None and (fault := _fault(Path(path))):
+        raise FieldError(
+            ("decision", "numbers"),
+            f"{fault}: give the path of a file like config/costs-example.yaml, or null for the costs of the study",
+            path,
+        )
 
 
 def _fault(file: Path) -> str | None:

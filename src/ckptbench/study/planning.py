@@ -12,7 +12,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.settings.sources import Sources
 from ckptbench.study.config import StudyConfig, check_config
 from ckptbench.study.expansion import expand
-from ckptbench.study.feasible import check_archives
+from ckptbench.study.feasible import check_archives, check_numbers
 
 
 def check_source(folder: Path) -> None:
@@ -46,6 +46,7 @@ def plan_study(
     try:
         cells = expand(config)
         check_archives(cells, config, datasets)
+        check_numbers(config)
     except ConfigError as error:
         raise ConfigError(sources.explain(error)) from None
     return config, cells

@@ -91,11 +91,22 @@ COMBINATIONS = [
         "no cell of the matrix can have it: failures.one strikes rank 2, and a run with ranks: 2 has none of this number; they "
         "count from 0",
     ),
+    *(
+        Bad(
+            "matrix: {framework: pytorch, model: small_cnn, ranks: 2, batch_size: 8, epochs: 2, interval: 1, faults: {listed: {name: late}}}\n"
+            f"training: {{steps_per_epoch: 4}}\nfailures: {{late: [{{second: 1, rank: 1}}, {{step: {step}, moment: {moment}, rank: 1}}]}}",
+            "failures.late[1].step",
+            str(step),
+            "it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-torch_save-e1-listed_name_late-rep0 has 8 steps in all. "
+            f"Use at most {step - 1}, or train longer",
+        )
+        for step, moment in ((8, "step"), (9, "save"))
+    ),
     Bad(
         "matrix: {framework: pytorch, format: [hdf5, npz]}",
         "matrix.format[1]",
         "'npz'",
-        "none of the frameworks pytorch writes it: use torch_save, safetensors, hdf5",
+        "no framework of the matrix (pytorch) writes it: use torch_save, safetensors, hdf5",
     ),
     Bad(
         "include: [{framework: tensorflow, format: npz, interval: 1}]",

@@ -299,7 +299,7 @@ VALUES = [
         "matrix: {framework: pytorch, strategy: sharded, format: torch_save}",
         "matrix.format[0]",
         "'torch_save'",
-        "none of the frameworks pytorch writes it with the strategies sharded: use safetensors",
+        "no framework of the matrix (pytorch) writes it with the strategies sharded: use safetensors",
     ),
     Bad(
         "matrix: {history: killed}",
