@@ -14,10 +14,10 @@ from ckptbench import remedies
 from ckptbench.matrix.cell import Cell
 from ckptbench.study.config import load_config
 from ckptbench.study.expansion import expand
-from ckptbench.study.failed import MOST_SHOWN, FailedJob, advice
+from ckptbench.study.failed import MOST_SHOWN, NO_OTHER, FailedJob, advice
 
 SMALL = {"model": "small_cnn", "batch_size": 8}
-NEVER = {"never": [{"step": 900, "rank": 1}]}
+NEVER = {"never": [{"step": 3, "moment": "save", "rank": 1}]}
 
 
 def study(matrix: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def test_the_entry_drops_what_failed_with_what_needs_it_and_nothing_else(
         assert [line for line in lines if line.startswith("  - ")] == [entry]
     gone = {cell for cell in expand(load_config(content)) if failed_or_needs(cell, failed)}
     assert set(left(content, lines)) == {*expand(load_config(content))} - gone
-    assert f"Then {len(left(content, lines))} runs are asked for, and the tables are of these." in lines  # fmt: skip
+    number = len(left(content, lines))
+    assert f"Then the study asks for {number} runs, and its tables are of these." in lines
     assert "in mine.yaml, add to `exclude:` (all repeats go):" in lines
 
 
@@ -123,7 +124,13 @@ def test_nothing_is_proposed_where_nothing_would_be_left(tmp_path: Path) -> None
     content = study({"interval": ["never", 1]})
     for failed in (runs(content, interval="never"), [FailedJob("create_environment", {"environment": "data"})]):  # fmt: skip
         lines = told(content, failed, tmp_path / failed[0].rule)
-        assert lines[-1].strip().startswith("no few entries of `exclude` leave other runs")
+        assert lines[-1].endswith(f"mend the cause and start the study again. {NO_OTHER}")
+    assert lines[-1].startswith("0 of 4 runs are finished. Tables and figures need all runs")
+
+
+def test_of_a_job_that_was_never_started_no_log_is_named(tmp_path: Path) -> None:
+    lines = told(study({}), [FailedJob("draw_overhead", {}, (tmp_path / "none.log",))], tmp_path)
+    assert lines[1:3] == ["FAILED: draw_overhead", "    it has written no log: read the messages above"]  # fmt: skip
 
 
 def test_a_figure_that_fails_takes_no_run_with_it(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ MOST_SHOWN = 10
 """Failed jobs that are written out."""
 MOST_ENTRIES = 20
 """Entries of `exclude`. Where more are needed, none is proposed."""
+NO_OTHER = "No short change of the config leaves other runs that do without what failed."
 CAUSE = re.compile(r"(?:\[[\w-]+\] .*)?\b[A-Z]\w*(?:Error|Stopped|Exception|Exit)\b.*: .")
 RANK_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b: .")
 CAUSE_CHARACTERS = 400
@@ -84,7 +85,9 @@ def advice(
     for job in failed[:MOST_SHOWN]:
         lines.append(f"FAILED: {job.name}")
         lines += [f"    {job.cause()}"] if job.cause() else []
-        lines += [f"    its log: {path}" for path in job.logs]
+        lines += [f"    its log: {path}" for path in job.logs if path.exists()]
+        if job.logs and not any(path.exists() for path in job.logs):
+            lines.append("    it has written no log: read the messages above")
     if more := len(failed) - MOST_SHOWN:
         lines += [f"and {more} more jobs failed"] if more > 0 else []
     missing = [cell for cell in cells if not (results / "runs" / cell.id / SEAL).exists()]
@@ -96,12 +99,14 @@ def advice(
             "What is finished stays. When the cause is mended, start the study again: it makes only what is missing."
         )
         return "\n".join(lines)
+    stay = " They stay and are not repeated." if done else ""
+    without = _without(config, stopped, files)
+    other = ", or go on without what failed:" if without else f". {NO_OTHER}"
     lines.append(
-        f"{done} of {len(cells)} runs are finished. They stay and are not repeated. Tables and figures need all runs: mend the "
-        "cause and start the study again, or go on without what failed:"
+        f"{done} of {len(cells)} runs are finished.{stay} Tables and figures need all runs: mend the "
+        f"cause and start the study again{other}"
     )
-    lines += _without(config, stopped, files)
-    return "\n".join(lines)
+    return "\n".join([*lines, *without])
 
 
 def _full(results: Path) -> Iterator[str]:
@@ -119,7 +124,7 @@ def _where(key: str, files: Sequence[Path]) -> str:
 
 
 def _without(config: StudyConfig, stopped: Iterable[Cell], files: Sequence[Path]) -> list[str]:
-    """The lines that say what to change in the config so that it asks for none of these cells."""
+    """The lines that say what to change in the config so that it asks for none of these cells. Empty where no few changes do."""
     gone = {replace(cell, repeat=0) for cell in stopped}
     entries = exclusions(config, gone)
     drops = _drops(config, gone)
@@ -128,7 +133,7 @@ def _without(config: StudyConfig, stopped: Iterable[Cell], files: Sequence[Path]
     except ConfigError:
         left = []
     if not left or gone & {replace(cell, repeat=0) for cell in left}:
-        return ["    no few entries of `exclude` leave other runs that do without what failed."]
+        return []
     lines = []
     if entries:
         lines.append(f"in {_where('exclude', files)}, add to `exclude:` (all repeats go):")
@@ -138,7 +143,8 @@ def _without(config: StudyConfig, stopped: Iterable[Cell], files: Sequence[Path]
         lines.append(
             f"in {_where('include', files)}, drop include[{index}], which asks for what failed{also}"
         )
-    lines.append(f"Then {len(left)} runs are asked for, and the tables are of these.")
+    runs = "1 run" if len(left) == 1 else f"{len(left)} runs"
+    lines.append(f"Then the study asks for {runs}, and its tables are of these.")
     return lines
 
 
