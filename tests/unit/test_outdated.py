@@ -121,6 +121,12 @@ def test_other_settings_and_other_inputs_make_it_outdated(other: Product) -> Non
     assert list(found(FIGURE, other, PAGE)) == ["make_table", "make_figure"]
 
 
+def test_an_input_that_is_new_or_no_longer_used_is_not_said_to_have_changed() -> None:
+    Path("config").write_text("another config")
+    other = product("table", ("config", "page"))
+    assert found(other) == {"make_table": "changed: config, page (new), source (no longer used)"}
+
+
 def test_an_input_that_is_made_again_makes_it_outdated() -> None:
     assert found(made_again=frozenset({"table"})) == {"make_figure": None}
 

@@ -106,12 +106,11 @@ class MadeFrom:
 
 
 def _differences(noted: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The paths that only one of the two has, or with another digest. A file that is not there yet has None."""
-    return [
-        path
-        for path in {**now, **noted}
-        if noted.get(path) != now.get(path) or (path in noted) != (path in now)
-    ]
+    """The paths with another digest, and those that only one of the two has, in words."""
+    marks = {path: "" for path in noted if path in now and noted[path] != now[path]}
+    marks |= {path: " (new)" for path in now if path not in noted}
+    marks |= {path: " (no longer used)" for path in noted if path not in now}
+    return [f"{path}{mark}" for path, mark in marks.items()]
 
 
 def outdated(
