@@ -139,7 +139,10 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     (copy.folder / "results/figures/recovery.png").touch()
     planned = copy.run("-n").stdout
     assert "Nothing to be done" in planned
-    assert "left over: results/figures/recovery.png is of another study: remove it" in planned
+    assert (
+        "left over: results/figures/recovery.png: this config asks for no such figure: remove it"
+        in planned
+    )
 
     (copy.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
     planned = copy.run("-n", study=TINY, more=["fewer.yaml"]).stdout
@@ -151,7 +154,7 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     assert not jobs & {"train_cell", "create_environment", "prepare_dataset"}
     refused = copy.run("--report", "report.html", study=TINY, more=["fewer.yaml"])
     assert refused.returncode != 0
-    assert "outdated: a report would show it: run the study first" in refused.stdout
+    assert "no report was made: it would show what the lines above call outdated" in refused.stdout
     assert not (copy.folder / "report.html").exists()
 
     (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")

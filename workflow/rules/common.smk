@@ -19,10 +19,9 @@ from ckptbench.machine.user import supply_user
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.variant import NAME
 from ckptbench.study.commands import check_input, shell_prefix
-from ckptbench.study.planning import check_source, plan_study
 from ckptbench.remedies import blame
 from ckptbench.study.failed import FailedJob, advice
-from ckptbench.study.planning import plan_study
+from ckptbench.study.planning import check_source, plan_study
 from ckptbench.study.record import StudyRecord
 
 supply_user(os.environ, Path(".snakemake/caches"))
@@ -32,7 +31,11 @@ def get_config_files():
     """The config files in the order of their weight: later ones override. Snakemake lists the Snakefile's file last."""
     given = workflow.overwrite_configfiles
     own = workflow.configfiles[len(given) :]
-    return [Path(os.path.relpath(path)) for path in (*own, *given)]
+    return [
+        Path(path if near.startswith("..") else near)
+        for path in (*own, *given)
+        for near in [os.path.relpath(path)]
+    ]
 
 
 DATASETS = "results/datasets"

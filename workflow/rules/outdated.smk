@@ -105,7 +105,10 @@ def get_outdated():
     if is_report() and not others.keys().isdisjoint(
         product.name for product in products
     ):
-        raise WorkflowError("outdated: a report would show it: run the study first")
+        raise WorkflowError(
+            "no report was made: it would show what the lines above call outdated. Run the study first, or name "
+            "the config of the study as it was run (--configfile)"
+        )
     # All at once: Snakemake lists a folder when it meets the first file of it, and takes what comes later for missing.
     try:
         for key, reason in found.items():
@@ -135,7 +138,10 @@ def get_left_over():
     for product in get_products():
         if is_unshown_figure(product):
             for path in filter(os.path.exists, product.outputs):
-                yield f"left over: {path} is of another study: remove it"
+                yield (
+                    f"left over: {path}: this config asks for no such figure: remove it, or name the config that "
+                    "asks for it (--configfile)"
+                )
 
 
 def is_report():
