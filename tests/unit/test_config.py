@@ -45,7 +45,7 @@ def cells(**content: Any) -> list[Cell]:
         ({"matrix": {"ranks": 1.5}}, "matrix.ranks[0] is 1.5: use a whole number from 1"),
         ({"matrix": {"framework": ["all", UNKNOWN]}}, f"matrix.framework[1] is {UNKNOWN!r}: use"),
         ({"matrix": {"epochs": []}}, "matrix.epochs is []: "),
-        ({"matrix": {"rank": 2}}, "matrix.rank is 2: there is no such field: did you mean ranks?"),
+        ({"matrix": {"rank": 2}}, "matrix.rank is 2: there is no such field; did you mean ranks?"),
         ({"training": {"momentum": 1}}, "training.momentum is 1: use a number from 0, below 1"),
         (
             {"training": {"learning_rate": float("inf")}},
@@ -116,7 +116,9 @@ def test_a_named_format_is_used_with_the_frameworks_that_write_it() -> None:
 
 
 def test_a_format_that_no_framework_of_the_matrix_writes_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"matrix.format\[0\] is 'npz': none of .* pytorch"):
+    with pytest.raises(
+        ConfigError, match=r"matrix.format\[0\] is 'npz': no framework of .*pytorch"
+    ):
         cells(matrix={"framework": "pytorch", "format": "npz"})
 
 

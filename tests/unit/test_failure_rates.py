@@ -162,7 +162,7 @@ def test_draws_of_a_rate_without_interval_are_its_mean() -> None:
 
 
 BAD_FILES = [
-    ({**OWN, "mean_gpu_hour": 3}, "ours.yaml: mean_gpu_hour is 3: there is no such field: did you mean mean_gpu_hours?; config/README.md lists them all"),
+    ({**OWN, "mean_gpu_hour": 3}, "ours.yaml: mean_gpu_hour is 3: there is no such field; did you mean mean_gpu_hours? config/README.md lists them all"),
     ({"counts": "all", "mean_gpu_hours": 3}, "ours.yaml: title: there is no value: add this field"),
     ({**OWN, "title": ""}, "ours.yaml: title is '': use a text"),
     ({**OWN, "counts": 3}, "ours.yaml: counts is 3: use a text"),

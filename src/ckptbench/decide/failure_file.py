@@ -152,7 +152,7 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
         )
     if chosen not in names:
         raise ConfigError(
-            f"decision.rate is {show(chosen)}: {folder} has no such file; use one of {', '.join(names)}"
+            f"decision.rate is {show(chosen)}: {folder} has no file of this name: use {' or '.join(map(show, names))}"
         )
     return dict(zip(paths, all_of(partial(_read_with_log, path) for path in paths), strict=True))
 

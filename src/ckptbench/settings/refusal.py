@@ -38,9 +38,8 @@ def _line(entry: Any, model: type[BaseModel], sources: Sources) -> str:
     if entry["type"] == "missing":
         return sources.explain(FieldError(location, "there is no value: add this field"))
     if entry["type"] == "extra_forbidden":
-        remedy = (
-            f"there is no such field{_suggestion(location, model)}; config/README.md lists them all"
-        )
+        suggestion = _suggestion(location, model)
+        remedy = f"there is no such field{suggestion or ';'} config/README.md lists them all"
     elif entry["type"] == "literal_error":
         remedy = f"use {entry['ctx']['expected']}"
     else:
@@ -67,7 +66,7 @@ def _suggestion(location: Location, model: type[BaseModel]) -> str:
         dotted((*other, location[-1])) for other in fields if location[-1] in fields[other]
     ]
     found = [*similar, *elsewhere][:1]
-    return f": did you mean {found[0]}?" if found else ""
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _fields(
