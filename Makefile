@@ -27,7 +27,7 @@ decide: environment
 	$(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
 	  $(if $(CONFIG),--configfile "$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
-	@echo; cat results/decision.txt; echo; echo "Ask for other numbers: open results/decision.html in a browser."
+	@echo; cat results/decision.txt
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
 # Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE

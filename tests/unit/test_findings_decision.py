@@ -18,7 +18,7 @@ from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
 from ckptbench.figures.findings import decision
-from ckptbench.figures.findings.decision import duration, page, sentences
+from ckptbench.figures.findings.decision import OTHER, duration, page, sentences
 from ckptbench.figures.findings.page import page as findings_page
 
 
@@ -34,6 +34,7 @@ def test_the_first_sentence_says_how_often_here() -> None:
 
 def test_every_number_of_gpus_beyond_the_measured_is_said_to_be_projected() -> None:
     told = list(sentences(decided("several")))
+    assert OTHER in told
     beyond = [each for each in told if "1,024 GPUs" in each or "131,072 GPUs, with" in each]
     assert len(beyond) == 4
     assert all(each.startswith("Projected to ") for each in beyond)

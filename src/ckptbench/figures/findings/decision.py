@@ -49,6 +49,10 @@ ASSUMED_OF_GIVEN = (
     " in proportion to the GPUs."
 )
 INTERVALS = "In brackets are 95 % intervals; those of the best interval are in the table advice."
+OTHER = (
+    "For other numbers, such as your own number of GPUs: open results/decision.html in a browser, or set decision.gpus in the config."
+    " For fewer GPUs than the costs are of, use the page."
+)
 SURVIVED = "Survivors are taken to go on from {part:.0f} % of all failures: from those that hit one node alone (decision.survivable), in the part in which they did{measured}. Where the recovery does not put a new rank in the place of a lost one, one is taken to come after some time (decision.replacement_minutes)."
 
 
@@ -78,6 +82,7 @@ def sentences(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             part=100 * winners["survived"].max(), measured=_of_kills(tables["decision_costs"])
         )
     yield from _about_costs(tables["decision_costs"])
+    yield OTHER
     yield from _checked(tables["validation"])
 
 
