@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -128,8 +130,15 @@ def test_nothing_is_proposed_where_nothing_would_be_left(tmp_path: Path) -> None
     assert lines[-1].startswith("0 of 4 runs are finished. Tables and figures need all runs")
 
 
-def test_of_a_job_that_was_never_started_no_log_is_named(tmp_path: Path) -> None:
-    lines = told(study({}), [FailedJob("draw_overhead", {}, (tmp_path / "none.log",))], tmp_path)
+@pytest.mark.parametrize("age_s", [None, 60.0])
+def test_of_a_job_that_was_never_started_no_log_is_named(
+    tmp_path: Path, age_s: float | None
+) -> None:
+    log, now = tmp_path / "draw.log", time.time()
+    if age_s is not None:
+        log.write_text("RunFolderError: of yesterday: mended since\n")
+        os.utime(log, (now - age_s, now - age_s))
+    lines = told(study({}), [FailedJob("draw_overhead", {}, (log,), now)], tmp_path)
     assert lines[1:3] == ["FAILED: draw_overhead", "    it has written no log: read the messages above"]  # fmt: skip
 
 

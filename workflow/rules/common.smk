@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -38,6 +39,7 @@ def get_config_files():
     ]
 
 
+STARTED = time.time()
 DATASETS = "results/datasets"
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
@@ -261,7 +263,12 @@ def write_study():
 def show_failed():
     """Print which jobs failed and why, and how to have the tables of the other runs."""
     failed = [
-        FailedJob(job.rule.name, dict(job.wildcards.items()), tuple(map(Path, job.log)))
+        FailedJob(
+            job.rule.name,
+            dict(job.wildcards.items()),
+            tuple(map(Path, job.log)),
+            STARTED,
+        )
         for job in workflow.scheduler.failed
         if not job.is_group()
     ]

@@ -27,6 +27,8 @@ NO_OTHER = "No short change of the config leaves other runs that do without what
 CAUSE = re.compile(r"(?:\[[\w-]+\] .*)?\b[A-Z]\w*(?:Error|Stopped|Exception|Exit)\b.*: .")
 RANK_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b: .")
 CAUSE_CHARACTERS = 400
+CLOCKS_DIFFER_S = 10.0
+"""The clock of a file server may be behind that of the workflow by so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class FailedJob:
     rule: str
     wildcards: Mapping[str, str] = field(default_factory=dict)
     logs: tuple[Path, ...] = ()
+    since: float = 0.0
+    """When the workflow began, in s since 1970. A log that is older is that of an earlier job: this one was never started."""
 
     @property
     def name(self) -> str:
@@ -50,13 +54,22 @@ class FailedJob:
         made_for_all = self.wildcards.get("environment") == "data"
         return made_for_all or (bool(found) and found == dict(self.wildcards))
 
+    def written(self) -> list[Path]:
+        """The logs that this job has written."""
+        found = []
+        for path in self.logs:
+            with suppress(OSError):  # there is none, as on a full disk
+                if path.stat().st_mtime > self.since - CLOCKS_DIFFER_S:
+                    found.append(path)
+        return found
+
     def cause(self) -> str:
         """The line of its log that says why it failed. Empty where none does."""
-        for path in self.logs:
+        for path in self.written():
             try:
                 lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
             except OSError:
-                continue  # it was not written, as on a full disk
+                continue
             told = [line.strip() for line in lines if CAUSE.match(line)]
             if told:
                 return _with_rank(told[-1], lines)[:CAUSE_CHARACTERS]
@@ -85,8 +98,8 @@ def advice(
     for job in failed[:MOST_SHOWN]:
         lines.append(f"FAILED: {job.name}")
         lines += [f"    {job.cause()}"] if job.cause() else []
-        lines += [f"    its log: {path}" for path in job.logs if path.exists()]
-        if job.logs and not any(path.exists() for path in job.logs):
+        lines += [f"    its log: {path}" for path in job.written()]
+        if job.logs and not job.written():
             lines.append("    it has written no log: read the messages above")
     if more := len(failed) - MOST_SHOWN:
         lines += [f"and {more} more jobs failed"] if more > 0 else []
