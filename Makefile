@@ -17,11 +17,14 @@ study: environment
 
 # Paths reach commands through the environment, which keeps every character of them.
 export CONFIG NUMBERS REPEATS
+NAMED_CONFIG = test -z "$$CONFIG" || test -f "$$CONFIG" -a -r "$$CONFIG" || \
+  { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
 
 # How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide
 # NUMBERS=FILE. With other settings, such as your number of GPUs: make decide CONFIG=FILE
 decide: environment
+	@$(NAMED_CONFIG)
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	$(BIN)/snakemake --profile local decision \
@@ -32,6 +35,7 @@ decide: environment
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
 # Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE
 audit: environment
+	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are

@@ -13,30 +13,49 @@ ROOT = Path(__file__).resolve().parents[2]
 ODD = ["my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c.yaml", "a\\b.yaml", "学習.yaml", "$(id).yaml"]  # fmt: skip
 
 
-def asked(folder: Path, *goals: str) -> list[str]:
-    """What the Makefile hands to Snakemake."""
+def run(folder: Path, *goals: str) -> str:
+    """What make prints, with programs that do nothing."""
     (folder / "python").symlink_to(sys.executable)
     told = folder / "told.json"
     program = f"import json, sys; json.dump(sys.argv[1:], open({str(told)!r}, 'w'))"
     (folder / "snakemake").write_text(f"#!{sys.executable}\n{program}\n")
     (folder / "snakemake").chmod(0o755)
     command = ["make", "-C", str(ROOT), "-o", ".venv/ready", "-o", "environment", f"BIN={folder}", *goals]  # fmt: skip
-    subprocess.run(command, capture_output=True, text=True, check=False)
-    words: list[str] = json.loads(told.read_text())
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def asked(folder: Path, *goals: str) -> list[str]:
+    """What the Makefile hands to Snakemake."""
+    run(folder, *goals)
+    words: list[str] = json.loads((folder / "told.json").read_text())
     return words
+
+
+def config(folder: Path, name: str) -> tuple[str, str]:
+    """The path of a config file with this name, and the same as make reads it."""
+    path = folder / name
+    path.touch()
+    return str(path), str(path).replace("$", "$$")
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_decide_names_the_files_that_it_was_given(name: str, tmp_path: Path) -> None:
-    value = name.replace("$", "$$")  # for make
-    words = asked(tmp_path, "decide", f"NUMBERS={value}", f"CONFIG=of {value}")
+    path, value = config(tmp_path, f"of {name}")
+    words = asked(tmp_path, "decide", f"NUMBERS={name.replace('$', '$$')}", f"CONFIG={value}")
     section = words[words.index("--config") + 1].removeprefix("decision=")
     assert json.loads(section) == {"numbers": name}
-    assert words[words.index("--configfile") + 1] == f"of {name}"
+    assert words[words.index("--configfile") + 1] == path
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_audit_names_the_config_that_it_was_given(name: str, tmp_path: Path) -> None:
-    value = name.replace("$", "$$")
+    path, value = config(tmp_path, name)
     words = asked(tmp_path, "audit", f"CONFIG={value}")
-    assert words[words.index("--configfile") + 1] == name
+    assert words[words.index("--configfile") + 1] == path
+
+
+@pytest.mark.parametrize("goal", ["decide", "audit"])
+def test_a_config_that_is_not_there_is_said_in_one_line(goal: str, tmp_path: Path) -> None:
+    printed = run(tmp_path, goal, f"CONFIG={tmp_path / 'my config.yaml'}", "NUMBERS=costs.yaml")
+    assert f"CONFIG is {tmp_path}/my config.yaml: there is no such file" in printed
+    assert not (tmp_path / "told.json").exists()
