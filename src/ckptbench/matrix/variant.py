@@ -57,7 +57,7 @@ class Variant:
         """
         for option, value in given.items():
             if option not in defaults:
-                allowed = ", ".join(defaults) or "it takes none"
+                allowed = f"use {', '.join(defaults)}" if defaults else "it takes none"
                 raise ConfigError(f"{kind} {name} has no option {show(option)}: {allowed}")
             if words := _refusal(value, defaults[option], choices.get(option)):
                 raise ConfigError(f"{kind} {name}: {option} is {show(value)}, use {words}")
