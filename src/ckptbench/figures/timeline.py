@@ -272,7 +272,7 @@ def _draw_behind(axes: Axes, lanes: _Lanes, y: float, level: str) -> None:
     for span in records(rows[own]):
         _draw_span(axes, y, span, BEHIND[span["kind"]])
         if span["kind"] == "commit" and span["of_step"] == span["step"]:
-            axes.plot(span["end_s"], y + LANE / 2, "D", color=INK, markersize=2.5, gid="durable")
+            axes.plot(span["end_s"], y + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
 
 
 def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part) -> None:
