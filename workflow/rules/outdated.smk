@@ -134,14 +134,17 @@ def is_unshown_figure(product):
 
 
 def get_left_over():
-    """A line for each figure that is there, though this study shows no such figure."""
-    for product in get_products():
-        if is_unshown_figure(product):
-            for path in filter(os.path.exists, product.outputs):
-                yield (
-                    f"left over: {path}: this config asks for no such figure: remove it, or name the config that "
-                    "asks for it (--configfile)"
-                )
+    """A line with all figures that are there, though this study shows no such figures. None where there are none."""
+    found = [
+        path
+        for product in filter(is_unshown_figure, get_products())
+        for path in filter(os.path.exists, product.outputs)
+    ]
+    if found:
+        yield (
+            f"left over: {', '.join(found)}: this config asks for no such figure. If it is the right config, remove "
+            "what is left over; if not, name the right one (--configfile)"
+        )
 
 
 def is_report():
