@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.choices import Choices
-from ckptbench.decide.decision import decide
+from ckptbench.decide.decision import decide, left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION, validation
 from ckptbench.scripting import run_script
+
+log = logging.getLogger("ckptbench")
 
 
 def main() -> int:
@@ -28,6 +31,8 @@ def main() -> int:
         else:
             study = read_tables(options.tables, COST_TABLES)
             costs, checked = decision_costs(study), validation(study)
+        for line in left_out(costs, choices):
+            log.warning("%s", line)
         write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
 
     return run_script(work, options.log)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.errors import ConfigError
@@ -50,6 +53,19 @@ def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
     assert (row["shared_every"], row["shared_durable_s"], row["copied"]) == (1, 3.0, False)
     assert row["interval"] == "e1"
     assert "costs.yaml, not measured here" in row["source"]
+
+
+def test_fewer_gpus_than_the_costs_are_of_are_left_out_with_a_line(tmp_path: Path) -> None:
+    content = {
+        "rate": "llama3",
+        "gpus": [4, 8, 16],
+        "survivable": 0.77,
+        "replacement_minutes": 60.0,
+    }
+    choices = Choices.parse(json.dumps(content))
+    (line,) = left_out(read_given(written(tmp_path)), choices)
+    assert line.startswith("decision.gpus has 4, and the costs are of 8 GPUs or more")
+    assert left_out(read_given(written(tmp_path)).iloc[:0], choices) == []
 
 
 def test_levels_can_be_given(tmp_path: Path) -> None:
