@@ -50,6 +50,63 @@ def key_of(rule, wildcards):
     return "/".join([rule, *wildcards])
 
 
+@functools.cache
+def get_outdated():
+    """Why which outputs are outdated, by `key_of`. None: only what they are made from is made again.
+
+    A job on a cluster was chosen by its workflow."""
+    if not workflow.is_main_process:
+        return {}
+    # Params and code are compared here. Snakemake asks for inputs before it asks for these.
+    workflow.dag_settings.rerun_triggers = frozenset([RerunTrigger.MTIME])
+    products = find_outdated_products()
+    found = {
+        **keyed("train_cell", get_outdated_runs()),
+        **keyed("create_environment", get_outdated_environments()),
+        **keyed("prepare_dataset", get_outdated_datasets()),
+        **products,
+    }
+    for line in [*lines(found), *get_left_over()]:
+        print(line, file=sys.stderr)
+    if products and is_report():
+        raise WorkflowError(
+            "no report was made: it would show what the lines above call outdated. Run the study first, or name "
+            "the config of the study as it was run (--configfile)"
+        )
+    write_marks({key: why for key, why in found.items() if why is not None})
+    return found
+
+
+def keyed(rule, reasons):
+    return {key_of(rule, [name]): shown(why) for name, why in reasons.items()}
+
+
+def find_outdated_products():
+    """The rules without wildcards that the study has and whose outputs are outdated, each with the reason."""
+    wanted = [product for product in get_products() if is_wanted(product)]
+    seals = {cell_id: f"results/runs/{cell_id}/seal.json" for cell_id in CELLS}
+    again = {
+        seal
+        for cell_id, seal in seals.items()
+        if cell_id in get_outdated_runs() or is_asked_for("train_cell", seal)
+    }
+    for product in wanted:
+        if is_asked_for(product.name, *product.outputs):
+            again.update(product.outputs)
+    return outdated(wanted, MadeFrom(MADE_FROM), AT_START, again)
+
+
+def write_marks(reasons):
+    """Write the marks, all at once: Snakemake lists a folder when it meets its first file, and takes later ones for missing."""
+    try:
+        for key, reason in reasons.items():
+            write_mark(key, reason)
+    except OSError as error:
+        raise WorkflowError(
+            f"outdated outputs cannot be marked in {MARKS}: {blame(error, MARKS)}"
+        ) from None
+
+
 def write_mark(key, reason):
     """Write a file that is newer than the outputs, though not newer than now: Snakemake refuses that."""
     path = MARKS / key
@@ -60,65 +117,10 @@ def write_mark(key, reason):
     name, *values = key.split("/")
     for pattern in map(str, workflow.get_rule(name).output):
         output = re.sub(r"{.*}", values[0], pattern) if values else pattern
+        # The clock was wrong when an output was made that is newer than now.
         if os.path.exists(output) and os.path.getmtime(output) >= now:
             with naming(Path(output).absolute()):
-                os.utime(
-                    output, (now - 1, now - 1)
-                )  # the clock was wrong when it was made
-
-
-@functools.cache
-def get_outdated():
-    """Why which outputs are outdated, by `key_of`. None: only what they are made from is made again.
-
-    A job on a cluster was chosen by its workflow."""
-    if not workflow.is_main_process:
-        return {}
-    # Params and code are compared here. Snakemake asks for inputs before it asks for these.
-    workflow.dag_settings.rerun_triggers = frozenset([RerunTrigger.MTIME])
-    runs = {cell_id: shown(why) for cell_id, why in get_outdated_runs().items()}
-    again = {
-        f"results/runs/{cell_id}/seal.json"
-        for cell_id in CELLS
-        if cell_id in runs
-        or is_asked_for("train_cell", f"results/runs/{cell_id}/seal.json")
-    }
-    products = [product for product in get_products() if is_wanted(product)]
-    for product in products:
-        if is_asked_for(product.name, *product.outputs):
-            again.update(product.outputs)
-    environments, datasets = get_outdated_environments(), get_outdated_datasets()
-    others = {
-        **{
-            f"create_environment/{name}": shown(why)
-            for name, why in environments.items()
-        },
-        **{f"prepare_dataset/{name}": shown(why) for name, why in datasets.items()},
-        **outdated(products, MadeFrom(MADE_FROM), AT_START, again),
-    }
-    found = {
-        **{f"train_cell/{cell_id}": why for cell_id, why in runs.items()},
-        **others,
-    }
-    for line in [*lines(found), *get_left_over()]:
-        print(line, file=sys.stderr)
-    if is_report() and not others.keys().isdisjoint(
-        product.name for product in products
-    ):
-        raise WorkflowError(
-            "no report was made: it would show what the lines above call outdated. Run the study first, or name "
-            "the config of the study as it was run (--configfile)"
-        )
-    # All at once: Snakemake lists a folder when it meets the first file of it, and takes what comes later for missing.
-    try:
-        for key, reason in found.items():
-            if reason is not None:
-                write_mark(key, reason)
-    except OSError as error:
-        raise WorkflowError(
-            f"outdated outputs cannot be marked in {MARKS}: {blame(error, MARKS)}"
-        ) from None
-    return found
+                os.utime(output, (now - 1, now - 1))
 
 
 def is_wanted(product):

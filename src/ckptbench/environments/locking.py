@@ -12,6 +12,7 @@ from typing import IO
 
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.locks import lock_at_once
+from ckptbench.remedies import blame
 
 log = logging.getLogger("ckptbench")
 
@@ -53,7 +54,7 @@ def _lock(file: IO[str], folder: Path) -> None:
             ) from error
         except OSError as error:
             raise EnvironmentSetupError(
-                f"{folder} cannot be locked ({error.strerror}): have the study on another file system"
+                f"{folder} cannot be locked: {blame(error, folder, 'have the study on another file system')}"
             ) from error
     if lacking is not None:
         log.warning(

@@ -293,7 +293,7 @@ def _locked(folder: Path) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise LaunchError(
-                f"{folder} cannot be locked ({error.strerror}): have the study on another file system"
+                f"{folder} cannot be locked: {blame(error, folder, 'have the study on another file system')}"
             ) from error
         if lacking is not None:
             log.warning(
