@@ -10,8 +10,8 @@ from figure_parts import caption_of, titles
 from figure_tables import Study, together
 from matplotlib.figure import Figure
 
+from ckptbench.answer import labels
 from ckptbench.figures import FIGURES
-from ckptbench.figures.kit import labels
 from ckptbench.figures.kit.captions import text_width_in
 from ckptbench.figures.kit.panels import LABEL_IN, folded
 from ckptbench.figures.kit.style import LOOKS, look, paper

@@ -10,8 +10,8 @@ import pytest
 from figure_parts import caption_of, lines, row_labels
 from figure_tables import Study
 
+from ckptbench.answer import labels
 from ckptbench.figures import FIGURES
-from ckptbench.figures.kit import labels
 from ckptbench.figures.kit.style import paper
 from ckptbench.matrix.catalogue import STRATEGIES
 

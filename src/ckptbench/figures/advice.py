@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.answer.labels import counted
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.figures.kit.captions import capitalized_sentences
 from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
-from ckptbench.figures.kit.labels import counted
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,

@@ -13,7 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import (
+    CHECKPOINT,
+    SYSTEM,
+    faceted,
+    labelled,
+    ordered,
+    with_hardware,
+)
 from ckptbench.figures.kit.captions import caption, wrapped
 from ckptbench.figures.kit.panels import (
     BOLD,
@@ -24,14 +32,6 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
     paper_figure,
-)
-from ckptbench.figures.kit.setups import (
-    CHECKPOINT,
-    SYSTEM,
-    faceted,
-    labelled,
-    ordered,
-    with_hardware,
 )
 from ckptbench.figures.kit.style import (
     COLUMN_IN,

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import in_words, ordered, varying, with_hardware
 from ckptbench.figures.kit.panels import LINE_IN
-from ckptbench.figures.kit.setups import in_words, ordered, varying, with_hardware
 from ckptbench.figures.kit.style import BAND, FAINT, INK
 from ckptbench.figures.proofs import SETTING
 from ckptbench.matrix.catalogue import NOTHING

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ckptbench.answer.labels import describe
 from ckptbench.figures import proofs
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.curves import QUANTITIES, Kind, draw_curves, kind_handles
-from ckptbench.figures.kit.labels import describe
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,

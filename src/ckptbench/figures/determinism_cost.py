@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ckptbench.answer.setups import SYSTEM, faceted, in_words, ordered, with_hardware
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import Panel, forest, nothing_to_show
-from ckptbench.figures.kit.setups import SYSTEM, faceted, in_words, ordered, with_hardware
 from ckptbench.figures.kit.style import INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import TICKDOWN
 from matplotlib.patches import Patch
 
+from ckptbench.answer import labels
 from ckptbench.figures import controls, proofs
-from ckptbench.figures.kit import labels
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,

@@ -11,7 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import (
+    CHECKPOINT,
+    SYSTEM,
+    faceted,
+    in_words,
+    ordered,
+    with_hardware,
+)
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,
@@ -21,14 +29,6 @@ from ckptbench.figures.kit.panels import (
     nothing_to_show,
     paper_figure,
     side_by_side,
-)
-from ckptbench.figures.kit.setups import (
-    CHECKPOINT,
-    SYSTEM,
-    faceted,
-    in_words,
-    ordered,
-    with_hardware,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
 from ckptbench.figures.kit.ticks import linear, of_whole

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.figures.kit.labels import describe
-from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, separating, with_hardware
+from ckptbench.answer.labels import describe
+from ckptbench.answer.setups import SYSTEM, in_words, ordered, separating, with_hardware
 from ckptbench.matrix.catalogue import NOTHING
 
 AGAIN, RESUMED = "again", "resumed"

@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.setups import (
+from ckptbench.answer.setups import (
     CHECKPOINT,
     SYSTEM,
     faceted,
@@ -20,6 +18,8 @@ from ckptbench.figures.kit.setups import (
     ordered,
     with_hardware,
 )
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import GREYS, INK, look
 from ckptbench.figures.kit.ticks import of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of

@@ -12,10 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ckptbench.analysis.proof.restore import COLD, WARM
-from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.labels import counted
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.setups import (
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import (
     CHECKPOINT,
     SYSTEM,
     faceted,
@@ -23,6 +21,8 @@ from ckptbench.figures.kit.setups import (
     ordered,
     with_hardware,
 )
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, DOTTED, FAINT, GREYS, INK, look
 from ckptbench.matrix.catalogue import NOTHING
 

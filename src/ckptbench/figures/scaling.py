@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import (
+    SYSTEM,
+    faceted,
+    labelled,
+    ordered,
+    per_framework,
+    varying,
+    with_hardware,
+)
 from ckptbench.figures.kit.captions import caption, text_width_in
 from ckptbench.figures.kit.panels import (
     BOLD,
@@ -22,15 +31,6 @@ from ckptbench.figures.kit.panels import (
     folded,
     nothing_to_show,
     paper_figure,
-)
-from ckptbench.figures.kit.setups import (
-    SYSTEM,
-    faceted,
-    labelled,
-    ordered,
-    per_framework,
-    varying,
-    with_hardware,
 )
 from ckptbench.figures.kit.style import (
     COLUMN_IN,

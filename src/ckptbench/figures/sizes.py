@@ -12,10 +12,10 @@ from matplotlib.patches import Patch
 
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import SYSTEM, faceted, in_words, labelled, ordered
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.labels import counted
 from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.setups import SYSTEM, faceted, in_words, labelled, ordered
 from ckptbench.figures.kit.style import GREYS, INK, look
 
 READING = "Coloured bars are measured, grey ones the bytes that the state must have; the number is their ratio"

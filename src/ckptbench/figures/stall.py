@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.stall import parts_of_stall
 from ckptbench.analysis.tables.grouping import groups
+from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
 from ckptbench.figures.kit.parts import (
@@ -26,7 +27,6 @@ from ckptbench.figures.kit.parts import (
     UPDATE_WAITS,
     WRITE,
 )
-from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.style import INK, look
 from ckptbench.figures.kit.ticks import logarithmic
 

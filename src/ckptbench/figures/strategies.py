@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption, continued
 from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import linear, logarithmic, percent
 

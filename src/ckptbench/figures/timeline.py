@@ -15,7 +15,8 @@ from matplotlib.patches import Patch
 
 from ckptbench.analysis.cost.timeline import STEPS_AFTER
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,
@@ -39,7 +40,6 @@ from ckptbench.figures.kit.parts import (
     WRITE,
     Part,
 )
-from ckptbench.figures.kit.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
 from ckptbench.figures.kit.style import INK, PAGE_IN, look
 from ckptbench.matrix.levels import LEVELS, SHARED
 

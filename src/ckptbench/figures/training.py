@@ -10,7 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import (
+    SYSTEM,
+    faceted,
+    ordered,
+    per_framework,
+    varying,
+    with_hardware,
+)
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.curves import QUANTITIES, Kind, Quantity, draw_curves, kind_handles
 from ckptbench.figures.kit.panels import (
@@ -19,14 +27,6 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
     paper_figure,
-)
-from ckptbench.figures.kit.setups import (
-    SYSTEM,
-    faceted,
-    ordered,
-    per_framework,
-    varying,
-    with_hardware,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, PAGE_IN, SOLID, look
 from ckptbench.matrix.catalogue import WHOLE

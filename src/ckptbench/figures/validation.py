@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ckptbench.answer.setups import SYSTEM
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.decided import in_panels
 from ckptbench.figures.kit.panels import (
@@ -20,7 +21,6 @@ from ckptbench.figures.kit.panels import (
     nothing_to_show,
     paper_figure,
 )
-from ckptbench.figures.kit.setups import SYSTEM
 from ckptbench.figures.kit.style import BAND, COLUMN_IN, DASHED, INK, PAGE_IN, look
 from ckptbench.figures.kit.ticks import logarithmic, of_whole, reach
 

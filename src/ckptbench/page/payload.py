@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.answer.labels import counted, describe
+from ckptbench.answer.setups import SEPARATOR, in_words
 from ckptbench.decide import drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN, UNCERTAIN
@@ -20,8 +22,6 @@ from ckptbench.decide.model import best
 from ckptbench.decide.rates import FailureRate
 from ckptbench.errors import ConfigError
 from ckptbench.figures.kit.decided import of_most_ranks, prepared
-from ckptbench.figures.kit.labels import counted, describe
-from ckptbench.figures.kit.setups import SEPARATOR, in_words
 from ckptbench.matrix.interval import Interval
 
 Row = dict[str, Any]

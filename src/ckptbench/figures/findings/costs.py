@@ -9,6 +9,8 @@ import pandas as pd
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.answer.labels import counted, describe
+from ckptbench.answer.setups import SYSTEM, in_words, ordered, separating, with_hardware
 from ckptbench.figures.findings.words import (
     PERCENT,
     SECONDS,
@@ -25,8 +27,6 @@ from ckptbench.figures.findings.words import (
     size,
 )
 from ckptbench.figures.kit.captions import continued
-from ckptbench.figures.kit.labels import counted, describe
-from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, separating, with_hardware
 from ckptbench.matrix.interval import Interval
 
 STALL = ["stall_s", "stall_s_lo", "stall_s_hi"]

@@ -8,6 +8,8 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.answer.labels import counted, describe
+from ckptbench.answer.setups import SEPARATOR
 from ckptbench.decide.advice import DIFFERING
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.figures.findings.lines import item
@@ -21,8 +23,6 @@ from ckptbench.figures.findings.words import (
     listed,
 )
 from ckptbench.figures.kit.decided import of_most_ranks, prepared
-from ckptbench.figures.kit.labels import counted, describe
-from ckptbench.figures.kit.setups import SEPARATOR
 
 TITLE = "How often to checkpoint"
 NOTHING = (

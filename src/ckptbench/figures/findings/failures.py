@@ -11,6 +11,8 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import CHECKPOINT, SYSTEM, ordered, varying, with_hardware
 from ckptbench.figures.findings.words import (
     PERCENT,
     SECONDS,
@@ -21,8 +23,6 @@ from ckptbench.figures.findings.words import (
     bounded,
     of_checkpoints,
 )
-from ckptbench.figures.kit.labels import counted
-from ckptbench.figures.kit.setups import CHECKPOINT, SYSTEM, ordered, varying, with_hardware
 
 NAMES = {
     "unfinished_s": "unfinished work",

@@ -8,6 +8,7 @@ from textwrap import fill
 import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
+from ckptbench.answer.labels import counted
 from ckptbench.figures.findings import (
     costs,
     decision,
@@ -19,7 +20,6 @@ from ckptbench.figures.findings import (
 )
 from ckptbench.figures.findings.lines import WIDTH, item
 from ckptbench.figures.findings.words import Study, listed
-from ckptbench.figures.kit.labels import counted
 
 TITLE = "What was found"
 LOWER_ENDS = (

@@ -14,9 +14,9 @@ import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.answer.labels import describe, name
 from ckptbench.figures.findings.costs import setups
 from ckptbench.figures.findings.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
-from ckptbench.figures.kit.labels import describe, name
 from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.answer.labels import describe
+from ckptbench.answer.setups import SYSTEM, ordered, varying, with_hardware
 from ckptbench.figures import controls, proofs, restore
 from ckptbench.figures.findings.words import (
     HOW_MANY,
@@ -21,8 +23,6 @@ from ckptbench.figures.findings.words import (
     has_interval,
     of_checkpoints,
 )
-from ckptbench.figures.kit.labels import describe
-from ckptbench.figures.kit.setups import SYSTEM, ordered, varying, with_hardware
 from ckptbench.figures.proofs import AGAIN, RESUMED
 
 KINDS = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.answer.setups import in_words, varying
 from ckptbench.figures.findings.costs import COMPARED_IN, setups
 from ckptbench.figures.findings.words import (
     Row,
@@ -17,7 +18,6 @@ from ckptbench.figures.findings.words import (
     bounded,
     listed,
 )
-from ckptbench.figures.kit.setups import in_words, varying
 from ckptbench.matrix.catalogue import NATIVE
 
 TIMES = Unit("")

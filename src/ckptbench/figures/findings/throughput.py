@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import SYSTEM, in_words, ordered, with_hardware
 from ckptbench.figures.findings.words import IMAGES, PERCENT, Row, Study, amount, bounded
-from ckptbench.figures.kit.labels import counted
-from ckptbench.figures.kit.setups import SYSTEM, in_words, ordered, with_hardware
 
 LESS = 0.99
 """Cores that allow less than this share of the ideal are worth a word."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups
+from ckptbench.answer.labels import describe
 from ckptbench.figures.findings.words import bounded, every, listed
-from ckptbench.figures.kit.labels import describe
 from ckptbench.networks.tensor_groups import GROUPS
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.figures.kit.labels import counted
-from ckptbench.figures.kit.setups import (
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import (
     SYSTEM,
     constants,
     dependent,

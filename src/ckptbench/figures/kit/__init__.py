@@ -1,1 +1,1 @@
-"""What figures are made of: panels, labels, captions, looks."""
+"""What figures are made of: panels, captions, looks."""

@@ -10,9 +10,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
 from ckptbench.analysis.provenance import caption_facts
+from ckptbench.answer.labels import counted
+from ckptbench.answer.setups import SYSTEM, constants, dependent
 from ckptbench.errors import RunFolderError
-from ckptbench.figures.kit.labels import counted
-from ckptbench.figures.kit.setups import SYSTEM, constants, dependent
 
 POINTS_PER_INCH = 72
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ckptbench.figures.kit.setups import per_framework
+from ckptbench.answer.setups import per_framework
 from ckptbench.figures.kit.style import INK, LineStyle, look
 
 

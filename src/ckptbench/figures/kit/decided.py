@@ -8,9 +8,8 @@ from itertools import cycle, islice
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ckptbench.decide.inputs import GIVEN
-from ckptbench.figures.kit import labels
-from ckptbench.figures.kit.setups import (
+from ckptbench.answer import labels
+from ckptbench.answer.setups import (
     SEPARATOR,
     SYSTEM,
     constants,
@@ -20,6 +19,7 @@ from ckptbench.figures.kit.setups import (
     varying,
     with_hardware,
 )
+from ckptbench.decide.inputs import GIVEN
 from ckptbench.figures.kit.style import LINE_STYLES, LineStyle
 
 SERIES = ("strategy", "format", "recovery")

@@ -13,9 +13,9 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
+from ckptbench.answer.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
 from ckptbench.figures.kit.captions import text_width_in, wrapped
-from ckptbench.figures.kit.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
 from ckptbench.figures.kit.style import COLUMN_IN, INK, PAGE_IN
 
 FACETS_ACROSS = 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.figures.kit import labels
+from ckptbench.answer import labels
 
 SYSTEM = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
 """Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
