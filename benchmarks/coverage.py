@@ -11,7 +11,6 @@ intervals of the table `strategies` instead of the others, in studies of three s
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +36,6 @@ from benchmarks.simulation import (  # noqa: E402
     RANKS_USED,
     STALL_S,
     STRATEGIES,
-    WITHIN_STALLS,
     Floats,
     Row,
     Shape,
@@ -58,13 +56,10 @@ from ckptbench.analysis.tables.registry import DERIVED  # noqa: E402
 PROMISE = 0.93
 
 
-def own_stall_s(row: Row) -> float:
-    """Mean of a stall of this row's strategy."""
-    return STALL_S[row["framework"]] * STRATEGIES[row["strategy"]].stall
-
-
 def overhead_truth(shape: Shape, row: Row) -> float:
-    return (own_stall_s(row) + slowdown_truth(shape, row)) / (shape.steps_per_epoch * step_s(row))
+    return (stall_truth(shape, row) + slowdown_truth(shape, row)) / (
+        shape.steps_per_epoch * step_s(row)
+    )
 
 
 def images_truth(shape: Shape, row: Row) -> float:
@@ -76,12 +71,8 @@ def efficiency_truth(shape: Shape, row: Row) -> float:
 
 
 def stall_truth(shape: Shape, row: Row) -> float:
-    return own_stall_s(row) * median_of_run(shape.epochs, WITHIN_STALLS)
-
-
-def own_stall_truth(shape: Shape, row: Row) -> float:
-    """No save waits for the one before."""
-    return own_stall_s(row)
+    """Mean of a stall of this row's strategy. No save waits for the one before."""
+    return STALL_S[row["framework"]] * STRATEGIES[row["strategy"]].stall
 
 
 def slowdown_truth(shape: Shape, row: Row) -> float:
@@ -92,7 +83,7 @@ def slowdown_truth(shape: Shape, row: Row) -> float:
 
 def durable_truth(shape: Shape, row: Row) -> float:
     """Of all checkpoints but the first, which does not reach the level `shared`."""
-    return DURABLE_S[row["framework"]] * median_of_run(shape.epochs - 1, WITHIN_STALLS)
+    return DURABLE_S[row["framework"]]
 
 
 def near_durable_truth(shape: Shape, row: Row) -> float:
@@ -106,14 +97,6 @@ def memory_truth(shape: Shape, row: Row) -> float:
 
 def growth_truth(shape: Shape, row: Row) -> float:
     return GROWTH_BYTES
-
-
-@functools.cache
-def median_of_run(checkpoints: int, within: float) -> float:
-    """The mean over runs of the median of a run's times of checkpoints ÷ the mean of these times."""
-    drawn = np.random.default_rng(0).standard_normal((200_000, checkpoints))
-    medians = np.median(np.exp(within * drawn - within**2 / 2), axis=1)
-    return float(medians.mean())
 
 
 def determinism_truth(shape: Shape, row: Row) -> float:
@@ -172,7 +155,6 @@ COLUMNS = {
 """Every column that has an interval but those of the table `strategies`."""
 STRATEGY_COLUMNS = {
     "stall": _of_strategy("stall", "_s", stall_truth),
-    "own_stall": _of_strategy("own_stall", "_s", own_stall_truth),
     "slowdown": _of_strategy("slowdown", "_s", slowdown_truth),
     "durable": _of_strategy("durable", "_s", durable_truth),
     "near_durable": _of_strategy("near_durable", "_s", near_durable_truth),
@@ -255,7 +237,7 @@ DERIVES: dict[str, Callable[[Mapping[str, pd.DataFrame]], pd.DataFrame]] = {
     "goodput": goodput,
     "outcome": outcome,
 }
-BEFORE = {"checkpoint_cost": ("stall",), "strategies": ("stall", "overhead")}
+BEFORE = {"checkpoint_cost": ("stall",), "strategies": ("stall", "checkpoint_cost", "overhead")}
 """Derived tables that others are derived from."""
 
 

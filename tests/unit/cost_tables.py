@@ -62,8 +62,8 @@ def overhead(setup: Setup, repeats: int) -> Setup:
         "in_run_steady": 0.8 * inside,
         "in_run_steady_lo": 0.8 * inside - 0.005,
         "in_run_steady_hi": 0.8 * inside + 0.005,
-        "stall_s": 10 * inside,
-        "slowdown_s": 0.0,
+        "stalls_s": 10 * inside,
+        "slowdowns_s": 0.0,
         "overhead_without_fsync": 0.7 * inside,
         "agree": abs(outside - inside) <= width + 0.005,
         "note": "",
@@ -162,7 +162,6 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
     model = MODEL_BYTES[setup["model"]]
     values = {
         "stall": ("_s", stall),
-        "own_stall": ("_s", stall),
         "slowdown": ("_s", 0.02 if blocking else 0.3 * save),
         "durable": ("_s", 1.4 * save),
         "overhead": ("", stall / 10),

@@ -26,7 +26,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.9, "own_stall_s": 0.2, "own_stall_low_s": 0.1, "own_stall_high_s": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
+STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:

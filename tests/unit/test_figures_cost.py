@@ -57,13 +57,9 @@ def test_what_does_not_vary_is_said_once_in_the_caption() -> None:
     assert row_labels(figure.axes[0]) == ["npz · every epoch", "npz · every 50 steps"]
 
 
-@pytest.mark.parametrize(
-    ("first_checkpoints", "counted"),
-    [(2, "steady"), (9, "not warmup")],
-    ids=["steady", "all first"],
-)
-def test_every_checkpoint_is_a_point_and_the_steady_state_counts_if_there_is_one(
-    first_checkpoints: int, counted: str
+@pytest.mark.parametrize("first_checkpoints", [2, 9], ids=["steady", "all first"])
+def test_every_checkpoint_is_a_point_beside_the_mean_of_its_setup(
+    first_checkpoints: int,
 ) -> None:
     study = Study(
         frameworks=("pytorch",),
@@ -80,8 +76,9 @@ def test_every_checkpoint_is_a_point_and_the_steady_state_counts_if_there_is_one
     assert sorted(first) == sorted(stall.query("not steady and not warmup")["stall_s"])
     assert sorted(warmup) == sorted(stall.query("warmup")["stall_s"])
     assert "crosses are the first checkpoints of a run" in caption_of(figure).replace("\n", " ")
-    (median,) = (c for c in points.collections if c.get_gid() == "median")
-    assert median.get_segments()[0][0][0] == stall.query(counted)["stall_s"].median()
+    (mean,) = (c for c in points.collections if c.get_gid() == "mean")
+    (known_s,) = study.tables()["checkpoint_cost"]["stall_s"]
+    assert mean.get_segments()[0][0][0] == known_s
     assert sum(patch.get_width() for patch in shares.patches) == pytest.approx(100)
 
 
@@ -101,7 +98,7 @@ def test_parts_that_are_behind_training_are_not_drawn_as_parts_of_the_stall() ->
     assert "behind training and no part of the stall" in caption_of(figure)
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     parts = {"capture", "write", "sync", "checksum", "commit", "update waits", "removal"}
-    assert {name for name in named if name.strip()} == {"median", *parts}
+    assert {name for name in named if name.strip()} == {"mean", *parts}
     native = FIGURES["stall"].draw(Study(strategies=("native",)).tables())
     assert "behind training" not in caption_of(native)
     assert "capture" not in [text.get_text() for text in native.legends[0].get_texts()]

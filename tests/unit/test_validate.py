@@ -158,10 +158,10 @@ def test_a_checkpoint_costs_what_it_does_at_the_nearest_interval_that_was_measur
 ) -> None:
     study = struck_study()
     study.rows["strategies"][0]["interval"] = "s11"
-    study.rows["strategies"].append({**study.rows["strategies"][0], "interval": measured_at, "own_stall_s": 0.9, "durable_s": 0.9})  # fmt: skip
+    study.rows["strategies"].append({**study.rows["strategies"][0], "interval": measured_at, "stall_s": 0.9, "durable_s": 0.9})  # fmt: skip
     (row,) = validation(study.tables()).to_dict("records")
     other = struck_study()
-    other.rows["strategies"][0].update(own_stall_s=expected, durable_s=max(0.3, expected))
+    other.rows["strategies"][0].update(stall_s=expected, durable_s=max(0.3, expected))
     (wanted,) = validation(other.tables()).to_dict("records")
     assert row["predicted"] == pytest.approx(wanted["predicted"])
 
@@ -191,7 +191,7 @@ def test_checkpoints_cost_what_they_did_in_other_runs_the_first_ones_too(blockin
     for run in ("costs0", "costs1"):
         for place, stall_s in enumerate((0.9, 0.3, 0.3)):
             study.rows["checkpoints"] += [{"run": run, "rank": rank, "step": 10 * place, "stall_s": stall_s - 0.1 * rank + 3.0, "save_hold_s": 3.0} for rank in (0, 1)]  # fmt: skip
-    other.rows["strategies"][0].update(own_stall_s=0.5, durable_s=0.5 if blocking else 0.6)
+    other.rows["strategies"][0].update(stall_s=0.5, durable_s=0.5 if blocking else 0.6)
     (row,), (wanted,) = (validation(own.tables()).to_dict("records") for own in (study, other))
     assert row["predicted"] == pytest.approx(wanted["predicted"])
 

@@ -42,7 +42,7 @@ from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
-    "stall_s": "training is blocked by one checkpoint, mean; without the time in which the next save waits for this one, as that depends on the interval",
+    "stall_s": "training is blocked by one checkpoint, as in the table `checkpoint_cost`: without the time in which the next save waits for this one, as that depends on the interval",
     "slowdown_s": "extra time of the steps while one checkpoint is written in the background",
     "durable_s": "from the start of a save until the version can be gone on from; where it lies at the nearest levels first, from there",
     "shared_durable_s": "from the start of a save until the version lies at the level `shared`; `durable_s` where each goes there",
@@ -146,7 +146,7 @@ def _saving(row: Row, nodes: int) -> Row:
     # Where every version goes to `shared`, nothing tells from when it lies at a nearer level.
     every = named_levels(row["strategy"])[SHARED]
     nearest = "near_durable" if every > 1 and pd.notna(row["near_durable_s"]) else "durable"
-    measured = {"stall_s": "own_stall", "slowdown_s": "slowdown", "durable_s": nearest, "shared_durable_s": "durable"}  # fmt: skip
+    measured = {"stall_s": "stall", "slowdown_s": "slowdown", "durable_s": nearest, "shared_durable_s": "durable"}  # fmt: skip
     ends = {"": "_s", "_lo": "_low_s", "_hi": "_high_s"}
     return {
         **{

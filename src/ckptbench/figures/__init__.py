@@ -80,7 +80,7 @@ class FigureEntry:
 FIGURES = {
     "overhead": FigureEntry("overhead", ("overhead", "provenance"), "Overhead of checkpointing", _whole),
     "strategies": FigureEntry("strategies", ("strategies", "provenance"), "What a checkpoint of each strategy costs", _checkpointed),
-    "stall": FigureEntry("stall", ("stall", "provenance"), "What one checkpoint blocks", _whole),
+    "stall": FigureEntry("stall", ("stall", "checkpoint_cost", "provenance"), "What one checkpoint blocks", _whole),
     "timeline": FigureEntry("timeline", ("timeline", "provenance"), "One checkpoint of each strategy", _checkpointed),
     "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs", _whole),
     "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", "provenance"), "Throughput and cost against ranks", _whole),

@@ -46,8 +46,8 @@ from ckptbench.figures.kit.ticks import logarithmic, measured_ranks
 
 READING = (
     "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks"
-    " measured, times the ranks. One checkpoint: filled points are the median stall of the slowest rank in a run,"
-    " hollow ones the median time until all is on stable storage, means over repeats. Vertical bars are 95 % intervals"
+    " measured, times the ranks. One checkpoint: filled points are the stall of the slowest rank,"
+    " hollow ones the time until all is on stable storage, means of a run over repeats. Vertical bars are 95 % intervals"
 )
 SHARED = (
     "Ranks share the cores of a machine: dash-dotted is what these allow, if each core does as much as"

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ckptbench.analysis.cost.stall import parts_of_stall
+from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
+from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
@@ -34,7 +35,8 @@ READING = (
     "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"
 )
 BEHIND = "where the loop goes on after the capture, write and sync are behind training and no part of the stall"
-WARMUP = "hollow points came during the warm-up and count neither for the median nor for the parts"
+WARMUP = "hollow points came during the warm-up and count neither for the mean nor for the parts"
+MEAN = "the mean is that of the table checkpoint_cost: of each run, over runs, without the time in which the next save waited"
 FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
 PARTS = {
     "capture_s": CAPTURE,
@@ -48,6 +50,8 @@ PARTS = {
     "removal_hold_s": REMOVAL,
 }
 """Parts of the stall by their column, in the order of time."""
+MARK = "mean_s"
+"""Column of the stall of one checkpoint of a setup."""
 VISIBLE = 0.002
 """Share of a stall from which on a part can be seen."""
 LEGEND_ACROSS = 3
@@ -58,14 +62,17 @@ BAR = 0.6
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """From the tables `stall` and `provenance`."""
+    """From the tables `stall`, `checkpoint_cost` and `provenance`."""
     shown = tables["stall"]
     if shown.empty:
         text = caption(shown, tables["provenance"], "")
         return nothing_to_show(
             "No run that can be timed wrote a checkpoint: there is no stall to show.", text
         )
-    rows = prepared(shown)
+    costs = tables["checkpoint_cost"][[*SETUP, "stall_s"]]
+    rows = prepared(
+        shown.merge(costs.rename(columns={"stall_s": MARK}), on=list(SETUP), how="left")
+    )
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 2))
     for panel in panels:
@@ -83,6 +90,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _reading(rows: pd.DataFrame) -> str:
     parts = [
         READING,
+        MEAN,
         *([BEHIND] if not rows["blocking"].all() else []),
         *([FIRST] if _is_first(rows).any() else []),
         *([WARMUP] if rows["warmup"].any() else []),
@@ -96,9 +104,8 @@ def _is_first(rows: pd.DataFrame) -> pd.Series:
 
 
 def _counted(rows: pd.DataFrame) -> pd.DataFrame:
-    """The checkpoints of one setup of which median and parts tell: those of the steady state, if there are any."""
-    timed = rows[~rows["warmup"]]
-    return timed[timed["steady"]] if timed["steady"].any() else timed
+    """The checkpoints of one setup of which mean and parts tell: those of the steady state, if each run has one."""
+    return steady_or_all(rows[~rows["warmup"]])
 
 
 def _draw_points(axes: Axes, panel: Panel) -> None:
@@ -124,9 +131,7 @@ def _draw_points(axes: Axes, panel: Panel) -> None:
                 alpha=0.6,
                 gid="checkpoints",
             )
-        counted = _counted(rows)["stall_s"]
-        if len(counted):
-            axes.vlines(counted.median(), y - 0.42, y + 0.42, colors=INK, zorder=3, gid="median")
+        axes.vlines(rows[MARK].iloc[:1], y - 0.42, y + 0.42, colors=INK, zorder=3, gid="mean")
 
 
 def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
@@ -151,10 +156,10 @@ def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
-    """The median, and the parts that can be seen in any stall."""
+    """The mean, and the parts that can be seen in any stall."""
     shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
     handles: list[Artist] = [
-        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="median")
+        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean")
     ]
     handles += [part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE]
     return [handles[i : i + LEGEND_ACROSS] for i in range(0, len(handles), LEGEND_ACROSS)]

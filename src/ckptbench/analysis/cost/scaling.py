@@ -9,7 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.cost.stall import reached_shared, steady_or_all
+from ckptbench.analysis.cost.stall import (
+    mean_of_runs,
+    reached_shared,
+    stall_of_one,
+    steady_or_all,
+)
 from ckptbench.analysis.cost.statistics import Error, Floats, Interval, Repeated, errors, estimates
 from ckptbench.analysis.cost.times import run_times, timed
 from ckptbench.analysis.tables.columns import MEASURED, SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
@@ -55,7 +60,10 @@ CHECKPOINT_COST = Table(
             "whether these are those of the steady state; otherwise some repeat reached none, and they are all",
         ),
         Column(
-            "stall_s", "number", "s", "median stall of a run on its slowest rank, mean over repeats"
+            "stall_s",
+            "number",
+            "s",
+            "training is blocked by one checkpoint, slowest rank: mean of a run, mean over repeats; without the time in which the next save waited for this one",
         ),
         Column(
             "stall_s_lo",
@@ -68,13 +76,13 @@ CHECKPOINT_COST = Table(
             "first_stall_s",
             "number",
             "s",
-            "median stall of a run before the steady state, mean over repeats; missing where all of that was warm-up",
+            "the same of the checkpoints before the steady state; missing where all of that was warm-up",
         ),
         Column(
             "durable_s",
             "number",
             "s",
-            "median time of a run until everything was on stable storage, of checkpoints that reached the level `shared`, mean over repeats; missing where none did",
+            "until everything was on stable storage, of checkpoints that reached the level `shared`: mean of a run, mean over repeats; missing where none did",
         ),
         Column("paired", "number", "1", "as in `overhead`"),
         Column("in_run", "number", "1", "as in `overhead`"),
@@ -177,21 +185,20 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     }
     setups = list(groups(stall[~stall["warmup"]], SETUP))
     chosen = [steady_or_all(group) for _, group in setups]
-    medians = [group.groupby("run")["stall_s"].median() for group in chosen]
-    stalls = estimates([Repeated.mean(own.to_numpy()) for own in medians])
+    stalls = estimates([stall_of_one(used) for used in chosen])
     return CHECKPOINT_COST.rows(
         {
             **setup,
-            "repeats": len(own),
+            "repeats": used["run"].nunique(),
             "checkpoints": len(used),
             "steady": bool(used["steady"].all()),
             "stall_s": cost.value,
             "stall_s_lo": cost.interval.lo,
             "stall_s_hi": cost.interval.hi,
-            "first_stall_s": group[~group["steady"]].groupby("run")["stall_s"].median().mean(),
-            "durable_s": reached_shared(used).groupby("run")["durable_s"].median().mean(),
+            "first_stall_s": stall_of_one(group[~group["steady"]]).value,
+            "durable_s": mean_of_runs(reached_shared(used), "durable_s").value,
             **overheads[tuple(setup.values())],
             "measured": True,
         }
-        for (setup, group), used, own, cost in zip(setups, chosen, medians, stalls, strict=True)
+        for (setup, group), used, cost in zip(setups, chosen, stalls, strict=True)
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
 
+from ckptbench.analysis.cost.statistics import Repeated
 from ckptbench.analysis.cost.times import timed
 from ckptbench.analysis.tables.columns import (
     EPOCH,
@@ -106,6 +108,24 @@ def steady_or_all(stall: pd.DataFrame) -> pd.DataFrame:
     """Of these rows of one setup, those of the steady state if each run has one; otherwise all."""
     steady = stall[stall["steady"]]
     return steady if set(steady["run"]) == set(stall["run"]) else stall
+
+
+def mean_of_runs(checkpoints: pd.DataFrame, column: str) -> Repeated:
+    """A time of one checkpoint: the mean of each run's checkpoints, and the mean of these. NaN of no rows of this table.
+
+    Means, as a training pays all of its checkpoints, the few long ones too.
+    """
+    each = checkpoints[column].groupby(checkpoints["run"]).mean().to_numpy()
+    return Repeated.mean(each) if len(each) else Repeated(math.nan, each)
+
+
+def stall_of_one(checkpoints: pd.DataFrame) -> Repeated:
+    """How long one checkpoint stops training: the one number that tables, figures, answers and the decision have.
+
+    Without the time in which the next save waits for this one: that depends on the interval, and the decision's formula has it.
+    """
+    own_s = checkpoints["stall_s"] - checkpoints["save_hold_s"]
+    return mean_of_runs(checkpoints.assign(own_s=own_s), "own_s")
 
 
 def reached_shared(checkpoints: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from ckptbench.analysis.cost.estimates import Slowdown
 from ckptbench.analysis.cost.memory import Memory, growth_of, leaks
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
-from ckptbench.analysis.cost.stall import reached_shared, steady_or_all
+from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
 from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
 from ckptbench.analysis.cost.times import run_times, timed
 from ckptbench.analysis.tables.columns import (
@@ -39,17 +39,14 @@ STRATEGIES = Table(
         Column("runs", "integer", "1", "runs with valid timing"),
         Column("continued", "integer", "1", "more runs, which were continued after an interruption and are not timed; where no other ran, the row has no times"),
         Column("checkpoints", "integer", "1", "of which the times tell, over all runs"),
-        Column("stall_s", "number", "s", "training is blocked by one checkpoint, slowest rank: median of a run, mean over runs"),
+        Column("stall_s", "number", "s", "training is blocked by one checkpoint, as in the table `checkpoint_cost`"),
         Column("stall_low_s", "number", "s", "lower end of its interval"),
         Column("stall_high_s", "number", "s", "upper end of its interval"),
-        Column("own_stall_s", "number", "s", "mean stall of a run, mean over runs, without the time in which the next save waited for this one: what a checkpoint costs where the interval is long enough"),
-        Column("own_stall_low_s", "number", "s", "lower end of its interval"),
-        Column("own_stall_high_s", "number", "s", "upper end of its interval"),
         Column("waited", "number", "1", "the part of the checkpoints for which the next save waited, or for the removal after it"),
         Column("slowdown_s", "number", "s", "extra time of the steps during the save of one checkpoint, and the removal after it, in the background: mean of a run, mean over runs"),
         Column("slowdown_low_s", "number", "s", "lower end of its interval"),
         Column("slowdown_high_s", "number", "s", "upper end of its interval"),
-        Column("durable_s", "number", "s", "from the start of a save until the version was on stable storage, of checkpoints that reached the level `shared`: median of a run, mean over runs; missing where none of them did"),
+        Column("durable_s", "number", "s", "from the start of a save until the version was on stable storage, of checkpoints that reached the level `shared`: mean of a run, mean over runs; missing where none of them did"),
         Column("durable_low_s", "number", "s", "lower end of its interval"),
         Column("durable_high_s", "number", "s", "upper end of its interval"),
         Column("near_durable_s", "number", "s", "the same of the other checkpoints: until the version was committed at the farthest of its levels; missing where all reached `shared`"),
@@ -92,8 +89,6 @@ class _Costs:
     setup: Setup
     checkpoints: int
     runs: list[str]
-    stall: Repeated
-    own_stall: Repeated
     waited: float
     slowdown: Slowdown
     durable: Repeated
@@ -109,14 +104,15 @@ class _Costs:
 
 
 def strategies(tables: Tables) -> pd.DataFrame:
-    """From the tables `runs`, `memory`, `steps`, `epochs`, `checkpoints`, `stall`, `overhead`, `sizes`, `restore` and `consistency`."""
+    """From the tables `runs`, `memory`, `steps`, `epochs`, `checkpoints`, `stall`, `checkpoint_cost`, `overhead`, `sizes`, `restore` and `consistency`."""
     costs = list(_costs(tables))
+    stalls = _by_setup(tables["checkpoint_cost"])
     overheads = _by_setup(tables["overhead"])
     weights = _by(tables["sizes"], SIZES_KEY)
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
         name: estimates([getattr(cost, name) for cost in costs])
-        for name in ("stall", "own_stall", "durable", "near_durable")
+        for name in ("durable", "near_durable")
     }
     estimated["memory"] = _memory(costs)
     interrupted = _continued(tables["runs"])
@@ -127,8 +123,7 @@ def strategies(tables: Tables) -> pd.DataFrame:
             "runs": len(cost.runs),
             "continued": interrupted.get(tuple(cost.setup.values()), 0),
             "checkpoints": cost.checkpoints,
-            **_seconds("stall", estimated["stall"][index]),
-            **_seconds("own_stall", estimated["own_stall"][index]),
+            **_stall(stalls[tuple(cost.setup.values())]),
             "waited": cost.waited,
             **_seconds("slowdown", cost.slowdown.estimate(ratios[index])),
             **_seconds("durable", estimated["durable"][index]),
@@ -183,12 +178,9 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
-        stalls_s = used.groupby("run")["stall_s"].median()
-        # A few long stalls count for training, so this is their mean.
-        own_stalls_s = (used["stall_s"] - used["save_hold_s"]).groupby(used["run"]).mean()
         durable = reached_shared(used)
         nearer = used.drop(durable.index)
-        runs = [str(run) for run in stalls_s.index]
+        runs = sorted(used["run"].unique())
         own = [times[run] for run in runs]
         pairs = [(run, baselines[run]) for run in runs if run in baselines]
         if used["steady"].all():
@@ -197,12 +189,10 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             setup=setup,
             checkpoints=len(used),
             runs=runs,
-            stall=Repeated.mean(stalls_s.to_numpy()),
-            own_stall=Repeated.mean(own_stalls_s.to_numpy()),
             waited=float((used[WAITS].sum(axis=1) > 0).mean()),
             slowdown=Slowdown.of(own),
-            durable=_mean(list(durable.groupby("run")["durable_s"].median())),
-            near_durable=_mean(list(nearer.groupby("run")["durable_s"].median())),
+            durable=mean_of_runs(durable, "durable_s"),
+            near_durable=mean_of_runs(nearer, "durable_s"),
             durable_checkpoints=len(durable),
             memory=_mean([memory.above(*pair) for pair in pairs]),
             growth=growth_of([memory.growth(run) for run in runs]),
@@ -236,6 +226,11 @@ def _bytes(name: str, estimate: Estimate) -> dict[str, float]:
         f"{name}_low_bytes": estimate.interval.lo,
         f"{name}_high_bytes": estimate.interval.hi,
     }
+
+
+def _stall(row: Setup) -> dict[str, float]:
+    names = {"stall_s": "stall_s", "stall_low_s": "stall_s_lo", "stall_high_s": "stall_s_hi"}
+    return {name: row[column] for name, column in names.items()}
 
 
 def _overhead(row: Setup) -> dict[str, float]:

@@ -55,7 +55,7 @@ def sentences(tables: Mapping[str, pd.DataFrame], study: Study) -> Iterator[str]
 
 def setups(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """One row a setup with checkpoints, in order: its overhead, and where known its stall and the bytes of a version."""
-    overhead = tables["overhead"].drop(columns="stall_s")
+    overhead = tables["overhead"]
     costs = tables["checkpoint_cost"][[*SETUP, *STALL]]
     weights = tables["sizes"][[*SIZES_KEY, "bytes"]]
     rows = overhead.merge(costs, on=list(SETUP), how="left").merge(
