@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from run_folders import HOST, ByRankAndStep, FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.estimates import leading
 from ckptbench.analysis.cost.overhead import overhead
 from ckptbench.analysis.cost.scaling import scaling
+from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.matrix.variant import Variant
 
 ESTIMATES = ["paired", "paired_lo", "paired_hi", "in_run", "in_run_lo", "in_run_hi"]
@@ -189,7 +192,7 @@ def test_the_setups_of_a_study_share_what_is_known_of_its_runs_and_nothing_else(
     alone = table(tmp_path / "a", *runs)
     beside = table(tmp_path / "b", *runs, *other)
     beside = beside[beside["interval"] == "e1"].reset_index(drop=True)
-    ends = [f"{estimate}_{end}" for estimate in ("paired", "in_run") for end in ("lo", "hi")]
+    ends = [f"{name}_{end}" for name in ("paired", "in_run", "overhead") for end in ("lo", "hi")]
     pd.testing.assert_frame_equal(alone.drop(columns=ends), beside.drop(columns=ends))
     for estimate in ("paired", "in_run"):
         assert alone.loc[0, f"{estimate}_lo"] < beside.loc[0, f"{estimate}_lo"]
@@ -283,3 +286,40 @@ def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
     assert paired.to_dict() == pytest.approx({"restart": 0.5, "ulfm": 0.25})
     # A step of 0.1 s of two ranks with eight images each: the baseline with an elastic recovery does not count.
     assert scaling(tables)["images_per_s"].to_list() == pytest.approx([160.0])
+
+
+@pytest.mark.parametrize(
+    ("against_baseline", "inside", "told_by"),
+    [
+        ((0.3, 0.1, 0.5), (0.28, 0.27, 0.29), "paired"),
+        ((0.2, -0.3, 0.9), (0.275, 0.17, 0.45), "in_run"),
+        ((-0.2, -0.3, -0.1), (0.01, 0.0, 0.02), "paired"),
+        ((0.01, -0.02, 0.04), (0.03, -0.1, 0.2), "paired"),
+        ((0.01, -0.02, 0.04), (math.nan, math.nan, math.nan), "paired"),
+        ((math.nan, math.nan, math.nan), (0.1, 0.05, 0.2), "in_run"),
+        ((0.3, math.nan, math.nan), (0.28, 0.27, 0.29), "in_run"),
+        ((0.3, math.nan, math.nan), (0.28, math.nan, math.nan), "paired"),
+        ((math.nan, math.nan, math.nan), (0.28, math.nan, math.nan), "in_run"),
+    ],
+)
+def test_the_estimate_that_can_tell_leads(
+    against_baseline: tuple[float, ...], inside: tuple[float, ...], told_by: str
+) -> None:
+    known = [Estimate(value, Interval(lo, hi)) for value, lo, hi in (against_baseline, inside)]
+    assert leading(*known) == told_by
+
+
+def test_what_noise_hides_from_the_baseline_is_told_from_inside_the_run(tmp_path: Path) -> None:
+    """Baselines differ by as much as the checkpoints cost, and the stalls of the runs are alike."""
+    runs = [
+        run
+        for repeat, seconds in enumerate((0.06, 0.1, 0.16))
+        for run in (
+            FakeRun(cell=cell(repeat=repeat)),
+            FakeRun(cell=cell("never", repeat=repeat), step_s=lambda rank, step, s=seconds: s),
+        )
+    ]
+    row = only_row(tmp_path, *runs)
+    assert row["paired_lo"] < 0 < row["paired_hi"]
+    assert row["overhead_from"] == "in_run"
+    assert row[["overhead", "overhead_lo", "overhead_hi"]].tolist() == row[["in_run", "in_run_lo", "in_run_hi"]].tolist()  # fmt: skip

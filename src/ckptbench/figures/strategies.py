@@ -21,7 +21,7 @@ from ckptbench.figures.kit.ticks import linear, logarithmic, percent
 
 READING = (
     "Points are estimates, bars their 95 % intervals. Stall, slowdown and durable are of one checkpoint, overhead is the"
-    " paired estimate at the interval of the row"
+    " estimate that can tell, at the interval of the row"
 )
 MEMORY = "memory is the peak above the baseline's"
 TORN = "shaded rows are torn: a version was not the state of its step"

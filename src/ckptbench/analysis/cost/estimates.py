@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, Repeated
 from ckptbench.analysis.cost.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
+
+PAIRED, IN_RUN = "paired", "in_run"
 
 
 def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> Repeated:
@@ -58,6 +61,20 @@ def sync_share(runs: Sequence[RunTimes]) -> float:
     """The part of the in-run estimate that comes from stalls after the framework's own write returned."""
     sync_s = sum((run.checkpoints[:, STALL] - run.checkpoints[:, WRITE]).sum() for run in runs)
     return float(sync_s / sum(run.period_s * run.steps for run in runs))
+
+
+def leading(against_baseline: Estimate, inside: Estimate) -> str:
+    """Which of the two estimates of an overhead to quote, by its name, from their intervals: the one that can tell.
+
+    That against the baseline has everything that a checkpoint costs, so it leads where its interval leaves out zero. Where it does not, the
+    noise of two runs may hide a cost that the other one shows, and the narrower interval leads.
+    """
+    widths = [own.interval.hi - own.interval.lo for own in (against_baseline, inside)]
+    if math.isnan(widths[0]):
+        known = not math.isnan(widths[1]) or math.isnan(against_baseline.value)
+        return IN_RUN if known and not math.isnan(inside.value) else PAIRED
+    tells = against_baseline.interval.lo > 0 or against_baseline.interval.hi < 0
+    return IN_RUN if not tells and widths[1] < widths[0] else PAIRED
 
 
 def slowdown_s(run: RunTimes) -> float:

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.estimates import in_run, in_run_steady, paired, slowdown_s, sync_share
+from ckptbench.analysis.cost.estimates import (
+    PAIRED,
+    in_run,
+    in_run_steady,
+    leading,
+    paired,
+    slowdown_s,
+    sync_share,
+)
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
@@ -38,6 +46,10 @@ OVERHEAD = Table(
         Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
         Column("in_run_lo", "number", "1", "lower end of its interval"),
         Column("in_run_hi", "number", "1", "upper end of its interval"),
+        Column("overhead", "number", "1", "the one of the two estimates that can tell: `paired` where its interval leaves out zero or is the narrower one, otherwise `in_run`"),
+        Column("overhead_lo", "number", "1", "lower end of its interval"),
+        Column("overhead_hi", "number", "1", "upper end of its interval"),
+        Column("overhead_from", "text", "", "`paired` or `in_run`"),
         Column("levels", "text", "", "how many of the checkpoints reached which level: `memory 12, node 6, shared 3`; empty where all reached `shared` alone"),
         Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
         Column("in_run_steady", "number", "1", "in_run had every checkpoint cost what those of the steady state do: what a long training pays; missing where a run has none"),
@@ -171,6 +183,7 @@ def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> b
 
 def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
+    told_by = leading(against_baseline, inside)
     return {
         **setup.key,
         "steps_per_epoch": setup.steps_per_epoch,
@@ -183,6 +196,8 @@ def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[st
         "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
         **_columns("paired", against_baseline),
         **_columns("in_run", inside),
+        **_columns("overhead", against_baseline if told_by == PAIRED else inside),
+        "overhead_from": told_by,
         "stalls_s": np.mean([run.checkpoints[:, STALL].sum() for run in setup.runs]),
         "slowdowns_s": np.mean([slowdown_s(run) for run in setup.runs]),
         "overhead_without_fsync": inside.value - sync_share(setup.runs),
