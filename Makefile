@@ -28,9 +28,9 @@ decide: environment
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	$(BIN)/snakemake --profile local decision \
-	  --allowed-rules decide write_decision write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
+	  --allowed-rules decide write_answer write_decision_page draw_advice draw_scale draw_validation draw_failure_fits decision \
 	  $(if $(CONFIG),--configfile "$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
-	@echo; cat results/decision.txt
+	@echo; cat results/answer.txt
 
 # Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
 # Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE

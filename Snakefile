@@ -27,9 +27,8 @@ rule all:
         get_all_seals(),  # a run that was removed is made again, though there are tables of it
         get_all_figures(),
         get_all_tables(),
-        DECISION_PAGE,
+        ANSWER,
         WHAT_IF_PAGE,
-        FINDINGS_PAGE,
         AUDIT_PAGE,
 
 
@@ -49,7 +48,7 @@ onstart:
 
 onsuccess:
     note_made()
-    show_findings()
+    show_answer()
 
 
 onerror:

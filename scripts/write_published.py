@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.figures.findings.published import TABLES, published
+from ckptbench.answer.published import TABLES, published
 from ckptbench.scripting import run_script
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ckptbench.figures.findings import TABLES
+from ckptbench.figures.findings.page import MEASURED, NO_INTERVALS, OF_RATE, findings, page
 from decision_tables import decided
 from docutils.core import publish_doctree
 from docutils.nodes import list_item, system_message
@@ -14,10 +16,8 @@ from figure_tables import Study, empty_tables, together
 from proof_tables import Restarts
 
 from ckptbench.analysis.tables.registry import DERIVED
-from ckptbench.figures.findings import TABLES
-from ckptbench.figures.findings.page import MEASURED, NO_INTERVALS, OF_RATE, findings, page
-from ckptbench.figures.findings.words import IMAGES, PERCENT, SECONDS, amount, listed, size
-from ckptbench.figures.findings.words import MOST as MOST_SENTENCES
+from ckptbench.answer.words import IMAGES, PERCENT, SECONDS, amount, listed, size
+from ckptbench.answer.words import MOST as MOST_SENTENCES
 
 Tables = dict[str, pd.DataFrame]
 COSTS = "What checkpoints cost"

@@ -10,7 +10,7 @@ import string
 import pytest
 from docutils.core import publish_parts
 
-from ckptbench.figures.findings.lines import item
+from ckptbench.answer.lines import item
 
 ODD = (
     *("1. x", "999. x", "iii. x", "a. x", "(a) x", "A) x", "#. x", "- x", "* x", "+ x", "-x", "--x", "/V x"),

@@ -12,7 +12,7 @@ import pytest
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
-from ckptbench.figures.findings.published import (
+from ckptbench.answer.published import (
     FINDINGS,
     FOUND,
     REFUTED,

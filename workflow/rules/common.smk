@@ -10,12 +10,11 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
+from ckptbench.answer import DECISION, STUDY_TABLES
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.errors import CkptbenchError
 from ckptbench.figures import FIGURES
-from ckptbench.figures.findings import DECISION
-from ckptbench.figures.findings import TABLES as FINDINGS
 from ckptbench.machine.user import supply_user
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.variant import NAME
@@ -73,8 +72,7 @@ CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
 CONSTRAINTS = "envs/build-constraints.txt"
 STUDY = "results/study.json"
-FINDINGS_PAGE = "results/findings.txt"
-DECISION_PAGE = "results/decision.txt"
+ANSWER = "results/answer.txt"
 WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
@@ -112,7 +110,9 @@ def get_all_figures():
 def get_decision_figures():
     """Those of the decision, if there is something to decide from. Fits are of rates that come from a log."""
     decided = any(FIGURES["advice"].shows(cell) for cell in CELLS.values())
-    shown = ["advice", "scale"] if decided or CONFIG.decision.numbers else []
+    shown = ["advice"] if decided or CONFIG.decision.numbers else []
+    if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
+        shown.append("scale")  # a projection, which a study has only where it is asked for
     if any(FIGURES["validation"].shows(cell) for cell in CELLS.values()):
         shown.append("validation")
     return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
@@ -130,6 +130,14 @@ def get_cost_tables(wildcards):
         []
         if CONFIG.decision.numbers
         else expand("results/tables/{table}.parquet", table=COST_TABLES)
+    )
+
+
+def get_answer_tables(wildcards):
+    """The tables that the answer is made from: those of the decision, and of a study those of what it measured."""
+    return expand(
+        "results/tables/{table}.parquet",
+        table=[*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)],
     )
 
 
@@ -278,12 +286,12 @@ def show_failed():
     print(words, file=sys.stderr)
 
 
-def show_findings():
-    """Print what was found, or whether to believe it, where the workflow was asked for it."""
+def show_answer():
+    """Print the answer, or whether to believe it, where the workflow was asked for it."""
     names = {job.rule.name for job in workflow.dag.jobs}
     pages = {
         "audit": AUDIT,
-        "write_findings": FINDINGS_PAGE,
+        "write_answer": ANSWER,
     }
     for page in [path for name, path in pages.items() if name in names][:1]:
         print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)

@@ -32,23 +32,29 @@ rule decide:
         " --choices {params.choices:q} --log {log}"
 
 
-rule write_decision:
+# Tables -> the answer on one screen. The workflow prints it when it ends, and the report begins with it.
+rule write_answer:
     input:
-        by_content(
-            "write_decision", expand("results/tables/{table}.parquet", table=DECISION)
-        ),
-        script=ancient("scripts/write_findings.py"),
-        library=get_sources("figures", "py"),
-        mark=get_mark("write_decision"),
+        by_content("write_answer", get_answer_tables),
+        script=ancient("scripts/write_answer.py"),
+        library=get_sources("answer", "py"),
+        mark=get_mark("write_answer"),
     output:
-        DECISION_PAGE,
+        report(
+            ANSWER,
+            caption="../report/answer.rst",
+            category="How often to checkpoint",
+            labels={"page": "The answer of this study"},
+        ),
     log:
-        "results/logs/write_decision.log",
+        "results/logs/write_answer.log",
     localrule: True
+    params:
+        given="--given" if CONFIG.decision.numbers else "",
     message:
-        "how often to checkpoint, in sentences"
+        "the answer: how often to checkpoint"
     shell:
-        "python {input.script} --decision --tables results/tables --output {output} --log {log}"
+        "python {input.script} {params.given} --tables results/tables --output {output} --log {log}"
 
 
 # One HTML file that computes in the browser.
@@ -81,6 +87,6 @@ rule write_decision_page:
 
 rule decision:
     input:
-        DECISION_PAGE,
+        ANSWER,
         WHAT_IF_PAGE,
         get_decision_figures(),

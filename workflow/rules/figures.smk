@@ -30,28 +30,3 @@ for figure, entry in FIGURES.items():
         shell:
             "python {input.script} {params.figure} --tables results/tables"
             " --output-stem results/figures/{params.figure} --log {log}"
-
-
-# Tables -> what was found, in sentences. The report begins with them.
-rule write_findings:
-    input:
-        by_content(
-            "write_findings", expand("results/tables/{table}.parquet", table=FINDINGS)
-        ),
-        script=ancient("scripts/write_findings.py"),
-        library=get_sources("figures", "py"),
-        mark=get_mark("write_findings"),
-    output:
-        report(
-            FINDINGS_PAGE,
-            caption="../report/findings.rst",
-            category="Findings",
-            labels={"text": "What was found"},
-        ),
-    log:
-        "results/logs/write_findings.log",
-    localrule: True
-    message:
-        "what was found"
-    shell:
-        "python {input.script} --tables results/tables --output {output} --log {log}"

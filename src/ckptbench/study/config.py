@@ -40,6 +40,7 @@ from ckptbench.settings.values import (
     IntervalText,
     Number,
     OneOf,
+    OneOrMore,
     PathOrNull,
     Seed,
     Sweep,
@@ -311,9 +312,9 @@ class DecisionSection(Section):
         default="config/failures",
         description="The folder of the failure rates; each is a file `NAME.yaml`.",
     )
-    gpus: Sweep[Annotated[int, whole(2, LARGEST_NUMBER)]] = Field(
-        default=[1024, 16384, 131072],
-        description="Numbers of GPUs to project to, beside the ranks that were measured.",
+    gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(
+        default=[],
+        description="Numbers of GPUs to project to, beside the ranks that were measured. Empty: nothing is projected.",
     )
     survivable: Annotated[float, Number(minimum=0, below=1)] = Field(
         default=0.77,

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
+from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import describe, name
-from ckptbench.figures.findings.costs import setups
-from ckptbench.figures.findings.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
+from ckptbench.answer.setups import SYSTEM, ordered, with_hardware
+from ckptbench.answer.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
 from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
@@ -210,7 +211,7 @@ def _of_deepfreeze(rows: pd.DataFrame) -> pd.Series[bool]:
 
 def _hides(tables: Tables) -> Verdict | None:
     """The stall of `deepfreeze` against that of `native`."""
-    rows = setups(tables)
+    rows = _setups(tables)
     rows = rows[rows["stall_s"].notna()]
     blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
     ours = rows[_of_deepfreeze(rows)]
@@ -270,14 +271,14 @@ def _without_checkpoint(tables: Tables) -> Verdict | None:
 
 
 FINDINGS = (
-    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _not_negligible),
-    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _lowest("tensorflow")),
-    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _highest("chainer")),
-    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost", "sizes"), _hardly_changed),
+    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), _not_negligible),
+    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), _lowest("tensorflow")),
+    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), _highest("chainer")),
+    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), _hardly_changed),
     Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), _scales_best("pytorch")),
     Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), _harmless),
     Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), _determinism_costs),
-    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"stall of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as long", "config/studies/findings.yaml", ("overhead", "checkpoint_cost", "sizes"), _hides),
+    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"stall of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as long", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), _hides),
     Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), _shares),
     Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), _without_checkpoint),
 )  # fmt: skip
@@ -330,8 +331,16 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     return "\n".join(lines)
 
 
+def _setups(tables: Tables) -> pd.DataFrame:
+    """One row a setup with checkpoints, in order: its overhead, and where known its stall."""
+    stalls = tables["checkpoint_cost"][[*SETUP, "stall_s", "stall_s_lo", "stall_s_hi"]]
+    rows = tables["overhead"].merge(stalls, on=list(SETUP), how="left")
+    columns = (*SYSTEM, "framework", "ranks", "strategy", "format", "interval")
+    return ordered(with_hardware(rows), columns)
+
+
 def _native(tables: Tables) -> pd.DataFrame:
-    rows = setups(tables)
+    rows = _setups(tables)
     return rows[(rows["strategy"] == NATIVE.name) & (rows["recovery"] == RESTART.name)]
 
 

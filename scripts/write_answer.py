@@ -1,4 +1,4 @@
-"""Write what a study found, or what to do about it, in sentences that are made from tables."""
+"""Write the answer of a study, from its tables: one screen of text that says how often to checkpoint."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.figures.findings import DECISION, TABLES, decision
-from ckptbench.figures.findings.page import page
+from ckptbench.answer import DECISION, STUDY_TABLES
+from ckptbench.answer.study import study_text
 from ckptbench.scripting import run_script
 
 
@@ -16,10 +16,8 @@ def main() -> int:
     options = _parse()
 
     def work() -> None:
-        if options.decision:
-            text = decision.page(read_tables(options.tables, DECISION))
-        else:
-            text = page(read_tables(options.tables, TABLES))
+        names = DECISION if options.given else (*DECISION, *STUDY_TABLES)
+        text = study_text(read_tables(options.tables, names), str(options.tables))
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(text, encoding="utf-8")
 
@@ -29,7 +27,7 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--decision", action="store_true", help="only how often to checkpoint")
+    parser.add_argument("--given", action="store_true", help="the costs are a user's, of no study")
     parser.add_argument("--output", type=Path, required=True, help="the text file to write")
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
