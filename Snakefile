@@ -22,6 +22,7 @@ include: "workflow/rules/figures.smk"
 
 
 rule all:
+    """The whole study: runs, tables, figures and the answer."""
     default_target: True
     input:
         get_all_seals(),  # a run that was removed is made again, though there are tables of it
@@ -33,11 +34,13 @@ rule all:
 
 
 rule environments:
+    """The environments that the study needs."""
     input:
         get_all_environments(),
 
 
 rule runs:
+    """The runs alone, without tables and figures."""
     input:
         get_all_seals(),
 

@@ -1,9 +1,11 @@
-"""The clone may lie in a folder with any name: rules run its Python, and no other."""
+"""The clone may lie in a folder with any name: rules run its Python, and no other. Every rule says what it makes."""
 
 from __future__ import annotations
 
+import re
 import string
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from snakemake.shell import shell
 from ckptbench.errors import ConfigError
 from ckptbench.study.commands import check_input, shell_prefix
 
+ROOT = Path(__file__).resolve().parents[2]
 PRINTABLE = sorted({*string.printable} - {*string.whitespace} - {*"/:"})
 NAMES = [*(f"a{each}b" for each in PRINTABLE), "{x}", "{{x}}", "a b", "a\nb", "a\tb", "学習", "-n", "%j", "$HOME", "'$(id)'"]  # fmt: skip
 
@@ -50,3 +53,11 @@ def test_a_path_that_snakemake_reads_as_a_pattern_is_refused(path: str) -> None:
 def test_other_paths_are_taken_as_they_are(path: str) -> None:
     check_input(path, "decision.numbers")
     assert apply_wildcards(path, {}) == path
+
+
+def test_the_list_of_rules_says_what_each_makes() -> None:
+    command = [sys.executable, "-m", "snakemake", "--profile", "local", "--list"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    described = re.findall(r"^(\w+)(?: \((\S.*\.)\))?$", listed, re.MULTILINE)
+    assert {"all", "decision", "draw_overhead", "train_cell"} <= {name for name, _ in described}
+    assert not [name for name, words in described if not words]

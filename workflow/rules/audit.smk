@@ -1,6 +1,6 @@
-# Is this machine's study to be believed? Only when asked for: `make audit`. It writes what no rule makes, so that no other
-# rule ever starts it.
+# Only when asked for: it writes what no rule makes, so that no other rule ever starts it.
 rule audit:
+    """Check whether this machine's study is to be believed."""
     input:
         script="scripts/audit.py",
         library=get_sources("audit", "py"),
@@ -20,8 +20,8 @@ rule audit:
         " --output {params.text} ${{REPEATS:+--repeats $REPEATS}} --log {log}"
 
 
-# The page of the report: what the last audit found, or how to make one.
 rule write_audit_page:
+    """Write the report's page on the last audit, or on how to make one."""
     input:
         made=ancient(get_audit()),
         script=ancient("scripts/audit.py"),

@@ -1,5 +1,5 @@
-# Prepares datasets as memory-mapped arrays.
 rule prepare_dataset:
+    """Prepare a dataset as memory-mapped arrays."""
     input:
         environment=by_content("prepare_dataset", ".environments/data/ready.json"),
         script=ancient("scripts/prepare_dataset.py"),

@@ -1,5 +1,5 @@
-# Tables and failure rates -> how often to checkpoint, with what, and how to recover.
 rule decide:
+    """Compute how often to checkpoint, with what, and how to recover: from tables and failure rates."""
     input:
         by_content("decide", get_cost_tables),
         ancient(get_failure_rates()),
@@ -32,8 +32,8 @@ rule decide:
         " --choices {params.choices:q} --log {log}"
 
 
-# Tables -> the answer on one screen. The workflow prints it when it ends, and the report begins with it.
 rule write_answer:
+    """Write the answer on one screen. The workflow prints it at its end, and the report begins with it."""
     input:
         by_content("write_answer", get_answer_tables),
         script=ancient("scripts/write_answer.py"),
@@ -57,8 +57,8 @@ rule write_answer:
         "python {input.script} {params.given} --tables results/tables --output {output} --log {log}"
 
 
-# One HTML file that computes in the browser.
 rule write_decision_page:
+    """Write the page to ask what if: one HTML file that computes in the browser."""
     input:
         by_content("write_decision_page", "results/tables/decision_costs.parquet"),
         ancient(get_failure_rates()),
@@ -86,6 +86,7 @@ rule write_decision_page:
 
 
 rule decision:
+    """How often to checkpoint: text, page and figures, from the tables that are there."""
     input:
         ANSWER,
         WHAT_IF_PAGE,

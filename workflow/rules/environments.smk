@@ -1,6 +1,6 @@
-# Makes the environment of each framework from its lock. If a lock changes, its environment is made again, and the runs in
-# it are repeated.
+# If a lock changes, its environment is made again, and the runs in it are repeated.
 rule create_environment:
+    """Make the environment of a framework from its lock."""
     input:
         lock=ancient("envs/{environment}.txt"),
         constraints=ancient("envs/build-constraints.txt"),

@@ -30,3 +30,5 @@ for figure, entry in FIGURES.items():
         shell:
             "python {input.script} {params.figure} --tables results/tables"
             " --output-stem results/figures/{params.figure} --log {log}"
+
+    workflow.get_rule(f"draw_{figure}").docstring = f"Draw: {entry.title}."

@@ -1,5 +1,5 @@
-# Run folders -> tidy tables.
 rule collect_runs:
+    """Collect what the run folders say in tidy tables."""
     input:
         by_content("collect_runs", get_all_seals()),
         script=ancient("scripts/collect_runs.py"),
@@ -24,6 +24,7 @@ rule collect_runs:
 
 
 rule derive_tables:
+    """Derive costs, sizes and proofs from the collected tables."""
     input:
         by_content(
             "derive_tables", expand("results/tables/{table}.parquet", table=COLLECTED)

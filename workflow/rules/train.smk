@@ -1,5 +1,6 @@
-# One run for each cell. A run is timed, so it has the machine, or on a cluster its nodes, to itself.
+# A run is timed, so it has the machine, or on a cluster its nodes, to itself.
 rule train_cell:
+    """Train one cell of the matrix in a run of its own."""
     input:
         environment=by_content("train_cell", get_environment),
         dataset=by_content("train_cell", get_dataset),
