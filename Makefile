@@ -1,4 +1,5 @@
-# A fresh clone needs only `make study` or `make test`. Required: Python 3.11, a C compiler and make.
+# A fresh clone needs only `make study` or `make test`. Required: Python 3.11, a C compiler and make. `make help` lists what else there is:
+# targets with a text after ##.
 PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
@@ -9,9 +10,12 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: study test test-full environment make-venv environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study test test-full environment make-venv environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
-study: environment
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
+
+study: environment ## run the default study on this machine: ten to twelve minutes, then an answer and report.html
 	$(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 
@@ -21,9 +25,8 @@ NAMED_CONFIG = test -z "$$CONFIG" || test -f "$$CONFIG" -a -r "$$CONFIG" || \
   { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
 
-# How often to checkpoint, from the tables that are there: nothing is trained. Or from your own costs: make decide
-# NUMBERS=FILE. With other settings, such as your number of GPUs: make decide CONFIG=FILE
-decide: environment
+# Nothing is trained.
+decide: environment ## how often to checkpoint, from the tables that are there or NUMBERS=FILE; other settings by CONFIG=FILE
 	@$(NAMED_CONFIG)
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
@@ -32,25 +35,24 @@ decide: environment
 	  $(if $(CONFIG),--configfile "$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/answer.txt
 
-# Is this machine's study to be believed? Checks the machine and, if a study was made here, its runs. Less than three minutes.
-# Where an answer is too noisy to tell: make audit REPEATS=20, of which each takes some seconds more. With a config of your own: CONFIG=FILE
-audit: environment
+# Checks the machine and, if a study was made here, its runs. With REPEATS=20 each takes some seconds more.
+audit: environment ## is this machine's study to be believed? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.
-test: lint environments
+test: lint environments ## all tests, with the real frameworks and schedulers: about 20 minutes, 11 GB of environments
 	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests unit
 
-# The same tests with every combination, more kills and more seeds: some hours. tests/study/selection.py reads the switch.
+# tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
-test-full: test
+test-full: test ## the same with every combination, more kills and more seeds: hours
 
 # .venv/ready says what .venv was made from, and where: a checkout of another age makes nothing again, and a copy makes its own, as that of
 # another clone runs the code of that clone.
 BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
-environment:
+environment: ## make .venv, in which everything else runs
 	@lines=$$(test -L .venv && echo 1 || echo 2); \
 	  now=$$({ cat $(BUILT_FROM) | sha256sum; pwd; } | sed $${lines}q); \
 	  test "$$now" = "$$(sed $${lines}q .venv/ready 2>/dev/null)" || $(MAKE) --no-print-directory make-venv
@@ -66,51 +68,48 @@ make-venv:
 	$(BIN)/uv pip install --quiet $(BUILD) --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
 	{ cat $(BUILT_FROM) | sha256sum; pwd; } > .venv/ready
 
-lint: environment
+lint: environment ## check style, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: environment
+unit: environment ## the unit tests alone: two minutes
 	$(BIN)/pytest --numprocesses auto tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
-# The environments on CPU of all frameworks and recoveries, each by its lock. They take about 11 GB, and Horovod is compiled.
-environments: environment
+# Each by its lock. Horovod is compiled.
+environments: environment ## make the environments of all frameworks on CPU
 	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
-# Tests with the real frameworks, in single runs.
-run-tests: environments
+run-tests: environments ## tests with the real frameworks, in single runs
 	$(BIN)/pytest --durations=10 tests/study $(STUDIES:%=--ignore=%)
 
-# The same frameworks, in whole studies.
-study-tests: environments
+study-tests: environments ## the same frameworks, in whole studies
 	$(BIN)/pytest --durations=10 $(STUDIES)
 
-# Tests with a real Slurm, Grid Engine and PBS: those that `sudo tests/cluster/install.sh` has installed.
-cluster-tests: environments
+# The schedulers that `sudo tests/cluster/install.sh` has installed.
+cluster-tests: environments ## tests with a real Slurm, Grid Engine and PBS
 	$(BIN)/pytest --durations=10 tests/cluster $(CLUSTER_STUDIES:%=--ignore=%)
 
-# The same schedulers, with trainings in their jobs.
-cluster-studies: environments
+cluster-studies: environments ## the same schedulers, with trainings in their jobs
 	$(BIN)/pytest --durations=10 $(CLUSTER_STUDIES)
 
-benchmarks: environment
+benchmarks: environment ## what ckptbench itself costs
 	cd benchmarks && for each in recorder_cost dry_run read_runs control_line; do ../$(BIN)/python $$each.py; done
 	$(BIN)/snakemake --profile local .environments/pytorch/ready.json
 	cd benchmarks && PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
 
-# The files that are written from the source. A test fails where one of them differs from it.
-generated: environment
+# A test fails where one of these files differs from the source.
+generated: environment ## write the files that follow from the source
 	$(BIN)/python scripts/write_schema.py workflow/schemas/config.schema.json
 	$(BIN)/python -m ckptbench.matrix.document > docs/names.md
 	$(BIN)/python -m ckptbench.analysis.document > docs/tables.md
 	$(BIN)/python -m ckptbench.runs.document > docs/trace.md
 
-locks: environment
+locks: environment ## lock the environments again
 	scripts/lock.sh
 
-clean:
+clean: ## remove results, report and Snakemake's records
 	rm -rf results .snakemake report.html

@@ -1,8 +1,9 @@
-"""Paths that a user gives to make reach Snakemake whole."""
+"""Paths that a user gives to make reach Snakemake whole, and `make help` names every target."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,11 @@ def test_a_config_that_is_not_there_is_said_in_one_line(goal: str, tmp_path: Pat
     printed = run(tmp_path, goal, f"CONFIG={tmp_path / 'my config.yaml'}", "NUMBERS=costs.yaml")
     assert f"CONFIG is {tmp_path}/my config.yaml: there is no such file" in printed
     assert not (tmp_path / "told.json").exists()
+
+
+def test_help_names_every_target_that_a_user_may_give() -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z-]+):(?!=)", text, re.MULTILINE)
+    listed = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
+    named = re.findall(r"^([a-z-]+) +\S", listed.stdout, re.MULTILINE)
+    assert set(targets) - set(named) == {"make-venv"}, "give the target a text after ##"
