@@ -13,7 +13,11 @@ from ckptbench.matrix.document import document
 from ckptbench.study.config import DatasetSection
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "config" / "README.md"]
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "config" / "README.md",
+]
 FOLDERS = "src|tests|envs|docs|config|scripts|workflow|benchmarks|profiles|plugins"
 PATH = re.compile(rf"(?<![\w/.~-])(?:{FOLDERS})/[\w./<>*-]*[\w/>*]")
 TEXTS = (".py", ".sh", ".smk", ".md", ".yaml", ".toml", ".txt", ".in", ".js")
@@ -72,7 +76,7 @@ def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
     settings.read(ROOT / ".importlinter")
     layers = settings["importlinter:contract:rooms"]["layers"].strip().splitlines()
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d?) *\| `(\w+)` \|", page, re.MULTILINE)
+    rows = re.findall(r"^\| (\d*) *\| `(\w+)` \|", page, re.MULTILINE)
     floors: dict[int, list[str]] = {}
     floor = 0
     for number, room in rows:
