@@ -12,8 +12,7 @@ import pytest
 from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer import words
-from ckptbench.answer.words import duration
+from ckptbench.answer.quantities import SECONDS, amount, duration
 from ckptbench.decide import drawn
 from ckptbench.decide.model import (
     Far,
@@ -229,7 +228,7 @@ def test_steps_that_a_recovery_slows_down_are_no_useful_time(
     assert_shows(browser, wanted, slower=row["slower"])
 
 
-def test_amounts_are_those_of_the_findings(browser: Browser) -> None:
+def test_amounts_are_those_of_the_answer(browser: Browser) -> None:
     random = np.random.default_rng(6)
     values = [float(each) for each in 10 ** random.uniform(-6, 6, 500)]
     rows = [{"n": each, "n_lo": each * random.uniform(0.3, 1), "n_hi": each * random.uniform(1, 3)} for each in values]  # fmt: skip
@@ -237,9 +236,8 @@ def test_amounts_are_those_of_the_findings(browser: Browser) -> None:
         "return arguments[0].map(row => [amount({value: row.n, lo: row.n_lo, hi: row.n_hi}, 1, 's'), plainAmount(row.n, 's'), duration(row.n)])",
         rows,
     )
-    seconds = words.SECONDS
     assert shown == [
-        [words.amount(row, "n", seconds), words.amount({"n": row["n"]}, "n", seconds), duration(row["n"] / 3600)]
+        [amount(row["n"], SECONDS, row["n_lo"], row["n_hi"]), amount(row["n"], SECONDS), duration(row["n"])]
         for row in rows
     ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from proof_tables import Restarts, consistency, curve, determinism_cost, diverge
 from recovery_tables import aftermath, goodput, outcome
 from training_tables import Setup, machine, run_name, scaling, whole_curve
 
+from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
@@ -79,7 +80,7 @@ class Study:
         }
         rows["training"] += [row for run in self._compared() for row in curve(*run)]
         derived = {name: entry.table.rows(rows.get(name, [])) for name, entry in DERIVED.items()}
-        return derived | _undecided()
+        return derived | _undecided() | {"machine": _undisturbed(derived["training"])}
 
     def _of_restarts(self) -> dict[str, list[Setup]]:
         return {
@@ -171,12 +172,24 @@ def together(*studies: Study) -> dict[str, pd.DataFrame]:
     return {
         name: entry.table.frame(pd.concat([own[name] for own in tables], ignore_index=True))
         for name, entry in DERIVED.items()
-    } | {**_undecided(), **provenance}
+    } | {**_undecided(), **provenance, "machine": pd.concat([own["machine"] for own in tables])}
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """A study of which nothing ran."""
-    return {name: entry.table.rows([]) for name, entry in DERIVED.items()} | _undecided()
+    return (
+        {name: entry.table.rows([]) for name, entry in DERIVED.items()}
+        | _undecided()
+        | {"machine": MACHINE.rows([])}
+    )
+
+
+def _undisturbed(training: pd.DataFrame) -> pd.DataFrame:
+    """The table `machine` of these runs."""
+    return MACHINE.rows(
+        {"run": run, "host": "node1", "disturbed": False, "by": "", "others": 0.001, "stolen": 0.0}
+        for run in training["run"].unique()
+    )
 
 
 def _undecided() -> dict[str, pd.DataFrame]:

@@ -63,6 +63,17 @@ def test_time_that_a_recovery_slows_steps_down_by_is_not_useful(told: pd.DataFra
     assert row["best_steps"] == pytest.approx(usual["best_steps"] / 1.25, rel=0.01)
 
 
+@pytest.mark.parametrize(("name", "times"), [("rarer", 1 / 3), ("oftener", 3)])
+def test_another_rate_gives_what_the_chosen_one_would_give_then(
+    told: pd.DataFrame, name: str, times: float
+) -> None:
+    other = replace(LLAMA, mean_gpu_hours=LLAMA.mean_gpu_hours / times)
+    slow = COSTS.assign(slower=1.25)
+    wanted, known = (advice(slow, [rate], CHOICES) for rate in (other, LLAMA))
+    assert list(known[f"best_minutes_{name}"]) == pytest.approx(list(wanted["best_minutes"]))
+    assert list(known[f"goodput_{name}"]) == pytest.approx(list(wanted["goodput"]))
+
+
 def test_formulas_know_only_failures_after_which_all_go_back(told: pd.DataFrame) -> None:
     row = one(told, "asynchronous", "shrink", 16384)
     striking = (1 - row["survived"]) / (row["hours_between_failures"] * 3600)

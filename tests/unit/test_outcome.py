@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from elastic_runs import BATCH_SIZE, Elastic, replaced, shrunken
-from figure_tables import Study
 from run_folders import FakeRun
 from test_failures_table import killed_once
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.figures.findings.page import findings
 
 PLANNED = 12 * 3 * BATCH_SIZE
 
@@ -115,30 +113,6 @@ def test_without_an_undisturbed_run_nothing_is_known_of_the_outcome(tmp_path: Pa
     (row,) = derive(collect([shrunken(tmp_path).end()]))["outcome"].to_dict("records")
     assert row["kept"] is None or row["kept"] != row["kept"]
     assert row["paired_repeats"] == 0
-
-
-def sentence(**fields: Any) -> str:
-    study = Study(frameworks=("pytorch",), ranks=(2,), struck=("exponential_mean_s_60",))
-    tables = study.tables()
-    tables["outcome"][list(fields)] = [list(fields.values())]
-    (found,) = findings(tables)["What the model is like after failures"]
-    return found
-
-
-def test_the_page_says_that_training_was_kept_and_by_what_this_is_known() -> None:
-    assert sentence() == (
-        "PyTorch, 2 ranks: training was kept: 3 runs gave the same bits as the undisturbed. "
-        "The final model has seen every sample once an epoch; 10 % more were computed and undone."
-    )
-    assert "3 runs gave the same loss and accuracy" in sentence(compared_repeats=0)
-
-
-def test_the_page_says_how_far_training_was_changed() -> None:
-    found = sentence(
-        kept=False, bit_equal_repeats=0, test_accuracy_difference=-0.02, never_seen=50.0
-    )
-    assert "training was changed (none of 3 runs gave the same bits): training loss 0, test loss 0, test accuracy -2" in found  # fmt: skip
-    assert "has not seen 5 % of the samples, and 0 % more than once" in found
 
 
 def goodput(tmp_path: Path, run: Elastic) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import describe, name
+from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS
 from ckptbench.answer.setups import SYSTEM, ordered, with_hardware
-from ckptbench.answer.words import PERCENT, SECONDS, Row, Unit, amount, capitalized
+from ckptbench.answer.words import Row, amount, capitalized
 from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
@@ -141,7 +142,7 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
         word = _word(found=inside, refuted=outside)
         words.append(word if times >= SCALED else UNTESTED)
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
-        shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', Unit(''))} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
+        shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', PLAIN)} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
     if not words:
         return None
     few = f". With fewer than {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
@@ -225,7 +226,7 @@ def _hides(tables: Tables) -> Verdict | None:
         lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
         words.append(_word(found=hi < HIDDEN, refuted=lo > HIDDEN))
-        shown.append(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', Unit(''))} times as long{_mark(words)}")  # fmt: skip
+        shown.append(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', PLAIN)} times as long{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), f"Stall against that of native. {'; '.join(shown)}") if words else None  # fmt: skip
 
 
@@ -241,7 +242,7 @@ def _shares(tables: Tables) -> Verdict | None:
         lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
         words.append(_word(found=hi <= SHARED, refuted=lo > SHARED))
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
-        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', Unit(''))} times the memory that one takes alone{_mark(words)}")  # fmt: skip
+        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', PLAIN)} times the memory that one takes alone{_mark(words)}")  # fmt: skip
     return Verdict(_together(words), "; ".join(shown)) if words else None
 
 

@@ -12,17 +12,10 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import counted, describe
+from ckptbench.answer.quantities import PERCENT, SECONDS_PER_HOUR, duration, percent, plain
 from ckptbench.answer.setups import in_words, varying, with_hardware
-from ckptbench.answer.words import (
-    PERCENT,
-    Unit,
-    amount,
-    capitalized,
-    duration,
-    every,
-    listed,
-)
-from ckptbench.decide.advice import DIFFERING
+from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
+from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import OWN
 from ckptbench.matrix.catalogue import KILLED, NOTHING
@@ -30,10 +23,11 @@ from ckptbench.matrix.catalogue import KILLED, NOTHING
 Tables = Mapping[str, pd.DataFrame]
 Row = Mapping[str, Any]
 
-DISTURBERS = {"others": "other programs", "stolen": "the host of the virtual machine"}
+DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
-UNTOLD = "cannot be told, ?: the 95 % interval spans more than ten-fold; more repeats, or failures of your own machine, narrow it"
-ASSUMED = "*: more GPUs than were measured; a step, a checkpoint and a restart are taken to cost there what they cost here"
+ASSUMED = (
+    "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs"
+)
 MATTERS = 1.05
 """A step that may take so many times as long is told."""
 TITLE_LETTERS = 60
@@ -138,14 +132,22 @@ def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
 
 
 def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
-    """Whose failures, how often they come, and what another rate would give of the first row."""
-    first = records(rows)[0]
-    rate = records(rates[rates["rate"] == first["rate"]])[0]
-    often = f"one in {duration(first['hours_between_failures'])} at {first['gpus']:,}"
+    """Whose failures, how often they come with the most GPUs, and what other rates would give the best setup there."""
+    row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
+    rate = records(rates[rates["rate"] == row["rate"]])[0]
+    title = rate["title"][:TITLE_LETTERS]
+    often = (
+        f"one in {duration(SECONDS_PER_HOUR * row['hours_between_failures'])} at {row['gpus']:,}"
+    )
     if rate["source"] == OWN:
-        yield f"failures: {rate['title'][:TITLE_LETTERS]}, {often}."
+        yield f"failures as in {title}: {often}."
         return
-    yield f"failures: published, {rate['title'][:TITLE_LETTERS]}, {often}; yours may come three times as rarely, or as often."
+    yield f"failures as published of {title}: {often}. Yours may differ:"
+    fewer, more = (
+        f"every {plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
+        for name in (RARER, OFTENER)
+    )
+    yield f"a third as many: {fewer}; three times as many: {more} ({row['name']})."
 
 
 def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
@@ -159,7 +161,7 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
     slower = costs[(costs["slower"] > 1) | (costs["slower_hi"] > MATTERS)]
     if len(slower):
         most = records(slower.sort_values("slower"))[-1]
-        yield f"where nothing fails a step takes up to {amount(most, 'slower', Unit('times'))} as long with {describe('recovery', most['recovery'])}: counted."
+        yield f"where nothing fails a step takes up to {amount(most, 'slower', TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
 
 
 def _checked(validation: pd.DataFrame) -> Iterator[str]:
@@ -169,7 +171,7 @@ def _checked(validation: pd.DataFrame) -> Iterator[str]:
             int(validation["holds"].sum()),
             (validation["measured"] - validation["predicted"]).abs().median(),
         )
-        yield f"failures that really came: {holds} of {len(validation)} measured goodputs lie where the model says, off by {100 * off:.1f} points (median)."
+        yield f"under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
 
 
 def of_measurement(tables: Tables) -> tuple[str, ...]:
@@ -192,11 +194,11 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
     )
     if known.empty:
         return
-    names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy", "format"]), "ranks", *varying(known, ["interval"])]  # fmt: skip
+    names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy"]), "ranks", *varying(known, ["interval"])]  # fmt: skip
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     named = zip(records(ends), in_words(ends, names, ", "), strict=True)
     of = [f"{amount(row, 'overhead', PERCENT)} ({name})" for row, name in named]
-    yield f"Checkpoints as they were taken add {' to '.join(of)} to a training."
+    yield f"Measured overhead: {' to '.join(of)}."
 
 
 def _proved(proof: pd.DataFrame) -> Iterator[str]:
@@ -210,7 +212,7 @@ def _proved(proof: pd.DataFrame) -> Iterator[str]:
             f"{len(runs) - len(other)} of {len(runs)} in {describe('deterministic', mode)}{not_equal}"
         )
     if parts:
-        yield f"Restarted runs that ended with the bits of the run that was not killed: {'; '.join(reversed(parts))}."
+        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}."
 
 
 def _changed(outcome: pd.DataFrame) -> Iterator[str]:

@@ -80,7 +80,13 @@ def _filled(sentences: Sequence[str]) -> list[str]:
 
 
 def _table(heads: Sequence[str], lines: Sequence[Line]) -> list[str]:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    """With more room between the columns where that breaks no name."""
+    wide, narrow = (_with_gaps(heads, lines, gap) for gap in (2, 1))
+    return narrow if len(narrow) < len(wide) else wide
+
+
+def _with_gaps(heads: Sequence[str], lines: Sequence[Line], gap: int) -> list[str]:
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="")
     for place, head in enumerate(heads):
         table.add_column(head, overflow="fold", no_wrap=place != NAME)
     for line in lines:

@@ -9,31 +9,35 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer import remarks
+from ckptbench.answer import quantities, remarks
 from ckptbench.answer.labels import describe
+from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Unit, plain, span, tells
 from ckptbench.answer.screen import Line, Screen, text
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
-from ckptbench.answer.words import Unit, amount, plain
+from ckptbench.answer.words import amount
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
 Row = Mapping[str, Any]
+Ends = tuple[float, float, float]
+"""A number and the ends of its interval."""
 
 TITLE = "How often to checkpoint"
-NOTHING = "Nothing to decide from: no setup has both timed checkpoints at the level shared and a recovery whose cost is known."
+NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level shared) and a timed recovery."
 FOLDER = "results/tables"
 HOURS_PER_DAY = 24
-TELLS = 10.0
-"""An interval that spans more than this factor does not tell its number."""
 CANNOT = "cannot be told"
 UNTOLD = "?"
+WHY_UNTOLD = "?: cannot be told, as its interval spans more than ten-fold. More repeats narrow it, or a rate of your own."
 LIKELY = 0.95
-"""A setup is called the best where it is better than all others in at least this part of the draws."""
-LEGEND = "In brackets: the 95 % interval. Fine: loses at most a fifth more than the best interval."
+"""It is shown to be where it is better than all others in at least this part of the draws."""
+LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best. +: shown to lose the least."
 LOST = 0.01
 """Where even the best interval has less goodput than this, no interval is recommended."""
+BEST = " +"
+"""Behind a setup that is shown to be better than all others of its system."""
 PROJECTED = "*"
 """Behind a number of GPUs beyond those that were measured."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
@@ -54,13 +58,20 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         return Screen(
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables))
         )  # fmt: skip
+    lines = tuple(_lines(rows))
+    untold = any(UNTOLD in line.cells for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
         heads=_heads(rows),
-        lines=tuple(_lines(rows)),
+        lines=lines,
         rest=f"{folder}/advice.csv",
-        remarks=(LEGEND, *remarks.of_decision(rows, tables), *remarks.of_measurement(tables)),
+        remarks=(
+            LEGEND,
+            *([WHY_UNTOLD] if untold else []),
+            *remarks.of_decision(rows, tables),
+            *remarks.of_measurement(tables),
+        ),
         ending=(_own_case(rows, folder),),
     )
 
@@ -111,7 +122,7 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
     lose = "lose" if loses.endswith("s") else "loses"
     return (
         f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
-        f"{unit}-hours\nsaved/day", "a save\nstops for",
+        f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
 
 
@@ -130,7 +141,7 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
         yield Line(
             (
                 f"{row['gpus']:,}{mark}",
-                f"{row['name']}{' (best)' if is_best else ''}",
+                f"{row['name']}{BEST if is_best else ''}",
                 *_cells(row, several),
             ),
             (float(nth), -float(row["gpus"])),
@@ -138,26 +149,18 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
 
 
 def _cells(row: Row, several: bool) -> tuple[str, ...]:
-    lost = {end: _lost(row, "goodput", end) for end in ("", "_lo", "_hi")}
-    in_use = {end: _lost(row, "goodput_in_use", end) for end in ("", "_lo", "_hi")}
-    used = f"{_interval(row)}: " if several else ""
-    saved = HOURS_PER_DAY * row["gpus"] * (in_use[""] - lost[""])
-    stall = _amount(
-        {"n": row["stall_s"], "n_lo": row["stall_s_lo"], "n_hi": row["stall_s_hi"]}, "s"
-    )
-    loses = (_percent(lost), f"{used}{_percent(in_use)}", plain(max(0.0, saved)), stall)
+    best, in_use = _lost(row, "goodput"), _lost(row, "goodput_in_use")
+    loses, loses_now = _told(best, PERCENT), _told(in_use, PERCENT)
+    now = f"{_interval(row)}: {loses_now}" if several else loses_now
+    stops = _told(_ends(row, "stall_s"), SECONDS)
+    every = _ends(row, "best_minutes")
     if row["goodput"] < LOST:
-        return ("none helps", loses[0], UNTOLD, *loses[1:])
-    every = {end: row[f"best_minutes{end}"] for end in ("", "_lo", "_hi")}
-    if not tells(every):
-        return (CANNOT, loses[0], UNTOLD, loses[1], UNTOLD, stall)
-    fine = f"{plain(row['flat_from_minutes'])} - {plain(row['flat_to_minutes'])}"
-    return (
-        amount({f"n{end}": own for end, own in every.items()}, "n", Unit("")),
-        loses[0],
-        fine,
-        *loses[1:],
-    )
+        return ("none helps", loses, UNTOLD, now, plain(0.0), stops)
+    if not tells(*every[1:]):
+        return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
+    fine = span(row["flat_from_minutes"], row["flat_to_minutes"], PLAIN)
+    saved = HOURS_PER_DAY * row["gpus"] * max(0.0, in_use[0] - best[0])
+    return (amount(row, "best_minutes", PLAIN), loses, fine, now, plain(saved), stops)
 
 
 def _interval(row: Row) -> str:
@@ -165,25 +168,20 @@ def _interval(row: Row) -> str:
     return describe("interval", row["interval"]).removeprefix("every ")
 
 
-def _lost(row: Row, column: str, end: str) -> float:
+def _ends(row: Row, column: str) -> Ends:
+    return (row[column], row[f"{column}_lo"], row[f"{column}_hi"])
+
+
+def _lost(row: Row, column: str) -> Ends:
     """The part of the time that is not useful. The ends of its interval are those of the goodput, the other way round."""
-    other = {"": "", "_lo": "_hi", "_hi": "_lo"}[end]
-    return 1.0 - float(row[f"{column}{other}"])
+    useful, lo, hi = _ends(row, column)
+    return (1 - useful, 1 - hi, 1 - lo)
 
 
-def tells(known: Mapping[str, float]) -> bool:
-    """Whether an interval, by the ends of its names, spans no more than tenfold. One that is unknown tells nothing of that."""
-    return not known["_hi"] > TELLS * known["_lo"]
-
-
-def _percent(part: Mapping[str, float]) -> str:
-    return f"{plain(100 * part[''])} %" if tells(part) else UNTOLD
-
-
-def _amount(row: Row, unit: str) -> str:
-    ends = {end: row[f"n{end}"] for end in ("", "_lo", "_hi")}
-    return f"{plain(ends[''])} {unit}" if tells(ends) else UNTOLD
+def _told(known: Ends, unit: Unit) -> str:
+    """The number alone, where its interval tells it."""
+    return quantities.amount(known[0], unit) if tells(*known[1:]) else UNTOLD
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
-    return f"Your own case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h, or open results/decision.html."
+    return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h, or results/decision.html"

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from textwrap import fill
 
-from ckptbench.answer.lines import WIDTH, item
 from ckptbench.audit.check import Check
+from ckptbench.audit.lines import WIDTH, item
 
 TITLE = "Is this machine's study to be believed?"
 HEADINGS = {

@@ -56,6 +56,21 @@ def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, 
     )
 
 
+RARER, OFTENER = "rarer", "oftener"
+OTHER_RATES = {RARER: "a third as often", OFTENER: "three times as often"}
+"""Other failure rates than the one that was chosen, by the ends of columns. Those that were published differ by as much."""
+TIMES_AS_OFTEN = {RARER: 1 / 3, OFTENER: 3.0}
+
+
+def _other_rate(name: str, words: str) -> tuple[Column, Column]:
+    return (
+        Column(
+            f"best_minutes_{name}", "number", "min", f"the best interval, had failures come {words}"
+        ),
+        Column(f"goodput_{name}", "number", "1", "at that interval"),
+    )
+
+
 WINNING = (
     Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; of a strategy only the setup counts that is `foremost` in `decision_costs`"),
     Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time; missing for setups that do not count"),
@@ -77,6 +92,7 @@ ADVICE = Table(
         Column("flat_from_minutes", "number", "min", "the same in useful time"),
         Column("flat_to_minutes", "number", "min", "the same in useful time"),
         *_with_ends("goodput", "number", "1", "useful part of the time, at the best interval"),
+        *(column for name, words in OTHER_RATES.items() for column in _other_rate(name, words)),
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
         Column("epoch_steps", "number", "steps", "an epoch of the study"),
@@ -287,12 +303,29 @@ def _advice(case: _Case) -> Row:
         **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
         **case.best_columns(),
         **_flat(case.flat, float(step_s[0])),
+        **_at_other_rates(case),
         "in_use_steps": in_use,
         **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
         "epoch_steps": epoch,
         **_uncertain("goodput_every_epoch", case.goodput(epoch * step_s)),
         **_of_formulas(case, case.failures_per_s * (1 - survived)),
     }
+
+
+def _at_other_rates(case: _Case) -> Row:
+    columns = {}
+    for name, times in TIMES_AS_OFTEN.items():
+        found = best(
+            _estimate(case.saving),
+            _estimate(case.recovering),
+            times * case.failures_per_s[0],
+            least_s=case.step_s[0],
+            far=case.far and replace(_estimate(case.far), saving=_estimate(case.far.saving)),
+            flat=False,
+        )
+        columns[f"best_minutes_{name}"] = float(found.interval_s) / SECONDS_PER_MINUTE
+        columns[f"goodput_{name}"] = float(found.goodput) / float(case.slower[0])
+    return columns
 
 
 def _flat(found: Best, step_s: float) -> Row:

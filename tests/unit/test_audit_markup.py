@@ -1,4 +1,4 @@
-"""The report reads findings as reStructuredText: text of a user in them is no markup there."""
+"""The report reads the page of the audit as reStructuredText: text of a user in them is no markup there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import string
 import pytest
 from docutils.core import publish_parts
 
-from ckptbench.answer.lines import item
+from ckptbench.audit.lines import item
 
 ODD = (
     *("1. x", "999. x", "iii. x", "a. x", "(a) x", "A) x", "#. x", "- x", "* x", "+ x", "-x", "--x", "/V x"),

@@ -1,0 +1,338 @@
+"""The screen at the end of a study: 30 lines that say what its tables say, and no more."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from decision_tables import checked, decided
+from figure_tables import Study, empty_tables
+
+from ckptbench.analysis.tables.store import write_tables
+from ckptbench.answer import DECISION, STUDY_TABLES
+from ckptbench.answer.quantities import percent, plain
+from ckptbench.answer.screen import MOST_LINES, WIDTH, Line, Screen, text
+from ckptbench.answer.study import NOTHING, screen, shown, study_text
+from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
+
+Tables = dict[str, pd.DataFrame]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def words(tables: Tables) -> str:
+    """The screen as one line: where a sentence is broken tells nothing."""
+    return " ".join(study_text(tables).split())
+
+
+def changed(tables: Tables, name: str, **values: Any) -> Tables:
+    """The tables, with these values in the first row of one."""
+    rows = tables[name].copy()
+    for column, value in values.items():
+        rows.loc[rows.index[0], column] = value
+    return {**tables, name: rows}
+
+
+def cells(tables: Tables) -> list[tuple[str, ...]]:
+    return [line.cells for line in screen(tables).lines]
+
+
+def number(cell: str) -> float:
+    return float(cell.split(maxsplit=1)[0].replace(",", ""))
+
+
+def test_a_row_says_what_the_tables_say() -> None:
+    tables = decided("measured")
+    row, first = shown(tables).iloc[0], cells(tables)[0]
+    assert (row["gpus"], row["wins"]) == (2, True)
+    gpus, name, every, loses, fine, in_use, saved, stops = first
+    assert (gpus, name) == ("2", "deepfreeze, ulfm")
+    assert re.fullmatch(r"[\d,.]+ \[[\d,.]+, [\d,.]+\]", every)
+    assert number(every) == pytest.approx(row["best_minutes"], rel=0.02)
+    assert number(loses) == pytest.approx(100 * (1 - row["goodput"]), rel=0.06)
+    ends = [number(end) for end in fine.split(" - ")]
+    assert ends == pytest.approx([row["flat_from_minutes"], row["flat_to_minutes"]], rel=0.06)
+    assert number(in_use) == pytest.approx(100 * (1 - row["goodput_in_use"]), rel=0.06)
+    assert number(saved) == pytest.approx(
+        24 * 2 * (row["goodput"] - row["goodput_in_use"]), rel=0.06
+    )
+    assert stops == "2.0 s"
+    assert row["stall_s"] == 2
+    said = study_text(tables)
+    assert all(cell in said for cell in first)
+
+
+def test_every_strategy_is_a_row_and_the_best_one_comes_first() -> None:
+    rows = shown(decided("measured"))
+    assert (rows.groupby("gpus").size() == 4).all(), "two strategies with two recoveries"
+    assert rows.groupby("gpus")["goodput"].apply(lambda own: own.is_monotonic_decreasing).all()
+    assert len(screen(decided("measured")).lines) == len(rows)
+
+
+def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:
+    rows = shown(decided("two intervals"))
+    assert "s7" not in set(rows["interval"])
+
+
+def test_more_rows_than_fit_leave_the_best_ones_and_say_where_the_others_lie() -> None:
+    lines = tuple(Line((str(gpus), f"setup {place}"), (place, -gpus)) for gpus in (2, 8) for place in range(20))  # fmt: skip
+    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="advice.csv"))
+    shown_lines = said.splitlines()
+    assert len(shown_lines) == MOST_LINES
+    assert shown_lines[-1] == f"{40 - 26} more rows are in advice.csv."
+    assert [line for line in shown_lines if line.endswith(("setup 12", "setup 13"))] == ["2     setup 12", "8     setup 12"]  # fmt: skip
+    assert shown_lines[3:5] == ["2     setup 0", "2     setup 1"]
+
+
+def test_a_best_setup_is_called_so_only_where_it_is_shown_to_be() -> None:
+    tables = decided("measured")
+    assert "ulfm +" in study_text(tables)
+    tables["advice"]["alone"] = 0.5
+    assert "ulfm +" not in study_text(tables)
+
+
+def test_what_is_projected_is_marked_and_explained() -> None:
+    tables = decided("several")
+    said = study_text(tables)
+    assert {own[0] for own in cells(tables)} == {"1", "2", "1,024*", "131,072*"}
+    assert (
+        "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs."
+        in said
+    )
+    assert "GPU-h/day" in said
+    tables["advice"] = tables["advice"][~tables["advice"]["projected"]]
+    assert "projected" not in study_text(tables)
+    assert "rank-h/day" in study_text(tables), "processes on CPU are no GPUs"
+
+
+def test_an_interval_that_spans_more_than_tenfold_cannot_be_told() -> None:
+    tables = decided("measured")
+    advice = tables["advice"]
+    assert "cannot be told" not in words(tables)
+    advice["best_minutes_lo"] = advice["best_minutes_hi"] / 10.1
+    assert {(own[2], own[4], own[6]) for own in cells(tables)} == {("cannot be told", "?", "?")}
+    assert "spans more than ten-fold" in words(tables)
+
+
+def test_a_loss_and_a_stall_that_cannot_be_told_are_no_numbers_either() -> None:
+    tables = decided("measured")
+    assert not any("?" in own for own in cells(tables))
+    tables["advice"]["goodput_lo"] = 0.0
+    tables["decision_costs"]["stall_s_lo"], tables["decision_costs"]["stall_s_hi"] = 0.1, 1.1
+    told = cells(tables)
+    assert told[0][3] == "?"
+    assert {own[7] for own in told} == {"?"}
+    assert "[" in told[0][2]
+
+
+def test_where_next_to_nothing_gets_done_no_interval_is_recommended() -> None:
+    tables = decided("measured")
+    tables["advice"][["goodput", "goodput_lo", "goodput_hi"]] = 0.005
+    assert "none helps" in words(tables)
+
+
+def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
+    tables = decided("measured")
+    row = shown(tables).query("gpus == 131072").iloc[0]
+    said = words(tables)
+    assert "Failures as published of Llama 3 405B, 16,384 H100: one in 23 min at 131,072." in said
+    fewer, more = (f"every {plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost" for name in ("rarer", "oftener"))  # fmt: skip
+    assert f"A third as many: {fewer}; three times as many: {more} (deepfreeze, ulfm)." in said
+    tables["failure_rates"]["source"] = "own"
+    assert "published" not in words(tables)
+    assert "three times" not in words(tables)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"stall_s_lo": math.nan, "stall_s_hi": math.nan}, "measured once and have no interval"),
+        ({"note": UNKNOWN_SLOWDOWN}, "Slower steps during a save are taken as none"),
+        ({"slower": 1.25, "slower_lo": 1.1, "slower_hi": 1.4}, "up to 1.25 times [1.10, 1.40] as long with"),
+    ],
+)  # fmt: skip
+def test_it_says_what_to_know_of_the_costs(changes: dict[str, Any], expected: str) -> None:
+    tables = decided("measured")
+    costs = tables["decision_costs"].assign(durable_s_lo=50.0, step_s_lo=2.0)
+    assert expected not in words({**tables, "decision_costs": costs})
+    assert expected in words({**tables, "decision_costs": costs.assign(**changes)})
+
+
+def test_a_restart_that_was_not_measured_is_said_to_be_taken() -> None:
+    assert "No restart was measured: taken as a start and a load" in words(decided("measured"))
+    assert "No restart was measured" not in words(decided("given"))
+
+
+def test_what_survivors_rest_on_is_said() -> None:
+    assert "Survivors go on from 77 % of failures (decision.survivable)." in words(decided("measured"))  # fmt: skip
+    tables = decided("measured")
+    surviving = tables["decision_costs"]["survived"] > 0
+    tables["decision_costs"].loc[surviving, ["survived", "survived_of"]] = [0.5, 4]
+    assert re.search(r"\(decision.survivable, \d+ of \d+ kills here\)", words(tables))
+
+
+@pytest.mark.parametrize(("holds", "said"), [(4, "4 of 4 goodputs"), (3, "3 of 4 goodputs")])
+def test_a_validation_says_how_many_hold(holds: int, said: str) -> None:
+    assert said in words({**decided("measured"), "validation": checked(holds=holds)})
+
+
+def test_costs_that_a_user_gives_need_no_table_of_a_study() -> None:
+    tables = {name: decided("given")[name] for name in DECISION}
+    said = study_text(tables)
+    assert said.startswith("How often to checkpoint: ")
+    assert "quote" not in said
+    assert "GPUs" in said
+
+
+def test_where_there_is_nothing_to_decide_the_measurement_is_told_alone() -> None:
+    said = words({**settled(), **{name: decided("empty")[name] for name in DECISION}})
+    assert NOTHING in said
+    assert "Fit to quote" in said
+    assert "Measured on CPU" in said
+
+
+def test_a_study_of_which_nothing_ran_says_so() -> None:
+    assert words(empty_tables()) == f"How often to checkpoint {NOTHING}"
+
+
+# ---- the verdict on the measurement
+
+
+QUIET = {**Study().tables(), **{name: decided("measured")[name] for name in DECISION}}
+
+
+def settled(**values: Any) -> Tables:
+    """A study that nothing speaks against, but for these values of its first overhead."""
+    overhead = QUIET["overhead"].assign(
+        agree=True, paired_lo=0.01, overhead_lo=0.01, overhead_hi=0.2
+    )
+    return changed({**QUIET, "overhead": overhead}, "overhead", **values)
+
+
+def test_a_measurement_that_nothing_speaks_against_is_fit_to_quote() -> None:
+    second = study_text(settled()).splitlines()[1]
+    assert second.startswith("Fit to quote: no other program disturbed its ")
+
+
+def disturbed(number: int, others: float, stolen: float) -> Tables:
+    tables = settled()
+    machine = tables["machine"].copy()
+    machine.loc[machine.index[:number], ["disturbed", "others", "stolen"]] = [True, others, stolen]
+    return {**tables, "machine": machine}
+
+
+def test_disturbed_runs_are_the_first_thing_that_is_said() -> None:
+    tables = disturbed(26, 0.3, 0.0)
+    runs = len(tables["machine"])
+    second = study_text(tables).splitlines()[1]
+    assert second == f"Do not quote: other programs disturbed 26 of {runs} runs (table machine)."
+    assert "Fit to quote" not in study_text(tables)
+    assert "Do not quote: the host of this machine disturbed 3 of" in words(disturbed(3, 0.0, 0.2))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"agree": False},
+            "Do not quote the overhead of 1 of 6 setups: its two estimates disagree",
+        ),
+        ({"paired": math.nan}, "No baseline ran beside 1 of 6 setups"),
+        ({"overhead_lo": -0.1}, "What checkpoints cost cannot be told of 1 of 6 setups"),
+        ({"accelerator": "cuda"}, "Not what was asked for: 1 of 6 setups ran on CPU (cuda asked)."),
+    ],
+)
+def test_what_speaks_against_quoting_an_overhead_is_said(values: dict[str, Any], said: str) -> None:
+    assert said not in words(settled())
+    told = words(settled(**values))
+    assert said in told
+    assert "Fit to quote" not in told
+
+
+def test_without_repeats_no_number_has_an_interval_and_that_is_said() -> None:
+    tables = settled()
+    tables["overhead"] = tables["overhead"].assign(overhead_lo=math.nan, overhead_hi=math.nan)
+    assert "No setup ran twice: nothing shows how far two runs differ" in words(tables)
+
+
+def test_resumed_runs_and_studies_of_baselines_are_told() -> None:
+    tables = changed(settled(), "provenance", continued=2)
+    assert "2 runs went on after an interruption: not timed." in words(tables)
+    without = {**settled(), "overhead": QUIET["overhead"].iloc[:0]}
+    assert "No setup with checkpoints was timed" in words(without)
+
+
+def test_torn_versions_are_told_with_their_strategy() -> None:
+    tables = {**settled(), "consistency": Study(proven=True).tables()["consistency"]}
+    assert "torn" not in words(tables)
+    torn = words(changed(tables, "consistency", torn=2))
+    assert re.search(r"Do not use native with Chainer: 2 of \d+ versions are torn", torn)
+
+
+def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something() -> None:
+    proof = Study(deterministic=(True, False)).tables()["resume_proof"]
+    tables = {**settled(), "resume_proof": proof}
+    assert re.search(r"\d+ of \d+ in deterministic mode; \d+ of \d+ in default mode, not TensorFlow", words(tables))  # fmt: skip
+    exact = proof.index[proof["deterministic"] & (proof["omit"] == "nothing")][0]
+    control = proof.index[proof["omit"] != "nothing"][0]
+    worse = proof.copy()
+    worse.loc[exact, "bit_equal"] = False
+    worse.loc[control, "caught"] = False
+    said = words({**tables, "resume_proof": worse})
+    assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with other bits", said)  # fmt: skip
+    assert "Do not trust the comparison of bits: it missed 1 of " in said
+
+
+def test_training_that_failures_changed_is_told() -> None:
+    outcome = Study(struck=("exponential_mean_s_60",)).tables()["outcome"]
+    tables = {**settled(), "outcome": outcome}
+    assert "Failures changed" not in words(tables)
+    said = words(changed(tables, "outcome", kept=False))
+    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table outcome)." in said  # fmt: skip
+
+
+def test_the_range_of_overheads_names_their_setups() -> None:
+    assert re.search(r"Measured overhead: [\d.]+ % \[.*\] \(.*, [12] ranks?\) to [\d.]+ % \[", words(settled()))  # fmt: skip
+
+
+# ---- its size
+
+
+EVERY_KIND = {
+    "default": settled,
+    "all that can be wrong": lambda: {
+        **disturbed(5, 0.3, 0.2),
+        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential_mean_s_60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
+        **{name: decided("several")[name] for name in DECISION},
+        "validation": checked(),
+    },
+    "measured": lambda: decided("measured"),
+    "several": lambda: decided("several"),
+    "given": lambda: {name: decided("given")[name] for name in DECISION},
+    "nothing": empty_tables,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_it_fits_on_one_screen(kind: str) -> None:
+    lines = study_text(EVERY_KIND[kind]()).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert "nan" not in " ".join(lines).lower().split()
+    assert any("ckptbench decide --study results/tables" in line for line in lines) == (
+        kind != "nothing"
+    )
+
+
+def test_the_script_writes_it_from_tables_alone(tmp_path: Path) -> None:
+    tables = settled()
+    write_tables(tmp_path / "tables", {name: tables[name] for name in (*DECISION, *STUDY_TABLES)})
+    written = tmp_path / "new" / "answer.txt"
+    command = [sys.executable, REPOSITORY / "scripts/write_answer.py", "--tables", tmp_path / "tables", "--output", written]  # fmt: skip
+    subprocess.run(command, check=True)
+    assert written.read_text() == study_text(tables, str(tmp_path / "tables"))
