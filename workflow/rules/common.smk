@@ -112,7 +112,9 @@ def get_decision_figures():
     decided = any(FIGURES["advice"].shows(cell) for cell in CELLS.values())
     shown = ["advice"] if decided or CONFIG.decision.numbers else []
     if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
-        shown.append("scale")  # a projection, which a study has only where it is asked for
+        shown.append(
+            "scale"
+        )  # a projection, which a study has only where it is asked for
     if any(FIGURES["validation"].shows(cell) for cell in CELLS.values()):
         shown.append("validation")
     return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
