@@ -40,7 +40,7 @@ def main() -> int:
     )
     recovering = Recovering(down_s=row["down_s"])
     failures_per_s = options.gpus / mean_s
-    found = best(saving, recovering, failures_per_s, least_s=row["step_s"])
+    found = best(saving, recovering, failures_per_s, step_s=row["step_s"])
     print(f"{row['strategy']}, {row['recovery']}, {options.gpus:,} GPUs, {options.days:g} days, {rate.title}: a failure every {1 / failures_per_s / HOUR:.2f} h")  # fmt: skip
     print(f"formula: best interval {float(found.interval_s) / 60:.1f} min, goodput {100 * float(found.goodput):.2f} %")  # fmt: skip
     # The recovery that takes as long with failures that strike it as this one does without.

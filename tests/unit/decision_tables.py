@@ -94,8 +94,8 @@ def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
             "goodput": 0.82,
             "holds": place < holds,
             "best_steps": 6.0,
-            "flat_from_steps": 3.0,
-            "flat_to_steps": 12.0,
+            "fine_from_steps": 3.0,
+            "fine_to_steps": 12.0,
             "measured_best": place == 0,
             "predicted_best": place == 0,
         }

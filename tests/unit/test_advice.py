@@ -15,9 +15,10 @@ from ckptbench.decide import drawn, inputs
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
+from ckptbench.decide.formulas import young_s
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.model import Far, Recovering, Saving, best, goodput, young_s
+from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, read_rates
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
@@ -42,15 +43,19 @@ def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
     saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
     recovering = Recovering(down_s=600.0)
     rate = 16384 / (LLAMA.mean_gpu_hours * 3600)
-    found = best(saving, recovering, rate, least_s=2.5)
+    found = best(saving, recovering, rate, step_s=2.5)
     assert row["best_minutes"] == pytest.approx(float(found.interval_s) / 60)
-    assert row["best_steps"] == round(float(found.interval_s) / 2.5)
+    assert row["best_steps"] == found.steps
     assert row["goodput"] == pytest.approx(float(found.goodput))
-    assert row["flat_from_minutes"] == pytest.approx(float(found.shortest_s) / 60)
-    assert row["flat_to_minutes"] == pytest.approx(float(found.longest_s) / 60)
+    assert row["fine_from_steps"] == found.fine_from_steps
+    assert row["fine_to_steps"] == found.fine_to_steps
+    assert row["fine_from_minutes"] == pytest.approx(float(found.fine_from_steps) * 2.5 / 60)
+    assert row["fine_to_minutes"] == pytest.approx(float(found.fine_to_steps) * 2.5 / 60)
     assert row["goodput_in_use"] == pytest.approx(float(goodput(1250.0, saving, recovering, rate)))
     assert row["goodput_every_epoch"] == pytest.approx(float(goodput(20_000.0, saving, recovering, rate)))  # fmt: skip
-    assert row["young_minutes"] == pytest.approx(float(young_s(saving, rate)) / 60)
+    assert row["young_minutes"] == pytest.approx(float(young_s(2.0, rate)) / 60)
+    steps = round(float(young_s(2.0, rate)) / 2.5)
+    assert row["goodput_young"] == goodput(steps * 2.5, saving, recovering, rate)
     assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
 
 
@@ -77,7 +82,7 @@ def test_another_rate_gives_what_the_chosen_one_would_give_then(
 def test_formulas_know_only_failures_after_which_all_go_back(told: pd.DataFrame) -> None:
     row = one(told, "asynchronous", "shrink", 16384)
     striking = (1 - row["survived"]) / (row["hours_between_failures"] * 3600)
-    young = young_s(Saving(stall_s=2.0, durable_s=90.0), striking)
+    young = young_s(2.0, striking)
     assert row["young_minutes"] == pytest.approx(float(young) / 60)
 
 
@@ -148,7 +153,7 @@ def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_
     assert row["survived"] == pytest.approx(0.8)
     recovering = Recovering(down_s=600.0, survived=0.8, pause_s=40.0 + 30 * 60 / 1024)
     saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
-    found = best(saving, recovering, 1024 / (LLAMA.mean_gpu_hours * 3600), least_s=2.5)
+    found = best(saving, recovering, 1024 / (LLAMA.mean_gpu_hours * 3600), step_s=2.5)
     assert row["goodput"] == pytest.approx(float(found.goodput))
 
 
@@ -166,9 +171,9 @@ def test_failures_of_a_node_fall_back_to_the_shared_level_unless_other_nodes_hav
     shared = Saving(stall_s=0.0, durable_s=90.0)
     far = Far(saving=shared, every=8, needed=CHOICES.survivable, down_s=600.0)
     row = one(own, "asynchronous", "restart", 16384)
-    found = best(saving, recovering, rate, least_s=2.5, far=far)
+    found = best(saving, recovering, rate, step_s=2.5, far=far)
     assert row["goodput"] == pytest.approx(float(found.goodput))
-    assert row["flat_to_minutes"] == pytest.approx(float(found.longest_s) / 60)
+    assert row["fine_to_steps"] == found.fine_to_steps
     assert row["goodput_in_use"] == pytest.approx(
         float(goodput(1250.0, saving, recovering, rate, far))
     )

@@ -28,7 +28,7 @@ def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> Non
     assert points == sorted(zip(own["best_minutes"], 100 * own["goodput"], strict=True))
     flats = list(lines(axes, "flat"))
     assert len(flats) == len(own)
-    assert min(line.get_xdata().min() for line in flats) >= own["flat_from_minutes"].min()
+    assert min(line.get_xdata().min() for line in flats) >= own["fine_from_minutes"].min()
 
 
 def test_intervals_that_are_not_foremost_have_no_point() -> None:

@@ -130,7 +130,7 @@ def test_a_study_in_which_the_model_is_true_holds_at_any_speed_of_the_machine(sl
     assert (row["failures"], row["repeats"], row["interval_steps"]) == (3, 2, 10)
     assert row["measured_best"]
     assert row["predicted_best"]
-    assert row["flat_from_steps"] < row["best_steps"] < row["flat_to_steps"]
+    assert row["fine_from_steps"] < row["best_steps"] < row["fine_to_steps"]
 
 
 def test_steps_that_take_longer_than_most_are_work_too() -> None:

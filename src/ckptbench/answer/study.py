@@ -158,7 +158,7 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
         return ("none helps", loses, UNTOLD, now, plain(0.0), stops)
     if not tells(*every[1:]):
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
-    fine = span(row["flat_from_minutes"], row["flat_to_minutes"], PLAIN)
+    fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
     saved = HOURS_PER_DAY * row["gpus"] * max(0.0, in_use[0] - best[0])
     return (amount(row, "best_minutes", PLAIN), loses, fine, now, plain(saved), stops)
 

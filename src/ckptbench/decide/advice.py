@@ -14,21 +14,10 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
-from ckptbench.decide import drawn
+from ckptbench.decide import drawn, formulas
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.decide.model import (
-    WITHIN,
-    Best,
-    Far,
-    Recovering,
-    Saving,
-    best,
-    daly_s,
-    goodput,
-    saxena_s,
-    young_s,
-)
+from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate
 from ckptbench.matrix.interval import Interval
 
@@ -87,10 +76,10 @@ ADVICE = Table(
         *_with_ends("hours_between_failures", "number", "h", "of all GPUs together"),
         *_with_ends("best_steps", "number", "steps", "between two checkpoints, with the highest goodput"),
         *_with_ends("best_minutes", "number", "min", "the same interval in useful time"),
-        Column("flat_from_steps", "number", "steps", f"shortest interval with a goodput within {WITHIN:.0%} of the highest".replace("%", " %")),
-        Column("flat_to_steps", "number", "steps", "longest one"),
-        Column("flat_from_minutes", "number", "min", "the same in useful time"),
-        Column("flat_to_minutes", "number", "min", "the same in useful time"),
+        Column("fine_from_steps", "number", "steps", "shortest interval that is fine: it loses at most a fifth more than the best one"),
+        Column("fine_to_steps", "number", "steps", "longest one"),
+        Column("fine_from_minutes", "number", "min", "the same in useful time"),
+        Column("fine_to_minutes", "number", "min", "the same in useful time"),
         *_with_ends("goodput", "number", "1", "useful part of the time, at the best interval"),
         *(column for name, words in OTHER_RATES.items() for column in _other_rate(name, words)),
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
@@ -98,7 +87,7 @@ ADVICE = Table(
         Column("epoch_steps", "number", "steps", "an epoch of the study"),
         *_with_ends("goodput_every_epoch", "number", "1", "with a checkpoint after every epoch"),
         Column("young_minutes", "number", "min", "interval of Young 1974, in useful time, for the failures after which all go back to a version"),
-        Column("goodput_young", "number", "1", "at that interval, or at a step where it is shorter"),
+        Column("goodput_young", "number", "1", "at the nearest whole number of steps"),
         Column("daly_minutes", "number", "min", "interval of Daly 2006"),
         Column("goodput_daly", "number", "1", "in the same way"),
         Column("saxena_minutes", "number", "min", "interval of Saxena et al. 2024"),
@@ -157,9 +146,9 @@ class _Case:
     far: Far | None
     failures_per_s: Floats
     best: Best
-    """Without the range that is as good."""
-    flat: Best
-    """Of the estimate alone, with that range."""
+    """Without the range that is fine."""
+    fine: Best
+    """Of the estimate alone, with that range. Shape (1,)."""
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
@@ -167,7 +156,6 @@ class _Case:
         step_s = slower * drawn.step_s(row)
         recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
         failures_per_s = drawn.failures_per_s(rate, gpus)
-        found = best(saving, recovering, failures_per_s, least_s=step_s, far=far, flat=False)
         return cls(
             row=row,
             rate=rate,
@@ -178,13 +166,22 @@ class _Case:
             recovering=recovering,
             far=far,
             failures_per_s=failures_per_s,
-            best=replace(found, goodput=found.goodput / slower),
-            flat=best(
+            best=best(
+                saving,
+                recovering,
+                failures_per_s,
+                step_s=step_s,
+                far=far,
+                slower=slower,
+                fine=False,
+            ),
+            fine=best(
                 _estimate(saving),
                 _estimate(recovering),
-                failures_per_s[0],
-                least_s=step_s[0],
+                failures_per_s[:1],
+                step_s=step_s[:1],
                 far=far and replace(_estimate(far), saving=_estimate(far.saving)),
+                slower=slower[:1],
             ),
         )
 
@@ -300,9 +297,9 @@ def _advice(case: _Case) -> Row:
     return {
         "survived": float(survived[0]),
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
-        **_uncertain("best_steps", np.maximum(np.round(found.interval_s / step_s), 1.0)),
+        **_uncertain("best_steps", found.steps),
         **case.best_columns(),
-        **_flat(case.flat, float(step_s[0])),
+        **_fine(case),
         **_at_other_rates(case),
         "in_use_steps": in_use,
         **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
@@ -318,22 +315,23 @@ def _at_other_rates(case: _Case) -> Row:
         found = best(
             _estimate(case.saving),
             _estimate(case.recovering),
-            times * case.failures_per_s[0],
-            least_s=case.step_s[0],
+            times * case.failures_per_s[:1],
+            step_s=case.step_s[:1],
             far=case.far and replace(_estimate(case.far), saving=_estimate(case.far.saving)),
-            flat=False,
+            slower=case.slower[:1],
+            fine=False,
         )
-        columns[f"best_minutes_{name}"] = float(found.interval_s) / SECONDS_PER_MINUTE
-        columns[f"goodput_{name}"] = float(found.goodput) / float(case.slower[0])
+        columns[f"best_minutes_{name}"] = float(found.interval_s[0]) / SECONDS_PER_MINUTE
+        columns[f"goodput_{name}"] = float(found.goodput[0])
     return columns
 
 
-def _flat(found: Best, step_s: float) -> Row:
-    """The range in which the interval hardly matters."""
-    ends_s = {"from": float(found.shortest_s), "to": float(found.longest_s)}
+def _fine(case: _Case) -> Row:
+    ends = {"from": case.fine.fine_from_steps[0], "to": case.fine.fine_to_steps[0]}
+    step_minutes = float(case.step_s[0]) / SECONDS_PER_MINUTE
     return {
-        **{f"flat_{end}_steps": max(1.0, round(own / step_s)) for end, own in ends_s.items()},
-        **{f"flat_{end}_minutes": own / SECONDS_PER_MINUTE for end, own in ends_s.items()},
+        **{f"fine_{end}_steps": float(steps) for end, steps in ends.items()},
+        **{f"fine_{end}_minutes": float(steps) * step_minutes for end, steps in ends.items()},
     }
 
 
@@ -347,27 +345,28 @@ def _estimate(costs: Costs) -> Costs:
 def _of_formulas(case: _Case, striking_per_s: Floats) -> Row:
     """For the failures after which all go back to a version: the formulas know no others."""
     intervals_s = {
-        "young": young_s(case.saving, striking_per_s),
-        "daly": daly_s(case.saving, striking_per_s),
-        "saxena": saxena_s(case.saving, case.recovering, striking_per_s),
+        "young": formulas.young_s(case.saving.stall_s, striking_per_s),
+        "daly": formulas.daly_s(case.saving.stall_s, striking_per_s),
+        "saxena": formulas.saxena_s(case.saving.stall_s, case.recovering.down_s, striking_per_s),
     }
     columns = {}
     for name, found in intervals_s.items():
         interval_s = np.asarray(found)
         columns[f"{name}_minutes"] = float(interval_s[0]) / SECONDS_PER_MINUTE
-        at_least = np.maximum(interval_s, case.step_s)
-        columns[f"goodput_{name}"] = float(case.goodput(at_least)[0])
+        steps = np.maximum(np.round(interval_s / case.step_s), 1.0)
+        columns[f"goodput_{name}"] = float(case.goodput(steps * case.step_s)[0])
     return columns
 
 
 def _curve(case: _Case) -> Iterator[Row]:
-    least_s = float(case.step_s[0])
-    shortest_s = max(least_s, float(case.flat.shortest_s) / BEYOND)
-    for interval_s in np.geomspace(shortest_s, float(case.flat.longest_s) * BEYOND, POINTS):
+    """At whole steps: where these are few, each of them."""
+    shortest = max(case.fine.fine_from_steps[0] / BEYOND, 1.0)
+    longest = case.fine.fine_to_steps[0] * BEYOND
+    for steps in np.unique(np.round(np.geomspace(shortest, longest, POINTS))):
         yield {
-            "interval_minutes": float(interval_s) / SECONDS_PER_MINUTE,
-            "interval_steps": float(interval_s) / least_s,
-            **_uncertain("goodput", case.goodput(np.full(len(case.step_s), interval_s))),
+            "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
+            "interval_steps": float(steps),
+            **_uncertain("goodput", case.goodput(steps * case.step_s)),
         }
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide.arrivals import Times
-from ckptbench.decide.model import Far, Floats, Recovering, Saving
+from ckptbench.decide.formulas import Floats
+from ckptbench.decide.model import Far, Recovering, Saving
 
 
 def useful_part(

@@ -65,8 +65,8 @@ VALIDATION = Table(
         Column("goodput", "number", "1", "as in the table `goodput`: against the baselines as they are"),
         Column("holds", "flag", "", "whether the measured goodput lies in the predicted interval"),
         Column("best_steps", "number", "steps", "best interval by the model, at the rate at which failures came"),
-        Column("flat_from_steps", "number", "steps", "shortest interval with a goodput within 1 % of the highest, by the model"),
-        Column("flat_to_steps", "number", "steps", "longest one"),
+        Column("fine_from_steps", "number", "steps", "shortest interval that loses at most a fifth more than the best one, by the model"),
+        Column("fine_to_steps", "number", "steps", "longest one"),
         Column("measured_best", "flag", "", "whether no other interval that was measured has a higher measured goodput"),
         Column("predicted_best", "flag", "", "whether none of them has a higher predicted one"),
     ),
@@ -305,11 +305,11 @@ def _best(costs: Row, failures_per_s: float) -> Row:
         durable_s=max(costs["durable_s"], costs["stall_s"]),
         slowdown_s=float(np.asarray(drawn.saving(costs).slowdown_s)[0]),
     )
-    step_s = costs["step_s"] * max(costs["slower"], 1.0)
-    found = best(saving, recovering, failures_per_s, least_s=step_s)
-    named = {
-        "best_steps": found.interval_s,
-        "flat_from_steps": found.shortest_s,
-        "flat_to_steps": found.longest_s,
+    slower = max(costs["slower"], 1.0)
+    step_s = costs["step_s"] * slower
+    found = best(saving, recovering, failures_per_s, step_s=step_s, slower=slower)
+    return {
+        "best_steps": float(found.steps),
+        "fine_from_steps": float(found.fine_from_steps),
+        "fine_to_steps": float(found.fine_to_steps),
     }
-    return {name: max(1.0, round(float(interval_s) / step_s)) for name, interval_s in named.items()}

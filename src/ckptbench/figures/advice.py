@@ -28,7 +28,7 @@ from ckptbench.figures.kit.ticks import logarithmic, upper_part
 
 READING = (
     "Expected useful part of the time against the time between two checkpoints, where failures come as in {rate}. Bands are 95 % intervals of the"
-    " costs and of the failure rate. Points: the best interval; thick: within 1 % of the best"
+    " costs and of the failure rate. Points: the best interval; thick: at most a fifth more lost than there"
 )
 PROJECTED = (
     "Projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
@@ -101,7 +101,7 @@ def _draw_panel(
         axes.fill_between(minutes, 100 * curve["goodput_lo"], 100 * curve["goodput_hi"], color=color, alpha=0.12, linewidth=0)  # fmt: skip
         axes.plot(minutes, 100 * curve["goodput"], color=color, linestyle=line_style, linewidth=1.0, gid=name)  # fmt: skip
         for found in records(best[best["series"] == name]):
-            flat = curve[minutes.between(found["flat_from_minutes"], found["flat_to_minutes"])]
+            flat = curve[minutes.between(found["fine_from_minutes"], found["fine_to_minutes"])]
             axes.plot(flat["interval_minutes"], 100 * flat["goodput"], color=color, linewidth=3, alpha=0.35, gid="flat", solid_capstyle="butt")  # fmt: skip
             axes.plot([found["best_minutes"]], [100 * found["goodput"]], color=color, marker="o", markersize=4, gid="best")  # fmt: skip
     logarithmic(axes.xaxis, list(rows["interval_minutes"]))

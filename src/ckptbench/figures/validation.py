@@ -71,13 +71,13 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     color = look(rows["framework"].iloc[0]).color
     steps = rows["interval_steps"]
     first = rows.iloc[0]
-    axes.axvspan(first["flat_from_steps"], first["flat_to_steps"], color=BAND, gid="flat", zorder=0)
+    axes.axvspan(first["fine_from_steps"], first["fine_to_steps"], color=BAND, gid="flat", zorder=0)
     axes.fill_between(steps, 100 * rows["predicted_lo"], 100 * rows["predicted_hi"], color=color, alpha=0.2, linewidth=0)  # fmt: skip
     axes.plot(steps, 100 * rows["predicted"], color=color, linestyle=DASHED, gid="predicted")
     known = rows[rows["measured_lo"].notna()]
     axes.vlines(known["interval_steps"], 100 * known["measured_lo"], 100 * known["measured_hi"], colors=color, alpha=0.6, gid="measured interval")  # fmt: skip
     axes.plot(steps, 100 * rows["measured"], color=color, linestyle="", marker="o", gid="measured")
-    ends = [first["flat_from_steps"], first["flat_to_steps"]]
+    ends = [first["fine_from_steps"], first["fine_to_steps"]]
     within = [min(max(end, steps.min()), steps.max()) for end in ends]
     logarithmic(axes.xaxis, [*steps, *within])
 
@@ -86,5 +86,5 @@ def _handles() -> list[Line2D | Patch]:
     return [
         Line2D([], [], color=INK, linestyle="", marker="o", label="measured"),
         Line2D([], [], color=INK, linestyle=DASHED, label="predicted"),
-        Patch(color=BAND, label="within 1 % of the best, by the model"),
+        Patch(color=BAND, label="at most a fifth more lost than at best, by the model"),
     ]

@@ -173,10 +173,12 @@ def _highest(row: Row, rate: FailureRate, choices: Choices) -> float:
         drawn.saving(row),
         drawn.recovering(row, gpus, choices),
         drawn.failures_per_s(rate, gpus),
-        least_s=drawn.step_s(row) * drawn.slower(row),
+        step_s=drawn.step_s(row) * drawn.slower(row),
         far=drawn.far(row, gpus, choices),
+        slower=drawn.slower(row),
+        fine=False,
     )
-    return float(found.goodput[0] / drawn.slower(row)[0])
+    return float(found.goodput[0])
 
 
 def _or_null(value: float) -> float | None:

@@ -1,0 +1,184 @@
+"""The model in formulas: goodput as a function of the interval between checkpoints, where failures are exponential.
+
+This file is also the source of the page's JavaScript, which is generated from it. So it is written in a small part of Python: functions
+of positional arguments with assignments and a `return`; arithmetic, comparisons, calls of one another and of a few functions of NumPy.
+There is no loop. Every number may be an array; they are broadcast. Times are in seconds, rates in failures of the whole job in a second.
+
+**One level.** Training goes through periods. A period has the interval I of useful time, the stall of a checkpoint, and what slower steps cost
+while that is written; it is at least as long as the version of the period before takes until it is durable, as a save waits for the one before. Let L be
+its length. A version is the state at the start of its save, and counts from when it is durable, D later. Its lag behind the end of its
+period is g = I + D - L. After a failure no save is under way, so that the first version is durable after I + D = L + g.
+
+Failures of the rate λf end training: all ranks go on from a version. Those of the rate λv only pause it for P, as survivors go on. Pauses
+stop the clock of periods, but a version goes on being written. A failure of either kind while ranks recover has them recover anew, so that a
+recovery that takes D₀ where nothing fails takes R = (e^(μD₀) - 1) / μ on average, with μ = λf + λv.
+
+A pause may be prolonged by others. Let B be the probability that no failure of the rate λf comes until training goes on. Such a failure or another
+pause may come within P, so
+
+    B = exp(-(λf + λv (1 - B)) P).
+
+So training is ended at the rate θ = λf + λv (1 - B) of the time in which it is not paused: a period passes with the probability e^(-θL). From the
+end of a recovery to the next failure of the rate λf there are 1 / λf on average. The k-th version counts if none comes until the end of its
+period and within its lag: with the probability e^(-θLk) e^(-λf g). Their sum over all k, times the useful time of each, by the time from failure to
+failure, is
+
+    goodput = I e^(-λf g) / ((e^(θL) - 1) (1 / λf + R)).
+
+Without survivors, and without a lag, this is the complete model of Daly 2006, "A higher order estimate of the optimum checkpoint
+interval for restart dumps", equation 20. It is written here so that no part overflows or loses its digits: with the stretch s = θ / λf,
+
+    goodput = I / (s L) · (λf s L) / (1 - e^(-λf s L)) · e^(-λf (s L + g)) / (1 + λf R),        s L + g = (s - 1) L + I + D > 0.
+
+**Two levels.** Of `every` versions one also goes to a second level, which alone is left after the part `needed` of the failures. The periods are taken to
+be of the same, mean length, and what the lag of the second level adds to a failure as the same wherever in the cycle it strikes: it should be short
+beside the time between failures. `two_levels` has the derivation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64] | float
+
+FINE = 1.2
+"""An interval is fine if it loses at most so many times what the best one loses."""
+LARGEST = 300.0
+"""Powers of e are cut here: what is left of the goodput is none, and products of two of them are still numbers."""
+
+
+def fine_goodput(highest: Floats) -> Floats:
+    """The lowest goodput of an interval that is fine."""
+    return 1 - FINE * (1 - highest)
+
+
+def period_s(interval_s: Floats, stall_s: Floats, durable_s: Floats, slowdown_s: Floats) -> Floats:
+    """From the start of a save to the start of the next one. That waits where this one is not durable yet."""
+    return np.maximum(interval_s + stall_s + slowdown_s, durable_s)
+
+
+def decay(x: Floats) -> Floats:
+    """(1 - e^-x) / x, and 1 for 0, of an x that is not below 0."""
+    above = np.where(x > 0, x, 1.0)
+    return np.where(x > 0, -np.expm1(-above) / above, 1.0)
+
+
+def stretch(striking: Floats, surviving: Floats, pause_s: Floats) -> Floats:
+    """By how much pauses stretch the time in which a failure may end training: s = θ / λf, from λf, λv and P.
+
+    z = λf P s solves z = x + a (1 - e^-z) with x = λf P and a = λv P. As 1 - e^-z ≤ z / (1 + z/2), the first z is not below the solution, and Newton's
+    steps fall towards it: four of them reach the precision of the numbers.
+    """
+    x = np.maximum(striking * pause_s, 1e-250)
+    a = surviving * pause_s
+    b = a - 1 + x / 2
+    root = np.sqrt(b * b + 2 * x)
+    first = np.where(b > 0, b + root, 2 * x / (root + np.abs(b)))
+    z = nearer(nearer(nearer(nearer(first, a, x), a, x), a, x), a, x)
+    return z / x
+
+
+def nearer(z: Floats, a: Floats, x: Floats) -> Floats:
+    """One step of Newton's method for z = x + a (1 - e^-z)."""
+    slope = np.where(z < 1, 1 - a - a * np.expm1(-z), 1 - a * np.exp(-z))
+    return z - (z * (1 - a * decay(z)) - x) / slope
+
+
+def recovering(failures_per_s: Floats, survived: Floats, down_s: Floats) -> Floats:
+    """1 + λf R: by how much recoveries lengthen the time from failure to failure."""
+    return 1 + (1 - survived) * np.expm1(np.minimum(failures_per_s * down_s, LARGEST))
+
+
+def goodput(
+    interval_s: Floats,
+    failures_per_s: Floats,
+    stall_s: Floats,
+    durable_s: Floats,
+    slowdown_s: Floats,
+    down_s: Floats,
+    survived: Floats,
+    pause_s: Floats,
+    every: Floats,
+    needed: Floats,
+    far_stall_s: Floats,
+    far_durable_s: Floats,
+    far_slowdown_s: Floats,
+    far_down_s: Floats,
+) -> Floats:
+    """The useful part of the time, from 0 to 1. `survived` is the part of all failures that only pause training.
+
+    With one level `every` is 1 and all that follows it 0. A save to both levels pays for both.
+    """
+    striking = failures_per_s * (1 - survived)
+    near_period_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
+    both_stall_s = stall_s + far_stall_s
+    both_durable_s = np.maximum(durable_s, far_durable_s)
+    both_period_s = period_s(interval_s, both_stall_s, both_durable_s, slowdown_s + far_slowdown_s)
+    mean_s = ((every - 1) * near_period_s + both_period_s) / every
+    stretched_s = stretch(striking, failures_per_s * survived, pause_s) * mean_s
+    near_s = stretched_s - near_period_s + interval_s + durable_s
+    far_s = stretched_s - both_period_s + interval_s + both_durable_s
+    from_near = recovering(failures_per_s, survived, down_s)
+    from_far = recovering(failures_per_s, survived, far_down_s)
+    back = two_levels(striking, stretched_s, every, needed, near_s, from_near, far_s, from_far)
+    return interval_s / stretched_s / decay(striking * stretched_s) * back
+
+
+def two_levels(
+    striking: Floats,
+    period_s: Floats,
+    every: Floats,
+    needed: Floats,
+    near_s: Floats,
+    from_near: Floats,
+    far_s: Floats,
+    from_far: Floats,
+) -> Floats:
+    """What failures leave of the goodput, from 0 to 1, where some lose all periods since the last version of the second level.
+
+    `near_s` and `far_s` are s L + g of either level, `from_near` and `from_far` are 1 + λf R. Let V(j) be the expected time from the j-th version after
+    one of the second level to the next one of that, p the part `needed`, e = e^(-λf s L) the probability of a period without a failure, K = e^(λf g) (1 + λf R) of either level. Then
+
+        V(j) = (1 - e) / λf + e V(j+1) + (1 - e) ((1 - p) ((Kₙ - 1) / λf + V(j)) + p ((K_f - 1) / λf + V(0))),    V(every) = 0,
+
+    which is V(j) = c + b V(j+1) + (1 - b) V(0) with b = e / (p + (1 - p) e), so that V(0) is c (1 + 1/b + ... + 1/b^(every - 1)) / b. What
+    is returned is every (1 - e) / (λf V(0)).
+    """
+    passes = np.exp(-striking * period_s)
+    fails = -np.expm1(-striking * period_s)
+    lasts = np.maximum(needed + (1 - needed) * passes, 1e-300)
+    falls_back = np.minimum(fails * needed / lasts, 1 - 1e-16)
+    going_on = striking * period_s + np.log(lasts)
+    logarithm = np.where(falls_back < 0.5, -np.log1p(-falls_back), going_on)  # -ln b
+    others = (every - 1) * logarithm
+    near = (1 - needed) * np.exp(np.minimum(striking * near_s + others, LARGEST)) * from_near
+    far = needed * np.exp(np.minimum(striking * far_s + others, LARGEST)) * from_far
+    return decay(logarithm) / decay(every * logarithm) / (near + far)
+
+
+def young_s(stall_s: Floats, failures_per_s: Floats) -> Floats:
+    """Useful time between checkpoints: sqrt(2 C M), for a checkpoint of C seconds and M seconds between failures.
+
+    Young 1974, "A first order approximation to the optimum checkpoint interval".
+    """
+    return np.sqrt(2 * stall_s / failures_per_s)
+
+
+def daly_s(stall_s: Floats, failures_per_s: Floats) -> Floats:
+    """Useful time between checkpoints, by the perturbation solution of Daly 2006, equation 37.
+
+    sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + (C / 2M) / 9) - C for a checkpoint of C < 2M seconds, else M.
+    """
+    between_s = 1 / failures_per_s
+    ratio = stall_s / (2 * between_s)
+    series = np.sqrt(2 * stall_s * between_s) * (1 + np.sqrt(ratio) / 3 + ratio / 9)
+    return np.where(ratio < 1, series - stall_s, between_s)
+
+
+def saxena_s(stall_s: Floats, down_s: Floats, failures_per_s: Floats) -> Floats:
+    """Useful time between checkpoints at which availability is best: sqrt(2 (M + R) C + C²).
+
+    Saxena et al. 2024, arXiv:2410.18124, whose interval from save to save is this and C.
+    """
+    return np.sqrt(2 * (1 / failures_per_s + down_s) * stall_s + stall_s * stall_s)
