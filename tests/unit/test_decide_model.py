@@ -204,6 +204,64 @@ def test_the_lag_of_the_second_level_begins_where_the_stall_ends() -> None:
     assert two == pytest.approx(one)
 
 
+@pytest.mark.parametrize("seed", range(20))
+@np.errstate(divide="raise", over="raise", invalid="raise")
+def test_goodput_of_any_costs_is_a_number_from_0_to_1(seed: int) -> None:
+    """Costs from none to a lifetime, also together: some fail in every step, some never; slower steps of a day, pauses without end."""
+    rng, size = np.random.default_rng(seed), 20_000
+
+    def cost(least: float = 0.0) -> np.ndarray:
+        own = np.exp(rng.uniform(np.log(1e-9), np.log(1e9), size))
+        return np.maximum(np.where(rng.random(size) < 0.1, 0.0, own), least)
+
+    def part() -> np.ndarray:
+        return np.clip(rng.uniform(-0.3, 1.3, size), 0.0, 1.0)
+
+    stall_s, far_stall_s = cost(), cost()
+    useful = goodput(
+        cost(1e-9),
+        Saving(stall_s=stall_s, durable_s=np.maximum(stall_s, cost()), slowdown_s=cost()),
+        Recovering(down_s=cost(), survived=part(), pause_s=cost()),
+        cost(),
+        Far(
+            saving=Saving(stall_s=far_stall_s, durable_s=np.maximum(far_stall_s, cost()), slowdown_s=cost()),
+            every=rng.integers(1, 10**6, size),
+            needed=part(),
+            down_s=cost(),
+        ),
+    )  # fmt: skip
+    assert ((useful >= 0) & (useful <= 1)).all()
+
+
+@pytest.mark.parametrize("slowdown_s", [1e2, 1e5, 1e7])
+def test_steps_that_are_slower_for_longer_than_failures_are_apart_leave_little(slowdown_s: float) -> None:  # fmt: skip
+    """Their version is durable long before its period ends. The time lost to them is the same before and after it."""
+    slow = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=slowdown_s)
+    found = best(slow, RESTART, 1 / HOUR, step_s=2.5)
+    assert found.goodput == goodput(found.interval_s, slow, RESTART, 1 / HOUR)
+    # From failure to failure, at most one version is of use, unless the slower steps are short beside that.
+    once = found.interval_s * np.exp(-(found.interval_s + 90) / HOUR) / (HOUR + HOUR * np.expm1(300 / HOUR))  # fmt: skip
+    assert found.goodput >= once * (1 - 1e-12)
+    assert slowdown_s < HOUR or found.goodput == pytest.approx(once, rel=1e-6)
+
+
+def test_the_example_of_the_command() -> None:
+    """256 GPUs, 14 h between failures of the job, steps of 2.5 s, 8 min until training goes on; a checkpoint every 2 h now."""
+    recovering, rate = Recovering(down_s=480.0), 1 / (14 * HOUR)
+    blocking = Saving(stall_s=60.0, durable_s=60.0)
+    behind = Saving(stall_s=3.0, durable_s=3.0 + 90.0)
+    now = goodput(2 * HOUR, blocking, recovering, rate)
+    assert round(100 * float(1 - now), 1) == 8.7
+    shown = []
+    for saving in (blocking, behind):
+        found = best(saving, recovering, rate, step_s=2.5)
+        minutes = [round(float(steps) * 2.5 / 60, 1) for steps in (found.steps, found.fine_from_steps, found.fine_to_steps)]  # fmt: skip
+        lost = round(100 * float(1 - found.goodput), 1)
+        saved = round(256 * 24 * float(found.goodput - now))
+        shown.append((int(found.steps), *minutes, lost, saved))
+    assert shown == [(968, 40.3, 20.0, 80.8, 5.7, 182), (219, 9.1, 3.8, 22.0, 2.2, 398)]
+
+
 def test_arrays_of_inputs_are_broadcast() -> None:
     stalls = np.linspace(1, 30, 7)[:, None]
     found = best(Saving(stall_s=stalls, durable_s=stalls), RESTART, RATES, step_s=1.0)

@@ -18,6 +18,11 @@ ELASTIC = Recovering(down_s=200.0, survived=0.7, pause_s=30.0)
 FAR = Far(saving=Saving(stall_s=15.0, durable_s=120.0), every=4, needed=0.3, down_s=260.0)
 
 
+def often(part: float) -> Recovering:
+    """A recovery under which survivors pause for that part of the 10 minutes between failures."""
+    return Recovering(down_s=60.0, survived=0.9, pause_s=part * 600)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
@@ -34,9 +39,14 @@ def seconds(*times: float) -> Times:
         *((BEHIND, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
         # A save waits for the one before, but not after a failure.
         *((LATE, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
-        # The formula takes pauses to stretch the time evenly.
-        *((BEHIND, ELASTIC, None, mean_s, 2e-3) for mean_s in (600.0, HOUR, 10 * HOUR)),
-        # It takes periods of two levels to be equally long, and their lag to be short.
+        *((BEHIND, ELASTIC, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
+        # Survivors pause for a tenth, half and nine tenths of the time between failures.
+        *(
+            (saving, often(part), None, 600.0, 0.0)
+            for saving in (BLOCKING, LATE)
+            for part in (0.1, 0.5, 0.9)
+        ),
+        # The formula takes periods of two levels to be equally long, and their lag to be short.
         *((BLOCKING, RESTART, FAR, mean_s, 2e-3) for mean_s in (HOUR, 10 * HOUR)),
     ],
 )
@@ -91,6 +101,19 @@ def test_survivors_lose_only_their_pause(rng: np.random.Generator) -> None:
     elastic = Recovering(down_s=200.0, survived=1.0, pause_s=30.0)
     useful = useful_part(seconds(100.0), 180.0, 180.0, BLOCKING, elastic, rng=rng) * 180
     assert useful == pytest.approx(150)
+
+
+@pytest.mark.parametrize(("paused_s", "versions"), [(10.0, 1), (50.0, 1), (60.0, 2)])
+def test_a_version_goes_on_being_written_while_survivors_pause(paused_s: float, versions: int) -> None:  # fmt: skip
+    """The second one from 380 to 460 s. Survivors pause at 402 s, and 3 s of training later none survives."""
+    late = Saving(stall_s=20.0, durable_s=80.0)
+    elastic = Recovering(down_s=200.0, survived=0.5, pause_s=paused_s)
+    rng, drawn = np.random.default_rng(8), np.random.default_rng(8).random(2)
+    assert drawn[0] < 0.5 < drawn[1]
+    failed_s = 405.0 + paused_s
+    until_s = failed_s + 200 + 90
+    useful = useful_part(seconds(402.0, failed_s), until_s, 180.0, late, elastic, rng=rng)
+    assert useful * until_s == pytest.approx(versions * 180 + 90)
 
 
 def test_a_pause_is_not_a_time_in_which_all_recover(rng: np.random.Generator) -> None:

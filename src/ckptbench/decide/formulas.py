@@ -115,14 +115,15 @@ def goodput(
     both_stall_s = stall_s + far_stall_s
     both_durable_s = np.maximum(durable_s, far_durable_s)
     both_period_s = period_s(interval_s, both_stall_s, both_durable_s, slowdown_s + far_slowdown_s)
-    mean_s = ((every - 1) * near_period_s + both_period_s) / every
+    mean_s = near_period_s + (both_period_s - near_period_s) / every
     stretched_s = stretch(striking, failures_per_s * survived, pause_s) * mean_s
     near_s = stretched_s - near_period_s + interval_s + durable_s
     far_s = stretched_s - both_period_s + interval_s + both_durable_s
     from_near = recovering(failures_per_s, survived, down_s)
     from_far = recovering(failures_per_s, survived, far_down_s)
     back = two_levels(striking, stretched_s, every, needed, near_s, from_near, far_s, from_far)
-    return interval_s / stretched_s / decay(striking * stretched_s) * back
+    useful = interval_s / stretched_s / decay(striking * stretched_s) * back
+    return np.minimum(useful, 1.0)  # rounding may make it more
 
 
 def two_levels(

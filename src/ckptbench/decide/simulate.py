@@ -66,29 +66,54 @@ class _State:
         """When all ranks had come up again. Survivors pause after it: then `from_s` is later."""
         self.on_s = np.zeros(replicas)
         """When survivors go on after their last pause."""
+        self.paused_since = np.zeros(replicas)
+        """The version of the first level at whose end of period `paused_s` begins."""
+        self.paused_s = np.zeros(replicas)
         self.version = np.zeros(replicas)
         self.far_version = np.zeros(replicas)
         self.is_from_far = np.zeros(replicas, bool)
 
     def pause(self, survived: NDArray[np.bool_], at: NDArray[np.float64], pause_s: Floats) -> None:
-        """Training stands still, the longer the more often."""
+        """Training stands still, the longer the more often. A version goes on being written meanwhile."""
+        version, _ = self._periods(self._trained_s(survived, at))
+        before_s = np.where(version == self.paused_since, self.paused_s, 0.0)
+        self.paused_s = np.where(survived, before_s + pause_s, self.paused_s)
+        self.paused_since = np.where(survived, version, self.paused_since)
         self.from_s += np.where(survived, pause_s, 0.0)
-        on_s = np.maximum(self.on_s, at) + pause_s
-        self.on_s = np.where(survived, on_s, self.on_s)
+        self.on_s = np.where(survived, np.maximum(self.on_s, at) + pause_s, self.on_s)
 
     def fall_back(
         self, strikes: NDArray[np.bool_], from_far: NDArray[np.bool_], at: NDArray[np.float64]
     ) -> None:
         """Go back to the newest durable version, or to that of the second level."""
-        paused_s = np.maximum(self.on_s - at, 0.0)  # of the pauses in from_s, what is still to come
-        trained_s = np.where(
-            strikes, at - self.from_s + paused_s, 0.0
-        )  # below 0: it was recovering
-        near = self._versions(trained_s - self._lag_s)
+        trained_s = self._trained_s(strikes, at)
+        near = self._durable(trained_s, at)
         if self._far is not None:
+            # Of the second level, a version is taken not to be written while survivors pause.
             written = self._versions(trained_s - self._far_lag_s) // self._far.every * self._far.every  # fmt: skip
             self.far_version = np.where(strikes, np.maximum(self.far_version, written), self.far_version)  # fmt: skip
         self.version = np.where(from_far, self.far_version, np.where(strikes, near, self.version))
+        self.paused_since = np.where(strikes, -1.0, self.paused_since)
+
+    def _trained_s(self, struck: NDArray[np.bool_], at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Since `version`, without pauses; 0 where ranks recover."""
+        trained_s = at - self.from_s + self._to_pause_s(at)
+        return np.maximum(np.where(struck, trained_s, 0.0), 0.0)
+
+    def _to_pause_s(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the pauses in `from_s`, what is still to come."""
+        return np.maximum(self.on_s - at, 0.0)
+
+    def _durable(
+        self, trained_s: NDArray[np.float64], at: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The newest version of the first level. A lag is never longer than a period, so that one version at most is still written."""
+        if self._lag_s <= 0:
+            return self._versions(trained_s - self._lag_s)
+        version, since_s = self._periods(trained_s)
+        paused_s = np.where(version == self.paused_since, self.paused_s, 0.0)
+        is_written = since_s + paused_s - self._to_pause_s(at) >= self._lag_s
+        return np.maximum(np.where(is_written, version, version - 1), self.version)
 
     def _versions(self, trained_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """The newest version whose period ended within so many seconds of training after `version`."""
