@@ -16,7 +16,9 @@ from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CHOICES = Choices(rate="llama3", gpus=(1024, 131_072), survivable=0.77, replacement_minutes=60)
+CHOICES = Choices(
+    rate="llama3", gpus=(1024, 131_072), survivable=0.77, replacement_minutes=60, gpus_per_node=8
+)
 MEASURED = {
     "framework": "pytorch",
     "model": "resnet50",

@@ -56,7 +56,7 @@ def test_a_row_says_what_the_tables_say() -> None:
     assert number(every) == pytest.approx(row["best_minutes"], rel=0.02)
     assert number(loses) == pytest.approx(100 * (1 - row["goodput"]), rel=0.06)
     ends = [number(end) for end in fine.split(" - ")]
-    assert ends == pytest.approx([row["flat_from_minutes"], row["flat_to_minutes"]], rel=0.06)
+    assert ends == pytest.approx([row["fine_from_minutes"], row["fine_to_minutes"]], rel=0.06)
     assert number(in_use) == pytest.approx(100 * (1 - row["goodput_in_use"]), rel=0.06)
     assert number(saved) == pytest.approx(
         24 * 2 * (row["goodput"] - row["goodput_in_use"]), rel=0.06

@@ -161,10 +161,12 @@ def test_names_cannot_end_a_script(rates: list[FailureRate]) -> None:
 
 @pytest.mark.parametrize("text", ["3", "{", '{"rate": "llama3"}', '{"gpus": 3}'])
 def test_choices_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="rate, gpus, survivable, replacement_minutes"):
+    with pytest.raises(
+        ConfigError, match="rate, gpus, survivable, replacement_minutes, gpus_per_node"
+    ):
         Choices.parse(text)
 
 
 def test_choices_are_read() -> None:
-    text = '{"rate": "llama3", "gpus": [1024, 16384, 131072], "survivable": 0.77, "replacement_minutes": 60}'
+    text = '{"rate": "llama3", "gpus": [1024, 16384, 131072], "survivable": 0.77, "replacement_minutes": 60, "gpus_per_node": 8}'
     assert Choices.parse(text) == CHOICES

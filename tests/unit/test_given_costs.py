@@ -61,6 +61,7 @@ def test_fewer_gpus_than_the_costs_are_of_are_left_out_with_a_line(tmp_path: Pat
         "gpus": [4, 8, 16],
         "survivable": 0.77,
         "replacement_minutes": 60.0,
+        "gpus_per_node": 8,
     }
     choices = Choices.parse(json.dumps(content))
     (line,) = left_out(read_given(written(tmp_path)), choices)

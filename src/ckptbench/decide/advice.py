@@ -62,8 +62,8 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
 
 WINNING = (
     Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; of a strategy only the setup counts that is `foremost` in `decision_costs`"),
-    Column("chance", "number", "1", "the part of the draws in which none of them is better by more than a thousandth of the time; missing for setups that do not count"),
-    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others by more than that: 1 without others; missing where a cost of one of them was measured once, so that it is not known how far it differs"),
+    Column("chance", "number", "1", "the part of the draws in which none of them is better; missing for setups that do not count"),
+    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others: 1 without others; missing where a cost of one of them was measured once, so that it is not known how far it differs"),
 )  # fmt: skip
 ADVICE = Table(
     "advice",
@@ -120,8 +120,6 @@ GOODPUT_CURVES = Table(
 
 DIFFERING = ("step_s", "stall_s", "durable_s", "down_s")
 """Costs whose interval is missing only where they were measured once."""
-ALIKE = 0.001
-"""Goodputs that differ by less are alike."""
 MOST_GPUS = 131_072
 """`scale` goes so far."""
 POINTS = 61
@@ -263,7 +261,7 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
     return [
         {
             "wins": case is first,
-            "chance": float((case.best.goodput >= highest - ALIKE)[1:].mean()),
+            "chance": float((case.best.goodput >= highest)[1:].mean()),
             "alone": _alone(case, [each for each in counts if each is not first])
             if case is first
             else None,
@@ -281,7 +279,7 @@ def _alone(first: _Case, others: Sequence[_Case]) -> float:
     if any(_is_certain(case.row) for case in (first, *others)):
         return math.nan
     highest = np.max([case.best.goodput for case in others], axis=0)
-    return float((first.best.goodput > highest + ALIKE)[1:].mean())
+    return float((first.best.goodput > highest)[1:].mean())
 
 
 def _is_certain(row: Row) -> bool:

@@ -22,7 +22,9 @@ class Choices:
     survivable: float
     """The part of all failures that hit one node alone, so that survivors can go on."""
     replacement_minutes: float
-    """Until a replacement comes for a GPU that is lost, where the recovery does not replace it by itself."""
+    """Until a replacement comes for what is lost, where the recovery does not replace it by itself."""
+    gpus_per_node: int
+    """A failure takes one node, if there are several."""
 
     @classmethod
     def parse(cls, text: str) -> Self:

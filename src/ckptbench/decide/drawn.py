@@ -6,7 +6,7 @@ used. A cost without interval is the same in all draws.
 
 The same cost has the same draws in every row, as the seed is made from what the cost is of. So two recoveries are compared under the
 same stalls, and two strategies under the same failures. Where an estimate stands in for others that were not measured, as the start of
-runs does for restarts from every strategy, all these rows have its draws. And where training waits for the write, stall and durable time are one.
+runs does for restarts from every strategy, all these rows have its draws.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ DRAWS = 400
 """The ends of an interval are the tenth-lowest and the tenth-highest of them."""
 HALF = 1.959963984540054
 """Standard deviations from the middle of a 95 % interval to an end."""
-WAITS_FROM = 0.8
-"""Where the stall is at least this part of the durable time, training waits for the write. As in page/answer.js."""
 LOWEST, HIGHEST = 2.5, 97.5
 SECONDS_PER_HOUR = 3600.0
 SAVED = (*SYSTEM, "strategy", "format", "interval")
@@ -60,10 +58,13 @@ def slower(row: Row) -> Floats:
 
 def saving(row: Row) -> Saving:
     """What a checkpoint of this row costs."""
-    # Drawn apart, the larger one of two alike would be too large.
-    waits = row["stall_s"] >= WAITS_FROM * row["durable_s"]
-    stall_s = _lognormal(row, "stall_s", _random(row, SAVED, "durable_s" if waits else "stall_s"))
-    durable_s = _lognormal(row, "durable_s", _random(row, SAVED, "durable_s"))
+    durable, apart = _random(row, SAVED, "durable_s"), _random(row, SAVED, "stall_s")
+    # The stall is the first part of the durable time: so much of how far they differ they share. Where training waits for the write it is all.
+    part = min(row["stall_s"] / row["durable_s"], 1.0) if row["durable_s"] > 0 else 1.0
+    stall_s = _lognormal(
+        row, "stall_s", _in_order_of(part * durable + math.sqrt(1 - part**2) * apart)
+    )
+    durable_s = _lognormal(row, "durable_s", durable)
     return Saving(
         stall_s=stall_s,
         durable_s=np.maximum(durable_s, stall_s),
@@ -129,8 +130,9 @@ def pause_s(row: Row) -> Floats:
 
 def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
     """What a failure of so many GPUs costs, if one recovery takes as long as it did at the number of ranks that were measured."""
-    # The share of the lost GPU is not done until another one has come.
-    missing_s = 0.0 if row["replaces"] else choices.replacement_s / gpus
+    # The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
+    lost = choices.gpus_per_node if gpus > choices.gpus_per_node else 1
+    missing_s = 0.0 if row["replaces"] else choices.replacement_s * lost / gpus
     return Recovering(
         down_s=down_s(row),
         survived=survived_of_all(row, gpus, choices),
@@ -162,6 +164,12 @@ def _parts(row: Row, names: Sequence[str], cost: str) -> Floats:
     of = "/".join([cost, *(str(row[name]) for name in names)])
     random = np.random.default_rng([SEED, crc32(of.encode())])
     return (random.permutation(DRAWS) + 0.5) / DRAWS
+
+
+def _in_order_of(normal: Floats) -> Floats:
+    """Standard normal numbers from the middle of equal parts, in the order of these ones; 0 first."""
+    places = normal[1:].argsort().argsort()
+    return np.concatenate([[0.0], ndtri((places + 0.5) / DRAWS)])
 
 
 def _lognormal(row: Row, name: str, normal: Floats) -> Floats:

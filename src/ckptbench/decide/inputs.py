@@ -78,15 +78,13 @@ DECISION_COSTS = Table(
         Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`; the others lie at nearer levels of the nodes alone"),
         Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
-        Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints (one at which no more than half of the saves waited for the one before, if there is any): of others figures and sentences say nothing"),
+        Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints that did not wait for the one before: of others figures and sentences say nothing"),
         Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
     ),
 )  # fmt: skip
 
-MANY = 0.5
-"""Where more of the saves wait for the one before, the interval is too short for the strategy."""
 MODEST = "the runs of one repeat alone: no interval"
 UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
 AS_FAST = Estimate(1.0, UNKNOWN)
@@ -135,9 +133,8 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
 
 def _foremost(timed: pd.DataFrame) -> pd.Index:
     """Of each strategy's rows one. Where saves wait for one another, a checkpoint costs what the interval makes of it."""
-    ordered = timed.assign(waits=timed["waited"] > MANY).sort_values(
-        ["waits", "checkpoints"], ascending=[True, False], kind="stable"
-    )
+    alone = timed["checkpoints"] * (1 - timed["waited"].fillna(0.0))
+    ordered = timed.assign(alone=alone).sort_values("alone", ascending=False, kind="stable")
     return ordered.drop_duplicates([*CELL, "recovery"]).index
 
 

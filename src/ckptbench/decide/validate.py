@@ -230,17 +230,15 @@ class _Checked:
         return work, finished_s(strikes, lost, work_s, work_s * steps / run["steps"], saving)
 
     def _saving(self, costs: Row, random: np.random.Generator) -> Saving:
-        """What a checkpoint of one run costs: the mean of all, where the costs have that of the steady state. Where training waits for the write, its version is durable as
-        much sooner or later."""
+        """What a checkpoint of one run costs: the mean of all, where the costs have that of the steady state. Its version is durable as much sooner or later."""
         known = drawn.saving(costs)
         seen = self.others.stalls.get((*cell_of(costs), costs["interval"]))
         factor = another(apart(self.others.stalls.values()), random, drawn.DRAWS)
         if seen is not None and costs["stall_s"] > 0:
             factor = factor * seen.mean / costs["stall_s"]
         stall_s = known.stall_s * factor
-        waits = costs["stall_s"] >= drawn.WAITS_FROM * costs["durable_s"]
-        durable_s = known.durable_s * factor if waits else known.durable_s
-        return replace(known, stall_s=stall_s, durable_s=np.maximum(durable_s, stall_s))
+        durable_s = known.durable_s + stall_s - known.stall_s
+        return replace(known, stall_s=stall_s, durable_s=durable_s)
 
     def _work_s(self, run: Row) -> float:
         """What the run would take undisturbed, at the speed of its own steps."""

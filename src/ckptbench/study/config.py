@@ -324,6 +324,10 @@ class DecisionSection(Section):
         default=60.0,
         description="Until a replacement comes for what is lost, with a recovery that goes on with fewer ranks.",
     )
+    gpus_per_node: Count = Field(
+        default=8,
+        description="GPUs of one node. A failure of one node takes them all; a job that has only one node loses one GPU.",
+    )
     numbers: PathOrNull = Field(
         default=None,
         description="A file with your own costs, as config/costs-example.yaml; null for those of the study.",
