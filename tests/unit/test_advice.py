@@ -19,7 +19,7 @@ from ckptbench.decide.formulas import young_s
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
-from ckptbench.decide.rates import FailureRate, read_rates
+from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
 from ckptbench.study.config import DecisionSection
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
@@ -264,14 +264,16 @@ def test_wider_costs_make_wider_intervals() -> None:
     wide = COSTS.assign(stall_s_lo=COSTS["stall_s"] / 3, stall_s_hi=COSTS["stall_s"] * 3)
     widths = [
         (frame["goodput_hi"] - frame["goodput_lo"]).sum()
-        for frame in (advice(costs, [LLAMA], CHOICES) for costs in (COSTS, wide))
+        for frame in (
+            advice(costs, [rate_of_job(3.1 * 3600, 16384)], CHOICES) for costs in (COSTS, wide)
+        )
     ]
     assert widths[1] > 1.5 * widths[0]
 
 
 def test_costs_and_rates_without_intervals_have_none_in_the_answer() -> None:
     ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
-    (mean_alone,) = (rate for rate in RATES if rate.name == "kokolis-1k")
+    mean_alone = rate_of_job(7.9 * 3600, 1024)
     row = advice(COSTS.assign(**dict.fromkeys(ends, math.nan)), [mean_alone], CHOICES).iloc[0]
     assert row["goodput_lo"] == row["goodput"] == row["goodput_hi"]
 

@@ -23,7 +23,6 @@ from ckptbench.study.planning import plan_study
 
 LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
 HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
-TWICE = "has the same time: what fails at the same time is one failure, so remove one of the lines"
 COSTS = {
     "title": "mine", "gpus": 8, "step_s": 0.5, "steps_per_epoch": 100, "interval": "5 steps",
     "strategies": [{"name": "save", "stall_s": 3.0, "durable_s": 4.0, "shared_every": 2, "shared_durable_s": 9.0, "bytes": 5}],
@@ -47,13 +46,13 @@ def lines(folder: Path, times: str, **changes: object) -> list[str]:
     return str(caught.value).replace(f"{folder}/", "").splitlines()
 
 
-def test_form_order_and_doubles_of_a_log_are_told_at_once(tmp_path: Path) -> None:
-    times = "time\n2/4/2004 14:45\n2/3/2004 14:00\n2/3/2004 14:00\n"
+def test_form_and_range_of_a_log_are_told_at_once(tmp_path: Path) -> None:
+    times = "time\n2/4/2004 14:45\n2/3/2004 14:00\n2003-01-01\n"
     assert lines(tmp_path, times) == [
         f"log.csv: line 2: time is '2/4/2004 14:45': {HELP}: write it as \"2004-02-04T14:45:00\" if it is month/day/year, "
-        'or as "2004-04-02T14:45:00" if it is day/month/year (also lines 3 and 4)',
-        "log.csv: line 3: time is '2/3/2004 14:00': the line before has 2/4/2004 14:45: sort the lines by time",
-        f"log.csv: line 4: time is '2/3/2004 14:00': line 3 {TWICE}",
+        'or as "2004-04-02T14:45:00" if it is day/month/year (also line 3)',
+        "log.csv: line 4: time is '2003-01-01': the log was kept from 2004-01-01T00:00:00 to 2005-01-01T00:00:00: "
+        "remove the line, or correct `from` and `to`",
     ]
 
 
@@ -74,16 +73,13 @@ def test_times_in_another_form_are_shown_as_they_should_be(
     quoted = f'time\n"{first}"\n"{second}"\n'
     assert lines(tmp_path, quoted) == [
         f'log.csv: line 2: time is {first!r}: {HELP}: write it as "{written}" (also line 3)',
-        f"log.csv: line 3: time is {second!r}: the line before has {first}: sort the lines by time",
     ]
 
 
 def test_every_kind_of_fault_of_a_log_has_its_line(tmp_path: Path) -> None:
-    times = "time,node\n2004-03-01,a\n2004-02-01,a\n2004-03-01,a\n2003-01-01,a\nsoon,a\n2004-04-01T00:00:00Z,a\n"
+    times = "time,node\n2004-03-01,a\n2003-01-01,a\nsoon,a\n2004-04-01T00:00:00Z,a\n"
     (tmp_path / "log.csv").write_text(times)
     assert [line.split(": ")[3] for line in lines(tmp_path, times)] == [
-        "the line before has 2004-03-01T00:00:00",
-        "line 2 has the same time",
         "the log was kept from 2004-01-01T00:00:00 to 2005-01-01T00:00:00",
         HELP,
         "it is with a time zone, but `from` is without a time zone",

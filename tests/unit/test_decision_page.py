@@ -89,7 +89,7 @@ def test_rates_come_with_their_draws(study: dict[str, Any], rates: list[FailureR
         hours = 1 / (drawn.failures_per_s(rate, 1) * 3600)
         assert known[name]["mean_gpu_hours"] == pytest.approx(hours[0], rel=1e-12)
         assert (drawn_of(study, known[name]) == hours[1:]).all()
-    assert known["opt-175b"]["draws"] is None
+    assert known["kokolis-1k"]["draws"] is not None, "a published rate is another machine's"
 
 
 def test_it_starts_with_the_winner_on_the_most_ranks(

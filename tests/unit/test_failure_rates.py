@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from ckptbench.decide import drawn
 from ckptbench.decide.failure_file import FailureFile
-from ckptbench.decide.rates import FailureRate, draws, read_rate, read_rates
+from ckptbench.decide.rates import ELSEWHERE, OTHERS, rate_of_job, read_rate, read_rates
 from ckptbench.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,24 +54,53 @@ def test_llama_3_lost_a_training_every_50_700_gpu_hours() -> None:
     )
     assert rate.failures == 419
     assert rate.mean_hours(16384) == pytest.approx(3.09, abs=0.01)
-    assert rate.lo == pytest.approx(46_049, abs=1)
-    assert rate.hi == pytest.approx(55_902, abs=1)
+    assert rate.seen == pytest.approx((46_049, 55_902), abs=1)
 
 
-def test_a_published_mean_has_no_interval_and_a_projected_one_says_so() -> None:
-    seen, projected = SHIPPED["kokolis-1k"], SHIPPED["kokolis-131k"]
-    assert seen.mean_gpu_hours == pytest.approx(7.9 * 1024)
-    assert projected.mean_hours(131072) * 60 == pytest.approx(14, abs=0.3)
-    assert (seen.is_projected, projected.is_projected) == (False, True)
-    assert math.isnan(seen.lo)
-    assert math.isnan(seen.hi)
+def test_node_failures_of_a_cluster_give_its_projections() -> None:
+    """Of 6.50 and 2.34 failures in 1,000 days of nodes of 8 GPUs."""
+    rsc_1, rsc_2 = SHIPPED["kokolis-rsc-1"], SHIPPED["kokolis-rsc-2"]
+    assert rsc_1.mean_gpu_hours == pytest.approx(8 * 24 * 1000 / 6.50, abs=1)
+    assert rsc_2.mean_gpu_hours == pytest.approx(8 * 24 * 1000 / 2.34, abs=1)
+    assert rsc_1.mean_hours(16384) == pytest.approx(1.8, abs=0.05)
+    assert rsc_1.mean_hours(131072) == pytest.approx(0.23, abs=0.005)
 
 
-def test_a_number_of_failures_that_the_source_estimates_gives_no_interval() -> None:
+def test_jobs_of_8_and_of_1024_gpus_fail_in_proportion() -> None:
+    """The same source has a mean of 47.7 days for 8 GPUs."""
+    assert 47.7 * 24 * 8 / SHIPPED["kokolis-1k"].mean_gpu_hours == pytest.approx(1.13, abs=0.005)
+
+
+def test_published_rates_of_jobs_say_how_far_others_are_off() -> None:
+    names = ("llama3", "opt-175b", "kokolis-1k", "kokolis-rsc-1", "kokolis-rsc-2")
+    logs = [math.log(SHIPPED[name].mean_gpu_hours) for name in names]
+    assert np.std(logs, ddof=1) == pytest.approx(ELSEWHERE, abs=0.005)
+    assert OTHERS == (1 / 3, 3)
+    for rate in SHIPPED.values():
+        assert math.log(rate.hi / rate.lo) / 2 / 1.96 >= 0.9399
+        assert list(rate.said()) == ["from other machines, which differ three times either way"]
+
+
+def test_a_number_of_failures_that_the_source_estimates_has_an_interval() -> None:
     rate = SHIPPED["opt-175b"]
     assert rate.is_approximate
     assert rate.mean_gpu_hours == pytest.approx(992 * 60 * 24 / 105)
-    assert math.isnan(rate.lo)
+    assert rate.seen == pytest.approx((11_238, 16_634), abs=1)
+
+
+def test_the_rate_of_a_job_is_what_the_user_says() -> None:
+    rate = rate_of_job(14 * 3600, 256)
+    assert (rate.mean_gpu_hours, rate.mean_hours(512)) == (14 * 256, 7)
+    assert list(rate.said()) == []
+    assert set(drawn.failures_per_s(rate, 256)) == {1 / (14 * 3600)}
+
+
+def test_a_published_rate_is_found_by_its_name() -> None:
+    assert read_rate("llama3").mean_gpu_hours == SHIPPED["llama3"].mean_gpu_hours
+    with pytest.raises(
+        ConfigError, match=r"rate is 'lama': use a file NAME.yaml or one of .*, llama3, "
+    ):
+        read_rate("lama")
 
 
 def test_every_shipped_rate_says_where_it_is_from() -> None:
@@ -83,7 +114,7 @@ def test_every_shipped_rate_says_where_it_is_from() -> None:
 
 def test_a_rate_of_ones_own(tmp_path: Path) -> None:
     rate = read_rate(written(tmp_path, OWN))
-    assert (rate.name, rate.source, rate.mean_gpu_hours, rate.shape) == ("ours", "own", 20000, 1)
+    assert (rate.name, rate.source, rate.mean_gpu_hours) == ("ours", "own", 20000)
     assert rate.mean_hours(100) == 200
     assert rate.gpus is None
 
@@ -111,10 +142,11 @@ def test_times_are_seconds_or_dates(
 ) -> None:
     text = f"title: Ours\ncounts: all\nlog: log.csv\ngpus: 8\nfrom: {begin}\nto: {end}\n"
     rate = read_rate(written(tmp_path, text, "\n".join(["# a note", "", "time", *times])))
-    assert rate.fit is not None
-    assert rate.fit.gaps.hours * 60 == pytest.approx([10, 20, 60])
-    assert rate.fit.gaps.unended_hours * 60 == pytest.approx(30)
-    assert rate.mean_gpu_hours == pytest.approx(8 * 2 / 3)
+    assert rate.log is not None
+    assert rate.log.gaps_gpu_hours * 60 / 8 == pytest.approx([10, 20, 60, 30])
+    assert rate.mean_gpu_hours == pytest.approx(8 * 1.5 / 3), (
+        "ten minutes after each are not at risk"
+    )
     assert rate.failures == 3
 
 
@@ -123,42 +155,43 @@ def test_the_column_of_the_times_can_be_named(tmp_path: Path) -> None:
     assert rate.failures == 2
 
 
-def test_few_failures_have_an_exact_interval_and_no_shape(tmp_path: Path) -> None:
-    rate = read_rate(written(tmp_path, LOG, TIMES))
-    assert rate.fit is not None
-    assert rate.fit.weibull is None
-    assert (rate.shape, math.isnan(rate.shape_lo)) == (1, True)
-    # Garwood's limits for a count of 3 are 0.6187 and 8.7673.
-    assert rate.lo == pytest.approx(16 / 8.7673, rel=1e-4)
-    assert rate.hi == pytest.approx(16 / 0.6187, rel=1e-4)
+def test_the_restart_of_a_log_can_be_given(tmp_path: Path) -> None:
+    assert read_rate(written(tmp_path, {**LOG, "restart_minutes": 0}, TIMES)).mean_gpu_hours == pytest.approx(16 / 3)  # fmt: skip
+    assert read_rate(written(tmp_path, {**LOG, "restart_minutes": 30}, TIMES)).failures == 2
 
 
-def test_the_example_log_gives_the_distribution_that_it_was_drawn_from() -> None:
+def test_a_log_that_ends_now_is_watched_until_now(tmp_path: Path) -> None:
+    for begin, now in (("2026-01-05", datetime.now()), ("2026-01-05T00:00:00Z", datetime.now(UTC))):
+        text = f"title: Ours\ncounts: all\nlog: log.csv\ngpus: 1\nfrom: {begin}\nto: now\nrestart_minutes: 0\n"
+        rate = read_rate(written(tmp_path, text, f"time\n{begin.replace('05', '06')}\n"))
+        hours = (now - datetime.fromisoformat(begin)).total_seconds() / 3600
+        assert rate.mean_gpu_hours == pytest.approx(hours, rel=1e-3)
+    assert "`now` is a date, and seconds are none" in refusal(tmp_path, {**LOG, "to": "now"}, TIMES)
+
+
+def test_the_example_log_gives_the_mean_that_it_was_drawn_from() -> None:
     rate = read_rate(EXAMPLE)
-    assert rate.shape_lo < 0.7 < rate.shape_hi < 1
     assert rate.lo < 16 * 512 < rate.hi
+    assert (rate.failures, rate.log and rate.log.found) == (60, 62)
     assert "seed 12" in rate.counts
     assert rate.name not in SHIPPED, "no answer is computed from made-up failures"
-    again = read_rate(EXAMPLE)
-    assert (again.lo, again.hi, again.shape_lo) == (rate.lo, rate.hi, rate.shape_lo)
 
 
-@pytest.mark.parametrize("name", ["llama3", "example", "few"])
+def test_no_failure_gives_a_bound(tmp_path: Path) -> None:
+    rate = read_rate(written(tmp_path, {**COUNTED, "failures": 0}))
+    assert (rate.mean_gpu_hours, rate.hi, rate.is_bound) == (30 * 24 * 64 / 3, math.inf, True)
+    assert set(drawn.failures_per_s(rate, 64)) == {1 / (30 * 24 * 3600 / 3)}
+
+
+@pytest.mark.parametrize("name", ["llama3", "kokolis-1k", "example", "few"])
 def test_draws_differ_as_much_as_the_interval_says(name: str, tmp_path: Path) -> None:
     few = read_rate(written(tmp_path, COUNTED))
     rate = {**SHIPPED, "example": read_rate(EXAMPLE), "few": few}[name]
-    drawn = draws(rate, np.random.default_rng(1), 20_000)
-    lo, hi = np.quantile(drawn, [0.025, 0.975])
-    # The exact interval is a little wider than 95 %: of 4 failures by a third.
-    assert rate.lo * 0.98 < lo < rate.lo * 1.15
-    assert rate.hi * 0.65 < hi < rate.hi * 1.02
-    assert np.median(drawn) == pytest.approx(rate.mean_gpu_hours, rel=0.1)
-    assert np.array_equal(drawn, draws(rate, np.random.default_rng(1), 20_000))
-
-
-def test_draws_of_a_rate_without_interval_are_its_mean() -> None:
-    rate: FailureRate = SHIPPED["opt-175b"]
-    assert set(draws(rate, np.random.default_rng(1), 5)) == {rate.mean_gpu_hours}
+    best, *draws = 1 / drawn.failures_per_s(rate, 1) / 3600
+    assert best == pytest.approx(rate.mean_gpu_hours)
+    assert np.quantile(draws, [0.025, 0.5, 0.975]) == pytest.approx(
+        [rate.lo, rate.mean_gpu_hours, rate.hi], rel=0.05
+    )
 
 
 BAD_FILES = [
@@ -168,14 +201,16 @@ BAD_FILES = [
     ({**OWN, "counts": 3}, "ours.yaml: counts is 3: use a text"),
     ({**OWN, "projected": "yes"}, "ours.yaml: projected is 'yes': use true or false"),
     ({**OWN, "mean_gpu_hours": 0}, "ours.yaml: mean_gpu_hours is 0: use a number above 0, up to 1000000000000, or null"),
-    ({**COUNTED, "failures": 0}, "ours.yaml: failures is 0: use a whole number from 1 to 100000, or null"),
+    ({**COUNTED, "failures": -1}, "ours.yaml: failures is -1: use a whole number from 0 to 100000, or null"),
     ({**COUNTED, "days": -1}, "ours.yaml: days is -1: use a number above 0, up to 1000000000000, or null"),
     ({**COUNTED, "gpus": 1.5}, "ours.yaml: gpus is 1.5: use a whole number from 1 to 1000000, or null"),
     ({**OWN, "source": {"authors": "A", "year": 2024, "title": "T", "reference": "2407.21783"}}, "ours.yaml: source.reference is '2407.21783': use a text as in \"arXiv:2407.21783\", \"doi:10.1109/...\" or \"https://...\""),
-    (ABOUT, "ours.yaml: the rate is given by nothing: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
-    ({**COUNTED, "mean_gpu_hours": 3}, "ours.yaml: the rate is given by days, failures, gpus, mean_gpu_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
-    ({**ABOUT, "mean_hours": 3}, "ours.yaml: the rate is given by mean_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
-    ({**LOG, "to": None}, "ours.yaml: the rate is given by from, gpus, log: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"),
+    (ABOUT, "ours.yaml: the rate is given by nothing: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"),
+    ({**COUNTED, "mean_gpu_hours": 3}, "ours.yaml: the rate is given by days, failures, gpus, mean_gpu_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"),
+    ({**ABOUT, "mean_hours": 3}, "ours.yaml: the rate is given by mean_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"),
+    ({**LOG, "states": []}, "ours.yaml: states is []: use a list of Slurm's states, as in [NODE_FAIL, BOOT_FAIL, FAILED]"),
+    ({**LOG, "states": ["broken"]}, "ours.yaml: states is ['broken']: 'broken' is no state of Slurm: write it as in NODE_FAIL"),
+    ({**LOG, "restart_minutes": -1}, "ours.yaml: restart_minutes is -1: use a number from 0 to 1000000"),
     ({**LOG, "from": "yesterday"}, "ours.yaml: from is 'yesterday': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ({**LOG, "from": True}, "ours.yaml: from is true: use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ({**LOG, "from": "2026-01-05"}, "ours.yaml: to is 7200: it is in seconds, but `from` is without a time zone: write both in the same way"),
@@ -192,15 +227,12 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, content: object, line
 
 SPAN = "the log was kept from 0 to 7200: remove the line, or correct `from` and `to`"
 BAD_LOGS = [
-    ("time\n", "log.csv: it has no failure, so it gives no rate: give a longer log, or a number by mean_gpu_hours"),
-    ("", "log.csv: it has no failure, so it gives no rate: give a longer log, or a number by mean_gpu_hours"),
+    ("", "log.csv: it is empty: begin it with a line of names"),
     ("at,node\n600,a\n", "log.csv: line 1: there is no column 'time' among 'at', 'node': name the column of the times by `column`, and begin the file with a line of names"),
     ("time\n600\nsoon\n", "log.csv: line 3: time is 'soon': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("time\n600\nnan\n", "log.csv: line 3: time is 'nan': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("node,time\na,600\nb,\n", "log.csv: line 3: time is '': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("node,time\na,600\nb\n", "log.csv: line 3: it has no column 'time': complete or remove the line"),
-    ("# x\n\ntime\n600\n\n300\n", "log.csv: line 6: time is '300': the line before has 600: sort the lines by time"),
-    ("time\n600\n600\n", "log.csv: line 3: time is '600': line 2 has the same time: what fails at the same time is one failure, so remove one of the lines"),
     ("time\n0\n", f"log.csv: line 2: time is '0': {SPAN}"),
     ("time\n600\n7201\n", f"log.csv: line 3: time is '7201': {SPAN}"),
     ("time\n2026-01-05T00:10:00Z\n", "log.csv: line 2: time is '2026-01-05T00:10:00Z': it is with a time zone, but `from` is in seconds: write all times in the same way"),
@@ -251,7 +283,7 @@ def test_every_field_is_explained_in_the_config_readme() -> None:
 
 def test_the_rates_that_the_docs_convert_are_right(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "failure-rates.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("## Percents, chances and nodes")
+    section = text.partition("## Percents, chances and nodes")[2].partition("## Intervals")[0]
     rows = re.findall(r"^\| (.*) \| ([\d .*/()ln-]+) \| ([\d,]+) \|$", section, re.MULTILINE)
     assert len(rows) == 5
     told = {}

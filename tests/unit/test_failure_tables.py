@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, titles
 
-from ckptbench.decide.failure_log import Gaps
-from ckptbench.decide.fits import fit
+from ckptbench.decide.failure_log import Watched
 from ckptbench.decide.rate_tables import FAILURE_FITS, FAILURE_RATES, failure_fits, failure_rates
 from ckptbench.decide.rates import FailureRate, read_rate, read_rates
 from ckptbench.figures.failure_fits import draw
@@ -31,13 +30,14 @@ def test_the_table_has_a_row_for_each_rate(rates: list[FailureRate]) -> None:
     assert list(table.index) == sorted(rate.name for rate in rates)
     assert table.loc["llama3", "mean_gpu_hours"] == pytest.approx(50_677, abs=1)
     assert table.loc["llama3", "failures"] == 419
-    assert table.loc["kokolis-16k", "projected"]
-    assert pd.isna(table.loc["kokolis-16k", "mean_gpu_hours_lo"])
-    assert table["p_exponential"].notna().sum() == 1
+    assert pd.isna(table.loc["kokolis-rsc-1", "seen_lo"])
+    assert table["risk_gpu_hours"].notna().sum() == 1
     row = table.loc["log"]
-    assert row["exponential_gpu_hours"] == pytest.approx(42 * 24 * 512 / 62)
-    assert row["exponential_gpu_hours_lo"] < row["mean_gpu_hours"] < row["exponential_gpu_hours_hi"]
-    assert row["shape_lo"] < row["shape"] < row["shape_hi"]
+    assert (row["failures"], row["found"]) == (60, 62)
+    assert row["mean_gpu_hours"] == pytest.approx(row["risk_gpu_hours"] / 60)
+    assert row["mean_gpu_hours_lo"] < row["mean_gpu_hours"] < row["mean_gpu_hours_hi"]
+    assert row["overdispersion"] >= 1
+    assert (row["worst_node"], row["worst_node_failures"]) == ("node60", 4)
 
 
 def test_the_curves_go_from_none_of_the_gaps_to_all(rates: list[FailureRate]) -> None:
@@ -46,11 +46,20 @@ def test_the_curves_go_from_none_of_the_gaps_to_all(rates: list[FailureRate]) ->
     assert set(table["curve"]) == {"observed", "exponential", "weibull"}
     for _, own in table.groupby("curve"):
         assert own["part"].is_monotonic_increasing
-        assert own["part"].iloc[0] < 0.02
+        assert own["part"].iloc[0] < 0.03
         assert own["part"].iloc[-1] > 0.95
     observed = table[table["curve"] == "observed"]
-    assert EXAMPLE.fit is not None
-    assert len(observed) == len(np.unique(EXAMPLE.fit.gaps.hours)) + 1
+    assert EXAMPLE.log is not None
+    assert len(observed) == len(np.unique(EXAMPLE.log.gaps_gpu_hours[:-1])) + 1
+
+
+@pytest.mark.parametrize("hours", [[3.0], [3.0, 12.0], [1e-3 * n for n in range(1, 40)]])
+def test_any_log_has_curves(hours: list[float]) -> None:
+    """One failure; one at the end; gaps that are all equal."""
+    log = Watched(np.array(hours), np.array([0.0, 12.0]), np.array([0.0, 1.2e9])).counted(0)
+    table = failure_fits([replace(EXAMPLE, log=log)])
+    assert table["part"].between(0, 1).all()
+    assert table["gap_gpu_hours"].max() <= 2.4e9
 
 
 def test_without_logs_the_tables_have_their_columns(rates: list[FailureRate]) -> None:
@@ -59,8 +68,8 @@ def test_without_logs_the_tables_have_their_columns(rates: list[FailureRate]) ->
 
 
 def test_the_figure_has_a_panel_for_each_log(rates: list[FailureRate]) -> None:
-    log = Gaps(np.array([1.0, 5.0, 2.0]), 4.0)
-    few = replace(EXAMPLE, name="few", title="Few", failures=3, fit=fit(log))
+    times = Watched(np.array([1.0, 6.0, 8.0]), np.array([0.0, 12.0]), np.array([0.0, 12.0]))
+    few = replace(EXAMPLE, name="few", title="Few", failures=3, log=times.counted(0))
     logs = [*rates, few]
     with paper():
         figure = draw({"failure_rates": failure_rates(logs), "failure_fits": failure_fits(logs)})
@@ -74,10 +83,9 @@ def test_the_figure_has_a_panel_for_each_log(rates: list[FailureRate]) -> None:
         next(text.get_text() for text in axes.texts if text.get_gid() == "found")
         for axes in figure.axes
     ]
-    assert texts[0] == "3 failures\nmean 4 [1.37, 19.4] h"
-    assert texts[1].splitlines()[0] == "62 failures"
-    assert "k = 0.765 [" in texts[1]
-    assert "95 % intervals" in caption_of(figure)
+    assert texts[0].splitlines()[0] == "3 failures"
+    assert texts[1] == "60 failures\nmean 8,516 [5,647, 12,843] GPU-hours\nφ = 1"
+    assert "no rate comes from them" in caption_of(figure)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "observed",

@@ -25,7 +25,7 @@ from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import STARTS
 from ckptbench.decide.model import Far, Recovering, Saving
-from ckptbench.decide.rates import FailureRate, draws
+from ckptbench.decide.rates import FailureRate
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any]
@@ -142,8 +142,13 @@ def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
 
 def failures_per_s(rate: FailureRate, gpus: int) -> Floats:
     """Of the whole job. The same draws for any number of GPUs."""
-    random = np.random.default_rng([SEED, crc32(rate.name.encode())])
-    hours = np.concatenate([[rate.mean_gpu_hours], draws(rate, random, DRAWS)])
+    row = {
+        "rate": rate.name,
+        "hours": rate.mean_gpu_hours,
+        "hours_lo": rate.lo,
+        "hours_hi": rate.hi,
+    }
+    hours = _lognormal(row, "hours", _random(row, ("rate",), "failures"))
     return gpus / (hours * SECONDS_PER_HOUR)
 
 

@@ -10,8 +10,15 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ckptbench.decide.failure_log import COLUMN, MOST_FAILURES, read_gaps
-from ckptbench.decide.moments import Moment, moment
+from ckptbench.decide.failure_log import (
+    FAILURE_STATES,
+    MOST_FAILURES,
+    RESTART_S,
+    Counted,
+    LogOptions,
+    read_log,
+)
+from ckptbench.decide.moments import LOCAL, NOW, Moment, moment, now
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
@@ -20,17 +27,19 @@ from ckptbench.settings.text import Text, unseen_in
 from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
 
 LARGEST_HOURS = 10**12
+STATE = re.compile(r"[A-Z_]+")
 REFERENCE = re.compile(r"(arXiv:\d{4}\.\d{4,5}|doi:10\.\S+|https?://\S+)")
 WAYS: tuple[tuple[set[str], set[str]], ...] = (
     ({"failures", "days", "gpus"}, set()),
     ({"mean_hours", "gpus"}, set()),
     ({"mean_gpu_hours"}, {"gpus"}),
-    ({"log", "gpus", "from", "to"}, {"column"}),
+    ({"log"}, {"gpus", "from", "to", "column", "states", "restart_minutes"}),
 )
 """The ways to give a rate: the fields that each needs, and those that it may have."""
+LOG_FIELDS = set[str]().union(*WAYS[-1])
 NO_FILE = "no file *.yaml is there: name a folder like config/failures"
 NUMBERS = set[str]().union(*(needed | allowed for needed, allowed in WAYS))
-WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log, gpus, from and to"
+WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"
 
 
 def _reference(value: object) -> str:
@@ -40,7 +49,16 @@ def _reference(value: object) -> str:
 
 
 def _moment(value: object) -> Moment | None:
-    return None if value is None else moment(value)
+    return None if value is None else now(LOCAL) if value == NOW else moment(value)
+
+
+def _states(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"use a list of Slurm's states, as in [{', '.join(FAILURE_STATES)}]")
+    for state in value:
+        if not isinstance(state, str) or not STATE.fullmatch(state):
+            raise ValueError(f"{show(state)} is no state of Slurm: write it as in NODE_FAIL")
+    return tuple(value)
 
 
 MomentOrNull = Annotated[Moment | None, PlainValidator(_moment)]
@@ -75,14 +93,46 @@ class FailureFile(Section):
         default=False, description="The source estimates the numbers, or says `at least`."
     )
     gpus: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = None
-    failures: Annotated[int | None, whole(1, MOST_FAILURES, or_null=True)] = None
+    failures: Annotated[int | None, whole(0, MOST_FAILURES, or_null=True)] = None
     days: Hours = None
     mean_hours: Hours = Field(default=None, description="Of all `gpus` together.")
     mean_gpu_hours: Hours = None
     log: PathOrNull = None
-    column: Text = COLUMN
+    column: Text | None = Field(default=None, description="Of the times.")
+    states: Annotated[tuple[str, ...], PlainValidator(_states)] = Field(
+        default=FAILURE_STATES, description="Slurm's states of jobs that failed."
+    )
+    restart_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+        default=RESTART_S / 60, description="Failures within so long count as one."
+    )
     begin: MomentOrNull = Field(default=None, alias="from")
     end: MomentOrNull = Field(default=None, alias="to")
+
+    def log_options(self) -> LogOptions:
+        """What the file says of its log. Raises ConfigError where the log cannot be kept `from` then `to` then."""
+        begin, end = self.begin, self.end
+        if begin is not None and end is not None:
+            if end.written == NOW:
+                try:
+                    end = now(begin.clock)
+                except ValueError as error:
+                    raise FieldError(("to",), str(error), Words(NOW)) from None
+            if begin.clock != end.clock:
+                words = (
+                    f"it is {end.clock}, but `from` is {begin.clock}: write both in the same way"
+                )
+                raise FieldError(("to",), words, Words(end.written))
+            if end.seconds <= begin.seconds:
+                words = f"it must come after `from`, which is {begin.written}"
+                raise FieldError(("to",), words, Words(end.written))
+        return LogOptions(
+            gpus=self.gpus,
+            begin=begin,
+            end=end,
+            column=self.column,
+            states=self.states,
+            restart_s=self.restart_minutes * 60,
+        )
 
 
 def read_failure_file(path: Path) -> FailureFile:
@@ -95,22 +145,33 @@ def read_failure_file(path: Path) -> FailureFile:
     return file
 
 
-def named_log(path: Path) -> tuple[Path, str, Moment, Moment] | None:
-    """The log of a file, its column, and from when to when it was kept. None where the file does not say all of it.
+def read_both(path: Path) -> tuple[FailureFile, Counted | None]:
+    """The file, and what was counted in the log that it names. Raises ConfigError or DataError with the faults of both."""
+    counted: list[Counted] = []
 
-    The file may be wrong elsewhere: the faults of its log are then told with its own.
-    """
+    def read_named_log() -> None:
+        if (named := _named_log(path)) is not None:
+            counted.append(read_log(*named))
+
+    files = all_of((partial(read_failure_file, path), read_named_log))
+    (file,) = (each for each in files if each is not None)
+    return file, counted[0] if counted else None
+
+
+def _named_log(path: Path) -> tuple[Path, LogOptions] | None:
+    """The log of a file that may be wrong elsewhere: the faults of its log are then told with its own. None where it does not say how to read it."""
     try:
-        content = ConfigFile.read(path).content
-        begin, end = (_moment(content.get(name)) for name in ("from", "to"))
+        content = {
+            name: value
+            for name, value in ConfigFile.read(path).content.items()
+            if name in LOG_FIELDS
+        }
+        if type(content.get("gpus")) is not int or content["gpus"] < 1:
+            content["gpus"] = 1 if content.get("gpus") is not None else None
+        file = FailureFile.model_validate({"title": "-", "counts": "-", **content})
+        return None if file.log is None else (path.parent / file.log, file.log_options())
     except (ConfigError, ValueError):
         return None
-    log, column = content.get("log"), content.get("column") or COLUMN
-    if begin is None or end is None or _clash(begin, end):
-        return None
-    if not isinstance(log, str) or not isinstance(column, str):
-        return None
-    return (path.parent / log, column, begin, end)
 
 
 def _faults(file: FailureFile, given: set[str]) -> Iterator[ConfigError]:
@@ -120,20 +181,10 @@ def _faults(file: FailureFile, given: set[str]) -> Iterator[ConfigError]:
         yield ConfigError(
             f"the rate is given by {', '.join(sorted(own)) or 'nothing'}: {WAYS_HELP}"
         )
-    begin, end = file.begin, file.end
-    if begin is None or end is None:
-        return
-    if remedy := _clash(begin, end):
-        yield FieldError(("to",), remedy, Words(end.written))
-
-
-def _clash(begin: Moment, end: Moment) -> str:
-    """Why a log cannot be kept from `begin` to `end`, and what to do. Empty where it can."""
-    if begin.clock != end.clock:
-        return f"it is {end.clock}, but `from` is {begin.clock}: write both in the same way"
-    if end.seconds <= begin.seconds:
-        return f"it must come after `from`, which is {begin.written}"
-    return ""
+    try:
+        file.log_options()
+    except ConfigError as error:
+        yield error
 
 
 def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
@@ -154,11 +205,5 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no file of this name: use {' or '.join(map(show, names))}"
         )
-    return dict(zip(paths, all_of(partial(_read_with_log, path) for path in paths), strict=True))
-
-
-def _read_with_log(path: Path) -> FailureFile:
-    file = read_failure_file(path)
-    if file.log is not None and file.begin is not None and file.end is not None:
-        read_gaps(path.parent / file.log, file.column, file.begin, file.end)
-    return file
+    read = all_of(partial(read_both, path) for path in paths)
+    return {path: file for path, (file, _) in zip(paths, read, strict=True)}

@@ -1,17 +1,24 @@
-"""A log of failures: a CSV file with the time of each, and the gaps between them."""
+"""A log of failures: a list of times, or the jobs that a scheduler accounts for. How many failures, in how many GPU-hours.
+
+Failures within one restart of another count as one: training that is down cannot fail again. So the GPU-hours within one restart of a
+failure are not at risk either, and what is left is the *time at risk*. (A counter with this dead time, which later failures do not make longer: Knoll,
+*Radiation Detection and Measurement*, chapter 4, the non-paralyzable model.)
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.decide.log_faults import Faults, in_form, likely_forms, rewritten
+from ckptbench.decide.log_faults import Faults, likely_forms, rewritten
 from ckptbench.decide.moments import HELP, Moment, moment
 from ckptbench.errors import DataError
 from ckptbench.machine.files import read_regular
@@ -21,179 +28,276 @@ from ckptbench.remedies import blame
 Floats = NDArray[np.float64]
 
 COLUMN = "time"
-"""The column of the times, where the YAML file names no other."""
+"""The column of the times of a list."""
+NODES = ("node", "nodes", "nodelist", "host", "hostname")
+"""Columns, in small letters, that say where a failure was."""
+RESTART_S = 600.0
+"""Failures within so long count as one, unless the user says how long a restart takes. Slurm needs up to 300 s (SlurmdTimeout) to see that a node of a
+broken rack is down, and a large job some minutes to start."""
+FAILURE_STATES = ("NODE_FAIL", "BOOT_FAIL", "FAILED")
+"""Slurm's states of jobs that failed. Every other job is time at risk alone."""
 MOST_FAILURES = 100_000
 """More than any machine has had."""
 SECONDS_PER_HOUR = 3600
+SEPARATORS = ",;\t"
+NODE = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?")
+"""A part of Slurm's list of nodes: `login1`, or `gpu[01-03,07]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What the file of a log does not say itself."""
+
+    gpus: int | None = None
+    begin: Moment | None = None
+    end: Moment | None = None
+    column: str | None = None
+    """Of the times. None: COLUMN of a list, `End` of a scheduler's table."""
+    states: tuple[str, ...] = FAILURE_STATES
+    restart_s: float = RESTART_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
-    """The times between the failures of one system."""
+class Counted:
+    """The failures of a log, those within one restart of another as one."""
 
-    hours: Floats
-    """Shape (failures,), each above 0. The first gap is from the begin of the observation to the first failure."""
-    unended_hours: float
-    """From the last failure to the end of the observation. This gap is only known to be longer."""
+    at_gpu_hours: Floats
+    """Shape (failures,), rising: GPU-hours that were watched until each."""
+    watched_gpu_hours: float
+    risk_gpu_hours: float
+    """Watched, but not within one restart of a failure."""
+    found: int
+    """Failures in the log: those that are merged too."""
+    worst: tuple[str, int] | None
+    """The node with most failures and their number; None where no node had two."""
 
     @property
     def failures(self) -> int:
-        return len(self.hours)
+        return len(self.at_gpu_hours)
 
     @property
-    def observed_hours(self) -> float:
-        return float(self.hours.sum()) + self.unended_hours
+    def gaps_gpu_hours(self) -> Floats:
+        """Shape (failures + 1,): the last has not ended."""
+        return np.diff(self.at_gpu_hours, prepend=0.0, append=self.watched_gpu_hours)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """Failures on the clock, and the GPU-hours that were watched until any time."""
+
+    failed_s: Floats
+    clock_s: Floats
+    """Shape (points,), rising. Between two points equally many GPUs were watched."""
+    gpu_hours: Floats
+    """Shape (points,): watched until then; 0 first."""
+    nodes: Iterable[str] = ()
+    """Of each failure, as the log has it."""
+
+    def counted(self, restart_s: float) -> Counted:
+        kept: list[float] = []
+        for at in sorted(self.failed_s):
+            if not kept or at - kept[-1] > restart_s:
+                kept.append(at)
+        counted = np.array(kept)
+        until, up = self._until(counted), self._until(counted + restart_s)
+        total = float(self.gpu_hours[-1])
+        named = Counter(name for nodes in self.nodes for name in dict.fromkeys(_names(nodes)))
+        worst = next(iter(named.most_common(1)), ("", 0))
+        return Counted(
+            # The failure with which a list begins is where its time begins.
+            until[counted > self.clock_s[0]],
+            total,
+            total - float((up - until).sum()),
+            len(self.failed_s),
+            worst if worst[1] > 1 else None,
+        )
+
+    def _until(self, at_s: Floats) -> Floats:
+        watched: Floats = np.interp(at_s, self.clock_s, self.gpu_hours)
+        return watched
+
+
+def _names(nodes: str) -> Iterator[str]:
+    """Each node of a list as Slurm writes it."""
+    for stem, ranges in NODE.findall(nodes):
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            for number in range(int(first or 0), int(last or first or 0) + 1):
+                yield f"{stem}{number:0{len(first)}}" if first else stem
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """A line of the log."""
+class Lines:
+    """A table of text: the names of its columns in the first line, and the cells of the others."""
 
-    number: int
-    text: str
-    at: Moment | None
-    """None where the time cannot be read."""
+    path: Path
+    first: int
+    """The number of the first line."""
+    names: tuple[str, ...]
+    cells: list[tuple[int, list[str]]]
+    """With the number of each line, from 1."""
+
+    def place(self, *names: str) -> int | None:
+        """Of the first of these columns that is there, whatever its capitals."""
+        small = [name.lower() for name in self.names]
+        return next((small.index(each.lower()) for each in names if each.lower() in small), None)
 
 
-def read_gaps(path: Path, column: str, begin: Moment, end: Moment) -> Gaps:
-    """The gaps of a log that was kept from `begin` to `end`.
+def read_log(path: Path, options: LogOptions) -> Counted:
+    """The failures of a log.
 
-    The file has a line of column names and then a line for each failure, in the order of time. Empty lines, and lines that begin with #,
-    are skipped. Other columns are not read. Raises DataError with a line for each kind of fault: where it is first, what to do, and where
-    else it is.
+    Empty lines, and lines that begin with #, are skipped. Raises DataError with a line for each kind of fault: where it is first, what to do,
+    and where else it is.
     """
+    from ckptbench.decide.sacct import is_table, read_jobs
+
     faults = Faults(str(path))
-    broken = ""
-    lines: list[_Line] = []
+    lines, broken = _read_lines(path)
+    read = read_jobs if is_table(lines) else _read_list
     try:
-        for number, text in _cells(path, column, faults):
-            lines.append(_Line(number, text, _moment(text)))
-            if len(lines) > MOST_FAILURES:
-                words = f"a log has at most {MOST_FAILURES:,} failures: shorten it"
-                faults.add("many", number, f"{column} is {show(text)}: {words}")
-                break
-    except DataError as error:  # what comes after it cannot be read
-        broken = str(error)
-    _check_times(lines, column, begin, end, faults)
+        watched = read(lines, options, faults)
+    except DataError as error:
+        raise DataError("\n".join(filter(None, (faults.text(), str(error), broken)))) from None
     if text := "\n".join(filter(None, (faults.text(), broken))):
         raise DataError(text)
-    if not lines:
+    assert watched is not None, "without faults all was read"
+    if watched.gpu_hours[-1] <= 0:
         raise DataError(
-            f"{path}: it has no failure, so it gives no rate: give a longer log, or a number by mean_gpu_hours"
+            f"{path}: no time was watched in it, so it gives no rate: give a longer log"
         )
-    seconds = [begin.seconds, *(line.at.seconds for line in lines if line.at is not None)]
-    unended = (end.seconds - seconds[-1]) / SECONDS_PER_HOUR
-    return Gaps(np.diff(np.array(seconds)) / SECONDS_PER_HOUR, unended)
+    return watched.counted(options.restart_s)
 
 
-def _moment(text: str) -> Moment | None:
+def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | None:
+    """The times of failures of one system. None where it has faults."""
+    column = options.column or COLUMN
+    place = lines.place(column)
+    cells = lines.cells
+    if place is None and len(lines.names) == 1 and moment_or_none(lines.names[0]) is not None:
+        place, cells = 0, [(lines.first, list(lines.names)), *cells]  # without a line of names
+    if place is None:
+        raise DataError(
+            f"{lines.path}: line {lines.first}: there is no column {show(column)} among {', '.join(map(show, lines.names))}: "
+            "name the column of the times by `column`, and begin the file with a line of names"
+        )
+    times = Times(column, options, faults)
+    nodes, failed = lines.place(*NODES), []
+    where = []
+    for number, row in cells:
+        if place >= len(row):
+            words = f"it has no column {show(column)}: complete or remove the line"
+            faults.add("short", number, words)
+        elif (at := times.failed(number, row[place])) is not None:
+            failed.append(at.seconds)
+            where.append(row[nodes] if nodes is not None and nodes < len(row) else "")
+    times.tell_forms()
+    if faults.count:
+        return None
+    if options.gpus is None:
+        raise DataError(f"{lines.path}: a list of times does not say of how many GPUs: give gpus")
+    known = {"from": options.begin, "to": options.end}
+    if len(failed) < sum(each is None for each in known.values()):
+        missing = [name for name, each in known.items() if each is None]
+        raise DataError(
+            f"{lines.path}: it has {'one failure' if failed else 'no failure'}, so it does not say how long the GPUs were watched: "
+            f"give {' and '.join(missing)}"
+        )
+    clock = [
+        options.begin.seconds if options.begin else min(failed),
+        options.end.seconds if options.end else max(failed),
+    ]
+    hours = np.array([0.0, (clock[1] - clock[0]) / SECONDS_PER_HOUR])
+    return Watched(np.array(failed), np.array(clock), hours * options.gpus, where)
+
+
+class Times:
+    """The times of one column, each checked as it is read."""
+
+    def __init__(self, column: str, options: LogOptions, faults: Faults) -> None:
+        self.column, self.options, self.faults = column, options, faults
+        self.first = options.begin or options.end
+        self.unread: list[tuple[int, str]] = []
+        self.failures = 0
+
+    def read(self, line: int, text: str, column: str = "") -> Moment | None:
+        """None, and a fault, where it is no time or of another clock than the others."""
+        column = column or self.column
+        at = moment_or_none(text)
+        if at is None:
+            self.unread.append((line, text))
+            return None
+        self.first = self.first or at
+        if at.clock != self.first.clock:
+            other = "`from`" if self.first is self.options.begin else self.first.written
+            self.faults.add(
+                "clock",
+                line,
+                f"{column} is {show(text)}: it is {at.clock}, but {other} is {self.first.clock}: write all times in the same way",
+            )
+            return None
+        return at
+
+    def failed(self, line: int, text: str) -> Moment | None:
+        """The time of a failure: within the time that was watched."""
+        at = self.read(line, text)
+        self.failures += at is not None
+        if at is None or self.failures > MOST_FAILURES:
+            if at is not None:
+                words = f"a log has at most {MOST_FAILURES:,} failures: shorten it"
+                self.faults.add("many", line, f"{self.column} is {show(text)}: {words}")
+            return None
+        begin, end = self.options.begin, self.options.end
+        early = begin is not None and at.seconds <= begin.seconds
+        if early or (end is not None and at.seconds > end.seconds):
+            span = f"{begin.written if begin else 'its first failure'} to {end.written if end else 'its last failure'}"
+            self.faults.add(
+                "range",
+                line,
+                f"{self.column} is {show(text)}: the log was kept from {span}: remove the line, or correct `from` and `to`",
+            )
+            return None
+        return at
+
+    def tell_forms(self) -> None:
+        """Add the times that could not be read, in the forms that they may be written in."""
+        forms = likely_forms([text for _, text in self.unread])
+        for line, text in self.unread:
+            words = f"{self.column} is {show(text)}: {HELP}{rewritten(text, forms)}"
+            self.faults.add("form", line, words)
+
+
+def moment_or_none(text: str) -> Moment | None:
     try:
         return moment(text)
     except ValueError:
         return None
 
 
-def _check_times(
-    lines: list[_Line], column: str, begin: Moment, end: Moment, faults: Faults
-) -> None:
-    """Add what is wrong with the times. Those in a form that cannot be read are checked too, in the form that fits best."""
-    unread = [line.text for line in lines if line.at is None]
-    forms = likely_forms(unread)
-    for line in lines:
-        if line.at is None:
-            words = f"{column} is {show(line.text)}: {HELP}{rewritten(line.text, forms)}"
-            faults.add("form", line.number, words)
-    found: list[Faults] = []
-    for form in forms or [""]:
-        found.append(Faults(faults.path))
-        _check_order(
-            [
-                replace(line, at=line.at or in_form(line.text, form)) if form else line
-                for line in lines
-            ],
-            (column, begin, end),
-            found[-1],
-        )
-    best = min(found, key=lambda each: each.count)  # day and month may stand in either order
-    faults.first |= best.first
-    faults.lines |= best.lines
-
-
-def _check_order(lines: list[_Line], asked: tuple[str, Moment, Moment], faults: Faults) -> None:
-    column, begin, end = asked
-    before = begin
-    seen: dict[tuple[str, float] | str, int] = {}
-    for line in lines:
-        where = f"{column} is {show(line.text)}"
-        at = line.at
-        same = (at.clock, at.seconds) if at is not None else line.text.strip()
-        if same in seen:
-            faults.add(
-                "twice",
-                line.number,
-                f"{where}: line {seen[same]} has the same time: "
-                "what fails at the same time is one failure, so remove one of the lines",
-            )
-        first = seen.setdefault(same, line.number) == line.number
-        if at is None:
-            continue
-        if at.clock != begin.clock:
-            faults.add(
-                "clock",
-                line.number,
-                f"{where}: it is {at.clock}, but `from` is {begin.clock}: write all times in the same way",
-            )
-        elif not begin.seconds < at.seconds <= end.seconds:
-            faults.add(
-                "range",
-                line.number,
-                f"{where}: the log was kept from {begin.written} to {end.written}: "
-                "remove the line, or correct `from` and `to`",
-            )
-            continue
-        if first and at.clock == before.clock and at.seconds < before.seconds:
-            faults.add(
-                "order",
-                line.number,
-                f"{where}: the line before has {before.written}: sort the lines by time",
-            )
-        before = at
-
-
-def _cells(path: Path, column: str, faults: Faults) -> Iterator[tuple[int, str]]:
-    """The number of each line, from 1, and what it has in the column. Raises DataError where the file has no such column."""
-    place: int | None = None
-    for number, row in _rows(path):
-        if place is None:
-            names = [name.strip() for name in row]
-            if column not in names:
-                raise DataError(
-                    f"{path}: line {number}: there is no column {show(column)} among {', '.join(map(show, names))}: "
-                    "name the column of the times by `column`, and begin the file with a line of names"
-                )
-            place = names.index(column)
-        elif place < len(row):
-            yield number, row[place]
-        else:
-            faults.add(
-                "short", number, f"it has no column {show(column)}: complete or remove the line"
-            )
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _read_lines(path: Path) -> tuple[Lines, str]:
+    """The lines, and the error that they break off with, if they do. Raises DataError where there are none."""
+    broken = ""
+    rows: list[tuple[int, list[str]]] = []
     try:
         text = read_regular(path).decode("utf-8-sig")
-        reader = csv.reader(io.StringIO(text, newline=""))
+        head = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+        separator = "|" if "|" in head else max(SEPARATORS, key=head.count)
+        # What sacct prints is not quoted.
+        quote = None if separator == "|" else '"'
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quotechar=quote)
         for row in reader:
             if any(cell.strip() for cell in row) and not row[0].startswith("#"):
-                yield reader.line_num, row
+                rows.append((reader.line_num, [cell.strip() for cell in row]))
     except OSError as error:
         other = "correct `log`, which is a path from the folder of its YAML file"
         raise DataError(
             f"{path}: cannot be read: {blame(error, path, other, reading=True)}"
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
+        broken = (
             f"{path}: cannot be read as CSV in UTF-8: {error}; "
             "correct it, or correct `log`, which is a path from the folder of its YAML file"
-        ) from None
+        )
+    if not rows:
+        raise DataError(broken or f"{path}: it is empty: begin it with a line of names")
+    (first, names), *cells = rows
+    return Lines(path, first, tuple(names), cells), broken

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 SECONDS = "in seconds"
 LOCAL = "without a time zone"
 ZONED = "with a time zone"
+NOW = "now"
 HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
 
 
@@ -17,7 +18,7 @@ class Moment:
     """A point in time. Two are compared only if both are of the same clock."""
 
     seconds: float
-    """Since the beginning of the clock. A time without a zone counts as UTC: its clock must not jump (summer time)."""
+    """Since the beginning of the clock. A time without a zone counts as UTC: in the hour that autumn repeats, times lie up to an hour too close."""
     clock: str
     """SECONDS, LOCAL or ZONED."""
     written: str
@@ -37,6 +38,14 @@ def moment(value: object) -> Moment:
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
         raise ValueError(HELP)
     return Moment(float(value), SECONDS, f"{value:.15g}")  # type: ignore[arg-type]
+
+
+def now(clock: str) -> Moment:
+    """The time of this clock. Raises ValueError where it counts seconds from a start that is not known."""
+    if clock == SECONDS:
+        raise ValueError("`now` is a date, and seconds are none: say how many, or write dates")
+    at = datetime.now(UTC if clock == ZONED else None)
+    return replace(moment(at.replace(microsecond=0)), written=NOW)
 
 
 def _read(text: str) -> float | datetime:

@@ -1,4 +1,4 @@
-"""The tables `failure_rates` and `failure_fits`: every rate in figures, and how well a log fits."""
+"""The tables `failure_rates` and `failure_fits`: every rate in figures, and the gaps between the failures of a log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pandas as pd
 from scipy.stats import CensoredData, ecdf, expon, weibull_min
 
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.decide.fits import LogFit
-from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.failure_log import Counted
+from ckptbench.decide.rates import FailureRate, overdispersion
 
 OBSERVED, EXPONENTIAL, WEIBULL = "observed", "exponential", "weibull"
 POINTS = 100
 """Points of each fitted curve."""
 BEYOND = 2.0
 """The factor by which fitted curves go on beyond the shortest and the longest gap."""
+FEWEST_FITTED = 10
+"""Failures from which on a Weibull distribution is drawn: fewer say next to nothing about its shape."""
 
 # fmt: off
 FAILURE_RATES = Table(
@@ -33,27 +35,27 @@ FAILURE_RATES = Table(
         Column("gpus", "count", "1", "at how many GPUs it was seen, or to how many it was projected; missing where not known"),
         Column("projected", "flag", "", "whether the source computed it for more GPUs than it had seen"),
         Column("approximate", "flag", "", "whether the source estimates its numbers, or says `at least`"),
-        Column("failures", "count", "1", "that were counted; missing where the source gives a mean"),
-        Column("mean_gpu_hours", "number", "GPU h", "mean GPU-hours between two failures: of the Weibull fit where there is one, else the GPU-hours for each failure"),
-        Column("mean_gpu_hours_lo", "number", "GPU h", "lower end of its 95 % interval; missing where failures were not counted. Without a log it holds where they came at a constant rate"),
-        Column("mean_gpu_hours_hi", "number", "GPU h", "upper end of it"),
-        Column("shape", "number", "1", "k of the Weibull distribution of the gaps; 1, exponential, where none was fitted"),
-        Column("shape_lo", "number", "1", "lower end of its 95 % interval; missing where none was fitted"),
-        Column("shape_hi", "number", "1", "upper end of it"),
-        Column("exponential_gpu_hours", "number", "GPU h", "of a log: mean of the exponential fit"),
-        Column("exponential_gpu_hours_lo", "number", "GPU h", "lower end of its exact 95 % interval, which holds where the gaps are exponential"),
-        Column("exponential_gpu_hours_hi", "number", "GPU h", "upper end of it"),
-        Column("p_exponential", "number", "1", "p-value of the likelihood-ratio test of k = 1; missing where no Weibull distribution was fitted"),
+        Column("failures", "count", "1", "that were counted, those within one restart of another as one; missing where the source gives a mean"),
+        Column("mean_gpu_hours", "number", "GPU h", "mean GPU-hours between two failures; a third of the GPU-hours watched where no failure was seen, which is a bound"),
+        Column("mean_gpu_hours_lo", "number", "GPU h", "lower end of its 95 % interval on the reader's machine: of a published rate it has what other machines differ by; missing where nothing shows how far the mean may be off"),
+        Column("mean_gpu_hours_hi", "number", "GPU h", "upper end of it; infinite where no failure was seen"),
+        Column("seen_lo", "number", "GPU h", "lower end of the 95 % interval where the failures were counted; missing where the source gives a mean"),
+        Column("seen_hi", "number", "GPU h", "upper end of it"),
+        Column("found", "count", "1", "failures in a log before those within one restart of another were merged; missing without a log"),
+        Column("risk_gpu_hours", "number", "GPU h", "time at risk of a log: GPU-hours watched, without those within one restart of a failure"),
+        Column("overdispersion", "number", "1", "by how much more than at a constant rate the failures of a log vary from window to window; at least 1"),
+        Column("worst_node", "text", "", "node with most failures in a log; empty where no node had two"),
+        Column("worst_node_failures", "count", "1", "its failures"),
     ),
 )
 FAILURE_FITS = Table(
     "failure_fits",
-    "One row a log, curve and point: which part of the gaps between failures is at most this long.",
-    ("rate", "curve", "gap_hours"),
+    "One row a log, curve and point: which part of the gaps between failures is at most this long. For the picture alone: no rate comes from it.",
+    ("rate", "curve", "gap_gpu_hours"),
     (
         Column("rate", "text", "", "name of its file"),
         Column("curve", "text", "", "`observed`: Kaplan-Meier estimate, 0 at the first point and a step at each other; `exponential` and `weibull`: the fits"),
-        Column("gap_hours", "number", "h", "time between two failures of the whole system"),
+        Column("gap_gpu_hours", "number", "GPU h", "watched between two failures"),
         Column("part", "number", "1", "of the gaps that are at most this long"),
     ),
 )
@@ -75,54 +77,54 @@ def failure_rates(rates: Iterable[FailureRate]) -> pd.DataFrame:
             "mean_gpu_hours": rate.mean_gpu_hours,
             "mean_gpu_hours_lo": rate.lo,
             "mean_gpu_hours_hi": rate.hi,
-            "shape": rate.shape,
-            "shape_lo": rate.shape_lo,
-            "shape_hi": rate.shape_hi,
-            **_exponential(rate),
+            "seen_lo": rate.seen.lo,
+            "seen_hi": rate.seen.hi,
+            **_of_log(rate.log),
         }
         for rate in rates
     )
 
 
-def _exponential(rate: FailureRate) -> dict[str, float]:
-    names = ("exponential_gpu_hours", "exponential_gpu_hours_lo", "exponential_gpu_hours_hi")
-    if rate.fit is None or rate.gpus is None:
-        return {**dict.fromkeys(names, math.nan), "p_exponential": math.nan}
-    mean, weibull = rate.fit.mean_hours, rate.fit.weibull
-    hours = (mean.value, mean.interval.lo, mean.interval.hi)
+def _of_log(log: Counted | None) -> dict[str, Any]:
+    node, number = (log and log.worst) or ("", None)
     return {
-        **{name: value * rate.gpus for name, value in zip(names, hours, strict=True)},
-        "p_exponential": math.nan if weibull is None else weibull.p_exponential,
+        "found": log and log.found,
+        "risk_gpu_hours": log.risk_gpu_hours if log else math.nan,
+        "overdispersion": overdispersion(log) if log and log.failures else math.nan,
+        "worst_node": node,
+        "worst_node_failures": number,
     }
 
 
 def failure_fits(rates: Iterable[FailureRate]) -> pd.DataFrame:
-    """The curves of each log."""
+    """The curves of each log that has failures."""
     return FAILURE_FITS.rows(
         {"rate": rate.name, **point}
         for rate in rates
-        if rate.fit is not None
-        for point in _points(rate.fit)
+        if rate.log is not None and rate.log.failures
+        for point in _points(rate.log)
     )
 
 
-def _points(fit: LogFit) -> Iterator[dict[str, Any]]:
-    gaps, weibull = fit.gaps, fit.weibull
-    unended = [gaps.unended_hours] if gaps.unended_hours else []
-    observed = ecdf(CensoredData(uncensored=gaps.hours, right=unended)).cdf
-    ended = np.isin(observed.quantiles, gaps.hours)
-    hours = np.geomspace(gaps.hours.min() / BEYOND, gaps.hours.max() * BEYOND, POINTS)
-    yield from _curve(
-        OBSERVED,
-        [hours[0], *observed.quantiles[ended]],
-        [0.0, *observed.probabilities[ended]],
-    )
-    yield from _curve(EXPONENTIAL, hours, expon(scale=fit.mean_hours.value).cdf(hours))
-    if weibull is not None:
-        fitted = weibull_min(weibull.shape.value, scale=weibull.scale_hours)
-        yield from _curve(WEIBULL, hours, fitted.cdf(hours))
-
-
-def _curve(name: str, hours: Any, parts: Any) -> Iterator[dict[str, Any]]:
-    for hour, part in zip(hours, parts, strict=True):
-        yield {"curve": name, "gap_hours": float(hour), "part": float(part)}
+def _points(log: Counted) -> Iterator[dict[str, Any]]:
+    # SciPy does not fit gaps that are very short or very long numbers: they are parts of the time that was watched.
+    gaps = log.gaps_gpu_hours / log.watched_gpu_hours
+    ended, unended = gaps[:-1][gaps[:-1] > 0], gaps[-1:][gaps[-1:] > 0]
+    if not len(ended):
+        return
+    data = CensoredData(uncensored=ended, right=unended)
+    observed = ecdf(data).cdf
+    steps = np.isin(observed.quantiles, ended)
+    shown = np.geomspace(min(ended) / BEYOND, max(ended) * BEYOND, POINTS)
+    curves: dict[str, tuple[Iterable[float], Iterable[float]]] = {
+        OBSERVED: (
+            [shown[0], *observed.quantiles[steps]],
+            [0.0, *observed.probabilities[steps]],
+        ),
+        EXPONENTIAL: (shown, expon(*expon.fit(data, floc=0)).cdf(shown)),
+    }
+    if len(ended) >= FEWEST_FITTED:
+        curves[WEIBULL] = (shown, weibull_min(*weibull_min.fit(data, floc=0)).cdf(shown))
+    for name, (parts_of_all, parts) in curves.items():
+        for gap, part in zip(parts_of_all, parts, strict=True):
+            yield {"curve": name, "gap_gpu_hours": float(gap * log.watched_gpu_hours), "part": float(part)}  # fmt: skip

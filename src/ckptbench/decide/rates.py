@@ -1,72 +1,103 @@
 """How often failures come: published rates, the user's own number, and the user's own log, all in GPU-hours.
 
 A rate is given as the mean number of **GPU-hours between two failures**: the hours between failures of a system, times its GPUs. It is taken
-to be the same at any number of GPUs, so N of them fail N times as often as one. Not all published numbers follow that; a rate says at how many
-GPUs it was seen.
+to be the same at any number of GPUs, so N of them fail N times as often as one; docs/failure-rates.md says how well that holds.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import gammaincinv, stdtrit
 
-from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate
-from ckptbench.decide.failure_file import NO_FILE, FailureFile, named_log, read_failure_file
-from ckptbench.decide.failure_log import Gaps, read_gaps
-from ckptbench.decide.fits import LogFit, exact_interval, fit
+from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
+from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
+from ckptbench.decide.failure_log import Counted, LogOptions
+from ckptbench.decide.failure_log import read_log as read_counted
 from ckptbench.errors import ConfigError, all_of
+from ckptbench.matrix.shown import show
 
-Floats = NDArray[np.float64]
-
-HOURS_PER_DAY = 24
-EXPONENTIAL = Estimate(1.0, UNKNOWN)
-"""The shape of a Weibull distribution that is exponential."""
+HOURS_PER_DAY, SECONDS_PER_HOUR = 24, 3600
 OWN = "own"
 """The source of a rate that nobody has published."""
+ELSEWHERE = 0.94
+"""Standard deviation of the logarithm of published rates of jobs: of Llama 3, OPT-175B, and three of Kokolis et al. (docs/failure-rates.md)."""
+OTHERS = (1 / 3, 3.0)
+"""Factors of a rate that nobody has measured on the reader's machine: three quarters of other machines lie between them, as ln 3 is 1.17 ELSEWHERE."""
+RULE_OF_THREE = 3.0
+"""Of no failure in T: with 95 % one comes in T / 3 or later, as e^-3 is 0.05 (Hanley and Lippman-Hand 1983, "If nothing goes wrong, is everything all right?")."""
+TAIL = (1 - LEVEL) / 2
+MIDDLE = 1.959963984540054
+"""Standard deviations from the middle of a 95 % interval to an end."""
+FEWEST_WINDOWS, MOST_WINDOWS, FAILURES_A_WINDOW = 4, 6, 25
+"""Equal windows of a log, in which failures are counted: long ones, so that a cluster of failures lies in one. `benchmarks/failure_logs.py` counts how
+often the interval then holds the truth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FailureRate:
-    """How often failures come.
-
-    Of a log with enough failures, mean and shape are those of the Weibull distribution. Of any other rate the distribution is taken to be
-    exponential, and its shape is 1.
-    """
+    """How often failures come. Times between them are taken to be exponential."""
 
     name: str
     """The name of its file, without the ending."""
     title: str
-    source: str
+    source: str = OWN
     """Who published it, or OWN."""
     counts: str
     """What counts as a failure."""
     mean_gpu_hours: float
+    """Where no failure was seen, as short as it may be."""
     lo: float = math.nan
-    """Lower end of the 95 % interval of the mean; NaN where the source counts no failures, or only estimates their number."""
+    """Lower end of the 95 % interval of the mean on the reader's machine; NaN where nothing shows how far it may be off."""
     hi: float = math.nan
-    shape: float = 1.0
-    """k of the times between failures of the whole system, not of the life of one GPU."""
-    shape_lo: float = math.nan
-    shape_hi: float = math.nan
-    is_projected: bool
+    """Infinite where no failure was seen."""
+    seen: Interval = UNKNOWN
+    """The 95 % interval of the mean where the failures were counted, without what other machines differ by."""
+    is_projected: bool = False
     """Whether the source has computed it for more GPUs than it had seen."""
-    is_approximate: bool
+    is_approximate: bool = False
     """Whether the source estimates its numbers."""
-    failures: int | None
+    failures: int | None = None
     """That were counted; None where only a mean is known."""
-    gpus: int | None
+    gpus: int | None = None
     """At how many GPUs it was seen, or to how many it was projected; None where that is not known."""
-    fit: LogFit | None = None
-    """Of a log, in hours of the whole system."""
+    log: Counted | None = None
 
     def mean_hours(self, gpus: int) -> float:
         """Mean hours between failures of this many GPUs."""
         return self.mean_gpu_hours / gpus
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether no failure was seen, so that the rate is at most this."""
+        return self.failures == 0
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is of another machine than the reader's."""
+        return self.source != OWN
+
+    def said(self) -> Iterator[str]:
+        """Sentences on how sure the rate is."""
+        if self.log is not None:
+            found, one = self.log.found, self.log.found == 1
+            merged = found - self.log.failures
+            yield (
+                f"{found:,} failure{'' if one else 's'} in {self.log.risk_gpu_hours:,.0f} GPU-hours"
+                + (f"; {merged:,} within one restart of another, counted with it" if merged else "")
+            )
+            if self.log.worst is not None:
+                name, number = self.log.worst
+                yield f"{name} had most of them: {number:,} of {found:,}"
+        if self.is_bound:
+            yield "no failure was seen: the rate is at most one in a third of the time"
+        if self.is_published:
+            yield "from other machines, which differ three times either way"
 
 
 def read_rates(folder: Path) -> list[FailureRate]:
@@ -80,9 +111,23 @@ def read_rates(folder: Path) -> list[FailureRate]:
     return all_of(partial(read_rate, path) for path in paths)
 
 
-def read_rate(path: Path) -> FailureRate:
-    """The rate of one file. Raises ConfigError or DataError with the file, the place in it and what to do."""
-    file, gaps = _read_both(path)
+def published() -> Path:
+    """The folder of the published rates: in an installed package, or in a clone."""
+    own = Path(__file__).parent / "failures"
+    return own if own.is_dir() else Path(__file__).parents[3] / "config" / "failures"
+
+
+def read_rate(path_or_name: Path | str) -> FailureRate:
+    """The rate of a file, or a published one by its name. Raises ConfigError or DataError with the file, the place in it and what to do."""
+    path = Path(path_or_name)
+    if path.suffix != ".yaml" and not path.exists():
+        path = published() / f"{path_or_name}.yaml"
+        names = [each.stem for each in sorted(published().glob("*.yaml"))]
+        if path.stem not in names:
+            raise ConfigError(
+                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}"
+            )
+    file, counted = read_both(path)
     rate = FailureRate(
         name=path.stem,
         title=file.title,
@@ -91,64 +136,100 @@ def read_rate(path: Path) -> FailureRate:
         is_projected=file.projected,
         is_approximate=file.approximate,
         mean_gpu_hours=math.nan,
-        failures=file.failures,
         gpus=file.gpus,
     )
-    if gaps is not None and file.gpus is not None:
-        return _of_log(rate, fit(gaps), file.gpus)
+    if counted is not None:
+        return _elsewhere(_of_log(rate, counted))
     match file:
         case FailureFile(failures=int(failures), days=float(days), gpus=int(gpus)):
-            exposure = days * HOURS_PER_DAY * gpus
-            interval = UNKNOWN if file.approximate else exact_interval(failures, exposure)
-            return replace(rate, mean_gpu_hours=exposure / failures, lo=interval.lo, hi=interval.hi)
+            return _elsewhere(_of_count(rate, failures, days * HOURS_PER_DAY * gpus))
         case FailureFile(mean_hours=float(hours), gpus=int(gpus)):
-            return replace(rate, mean_gpu_hours=hours * gpus)
+            return _elsewhere(replace(rate, mean_gpu_hours=hours * gpus))
         case FailureFile(mean_gpu_hours=float(hours)):
-            return replace(rate, mean_gpu_hours=hours)
+            return _elsewhere(replace(rate, mean_gpu_hours=hours))
     raise AssertionError(f"{path}: its fields were checked")
 
 
-def _read_both(path: Path) -> tuple[FailureFile, Gaps | None]:
-    """The file, and the gaps of the log that it names. Raises ConfigError or DataError with the faults of both."""
-    gaps: list[Gaps] = []
-
-    def log() -> None:
-        if (named := named_log(path)) is not None:
-            gaps.append(read_gaps(*named))
-
-    files = all_of((partial(read_failure_file, path), log))
-    (file,) = (each for each in files if each is not None)
-    return file, gaps[0] if gaps else None
+def read_log(path: Path, options: LogOptions | None = None) -> FailureRate:
+    """The rate of a log that no YAML file describes: sacct's table, or a list of times. Raises DataError with all of its faults."""
+    rate = FailureRate(name=path.stem, title=path.name, counts="failures in a log", mean_gpu_hours=math.nan)  # fmt: skip
+    return _of_log(rate, read_counted(path, options or LogOptions()))
 
 
-def _of_log(rate: FailureRate, fitted: LogFit, gpus: int) -> FailureRate:
-    weibull = fitted.weibull
-    mean = fitted.mean_hours if weibull is None else weibull.mean_hours
-    shape = EXPONENTIAL if weibull is None else weibull.shape
-    return replace(
-        rate,
-        mean_gpu_hours=mean.value * gpus,
-        lo=mean.interval.lo * gpus,
-        hi=mean.interval.hi * gpus,
-        shape=shape.value,
-        shape_lo=shape.interval.lo,
-        shape_hi=shape.interval.hi,
-        failures=fitted.gaps.failures,
-        fit=fitted,
+def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
+    """The rate that a user says: seconds between two failures of a job on so many GPUs. It has no interval."""
+    mean = mtbf_s / SECONDS_PER_HOUR * gpus
+    return FailureRate(name="job", title="your job", counts="failures of your job", mean_gpu_hours=mean, gpus=gpus)  # fmt: skip
+
+
+def exact_interval(failures: int, exposure: float) -> Interval:
+    """The interval of the mean time between failures, in the unit of `exposure`, where `failures` came at a constant rate.
+
+    Their number follows Poisson's distribution. Its exact interval, by quantiles of chi-square with 2n and 2n + 2 degrees of freedom: Garwood,
+    *Fiducial limits for the Poisson distribution*, Biometrika 28, 1936. It holds for few failures too: one is enough.
+    """
+    return Interval(
+        exposure / float(gammaincinv(failures + 1, 1 - TAIL)),
+        exposure / float(gammaincinv(failures, TAIL)),
     )
 
 
-def draws(rate: FailureRate, random: np.random.Generator, size: int) -> Floats:
-    """Means in GPU-hours, shape (size,), that differ as much as the mean of the rate is uncertain.
+def clustered_interval(log: Counted) -> Interval:
+    """The interval of the mean GPU-hours between the failures of a log, which may come in clusters.
 
-    Of a log with a Weibull fit they are its bootstrap's. Where failures were counted, the exposure is divided by draws of a gamma
-    distribution with shape n + 1/2: the posterior of a Poisson rate after Jeffreys, which lies within the exact interval (Brown, Cai & DasGupta,
-    *Interval estimation in exponential families*, Statistica Sinica 13, 2003). Where the source has no interval, all draws are its mean.
+    On the logarithm it goes z √(φ / n) to either side. The overdispersion φ is how much more than a Poisson number the counts in equal windows differ
+    (Pearson's χ² ÷ its degrees of freedom; McCullagh and Nelder, *Generalized Linear Models*, 1989, section 6.2.3), and at least 1. As few windows say little
+    about it, z is the quantile of Student's distribution, not 1.96.
     """
-    if rate.fit is not None and rate.fit.weibull is not None:
-        scale = rate.mean_gpu_hours / rate.fit.weibull.mean_hours.value
-        return random.choice(rate.fit.weibull.mean_draws_hours, size) * scale
-    if rate.failures is None or math.isnan(rate.lo):
-        return np.full(size, rate.mean_gpu_hours)
-    drawn: Floats = random.gamma(rate.failures + 0.5, size=size)
-    return rate.mean_gpu_hours * rate.failures / drawn
+    mean = log.risk_gpu_hours / log.failures
+    factor = math.exp(_student(log.failures) * math.sqrt(overdispersion(log) / log.failures))
+    return Interval(mean / factor, mean * factor)
+
+
+def overdispersion(log: Counted) -> float:
+    """φ of the log's failures; 1 where they come at a constant rate. At least 1."""
+    windows = _windows(log.failures)
+    counts, _ = np.histogram(log.at_gpu_hours, windows, (0.0, log.watched_gpu_hours))
+    expected = log.failures / windows
+    return max(1.0, float(((counts - expected) ** 2).sum() / expected / (windows - 1)))
+
+
+def _windows(failures: int) -> int:
+    return min(MOST_WINDOWS, max(FEWEST_WINDOWS, failures // FAILURES_A_WINDOW))
+
+
+def _student(failures: int) -> float:
+    return float(stdtrit(_windows(failures) - 1, 1 - TAIL))
+
+
+def _of_log(rate: FailureRate, log: Counted) -> FailureRate:
+    if log.failures == 0:
+        return replace(_bound(rate, log.risk_gpu_hours), log=log)
+    seen = clustered_interval(log)
+    mean = log.risk_gpu_hours / log.failures
+    return replace(rate, mean_gpu_hours=mean, lo=seen.lo, hi=seen.hi, seen=seen, failures=log.failures, log=log)  # fmt: skip
+
+
+def _of_count(rate: FailureRate, failures: int, exposure: float) -> FailureRate:
+    if failures == 0:
+        return _bound(rate, exposure)
+    seen = exact_interval(failures, exposure)
+    return replace(rate, mean_gpu_hours=exposure / failures, lo=seen.lo, hi=seen.hi, seen=seen, failures=failures)  # fmt: skip
+
+
+def _bound(rate: FailureRate, exposure: float) -> FailureRate:
+    least = exposure / RULE_OF_THREE
+    return replace(rate, mean_gpu_hours=least, lo=least, hi=math.inf, seen=Interval(least, math.inf), failures=0)  # fmt: skip
+
+
+def _elsewhere(rate: FailureRate) -> FailureRate:
+    """A published rate, with the interval that it leaves for another machine; any other as it is."""
+    if not rate.is_published or rate.is_bound:
+        return rate
+    mean, other = rate.mean_gpu_hours, MIDDLE * ELSEWHERE
+    lo, hi = (0.0 if math.isnan(end) else math.log(end / mean) for end in rate.seen)
+    return replace(
+        rate,
+        lo=mean * math.exp(-math.hypot(lo, other)),
+        hi=mean * math.exp(math.hypot(hi, other)),
+    )

@@ -24,9 +24,9 @@ from ckptbench.figures.kit.style import COLUMN_IN, DASHED, FAINT, INK, PAGE_IN, 
 from ckptbench.figures.kit.ticks import logarithmic
 
 READING = (
-    "Gaps between two failures of the whole system that are at most so long, in % of all gaps; the last gap, which had not ended, counts as longer"
-    " than it was seen. A Weibull distribution with k = 1 is the exponential one; with k below 1 failures cluster. p: how likely gaps that"
-    " differ this much from the exponential distribution are by chance. In brackets: 95 % intervals."
+    "Time at risk between two failures that is at most so long, in % of all; the last, which had not ended, counts as longer than it was seen."
+    " A Weibull distribution below the exponential one on the right, and above it on the left, shows failures that cluster. In brackets: 95 % interval of the mean."
+    " φ: how much more than at a constant rate the number of failures varies from window to window. The curves are a picture: no rate comes from them."
 )
 LINES: dict[str, dict[str, Any]] = {
     OBSERVED: {
@@ -72,32 +72,15 @@ def _draw_panel(axes: Axes, curves: pd.DataFrame, rate: Mapping[str, Any]) -> No
     for name, look in LINES.items():
         own = curves[curves["curve"] == name]
         if len(own):
-            axes.plot(own["gap_hours"], 100 * own["part"], gid=name, **look)
-    logarithmic(axes.xaxis, list(curves["gap_hours"]))
+            axes.plot(own["gap_gpu_hours"], 100 * own["part"], gid=name, **look)
+    logarithmic(axes.xaxis, list(curves["gap_gpu_hours"]))
     axes.set_ylim(0, 105)
-    axes.set_xlabel("Time between two failures (h)")
+    axes.set_xlabel("Between two failures (GPU-hours)")
     axes.set_ylabel("Gaps (%)")
     axes.text(0.03, 0.96, _found(rate), transform=axes.transAxes, va="top", gid="found", color=INK)
 
 
 def _found(rate: Mapping[str, Any]) -> str:
-    """What the fit has found, a line for each number."""
-    gpus = rate["gpus"]
-    hours = [rate[f"exponential_gpu_hours{end}"] / gpus for end in ("", "_lo", "_hi")]
-    lines = [f"{rate['failures']} failures", f"mean {_with_ends(*hours)} h"]
-    if pd.notna(rate["p_exponential"]):
-        hours = [rate[f"mean_gpu_hours{end}"] / gpus for end in ("", "_lo", "_hi")]
-        shapes = [rate[f"shape{end}"] for end in ("", "_lo", "_hi")]
-        p = rate["p_exponential"]
-        lines = [
-            lines[0],
-            f"exponential: {lines[1]}",
-            f"Weibull: mean {_with_ends(*hours)} h",
-            f"k = {_with_ends(*shapes)}",
-            f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}",
-        ]
-    return "\n".join(lines)
-
-
-def _with_ends(value: float, lo: float, hi: float) -> str:
-    return f"{value:.3g} [{lo:.3g}, {hi:.3g}]"
+    """What the log says, a line for each number."""
+    mean, lo, hi = (rate[f"mean_gpu_hours{end}"] for end in ("", "_lo", "_hi"))
+    return f"{rate['failures']} failures\nmean {mean:,.0f} [{lo:,.0f}, {hi:,.0f}] GPU-hours\nφ = {rate['overdispersion']:.2g}"

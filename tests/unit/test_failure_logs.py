@@ -1,0 +1,126 @@
+"""The rate of a log: failures ÷ time at risk, merged within one restart, with an interval that holds the truth where failures cluster."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.failure_logs import SHAPES, coverage
+from ckptbench.decide import rates
+from ckptbench.decide.failure_log import LogOptions, Watched
+from ckptbench.decide.moments import moment
+from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
+from ckptbench.errors import DataError
+
+HOUR = 3600
+
+
+def watched(hours: list[float], length: float) -> Watched:
+    """Of one GPU."""
+    clock_s = np.array([0.0, length * HOUR])
+    return Watched(np.array(hours) * HOUR, clock_s, clock_s / HOUR)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("failures", [10, 40])
+def test_the_interval_holds_the_truth_where_failures_cluster(name: str, failures: float) -> None:
+    assert coverage(name, failures, 400, np.random.default_rng(26)) >= 0.93
+
+
+def test_intervals_of_a_constant_rate_would_not_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "overdispersion", lambda log: 1.0)
+    monkeypatch.setattr(rates, "_student", lambda failures: 1.96)
+    assert coverage("bursts of 3 over half a gap", 40, 400, np.random.default_rng(26)) < 0.8
+
+
+def test_eight_failures_at_once_and_eight_one_a_day_are_nine(tmp_path: Path) -> None:
+    times = [HOUR + second for second in range(8)] + [day * 24 * HOUR for day in range(1, 9)]
+    (tmp_path / "log.csv").write_text("\n".join(["time", *map(str, times)]))
+    options = {"gpus": 1, "begin": moment(0), "end": moment(386 * HOUR)}
+    merged = read_log(tmp_path / "log.csv", LogOptions(**options))
+    assert (merged.failures, merged.log and merged.log.found) == (9, 16)
+    assert merged.mean_gpu_hours == pytest.approx((386 - 9 / 6) / 9)
+    apart = read_log(tmp_path / "log.csv", LogOptions(**options, restart_s=0))
+    assert apart.mean_gpu_hours == pytest.approx(386 / 16)
+    assert next(merged.said()) == "16 failures in 384 GPU-hours; 7 within one restart of another, counted with it"  # fmt: skip
+
+
+def test_failures_within_one_restart_of_the_first_count_as_one() -> None:
+    counted = watched([1, 1.2, 2, 2.9, 9.8], 10).counted(HOUR)
+    assert counted.failures == 3, "a long chain of failures is not one"
+    assert counted.at_gpu_hours == pytest.approx([1, 2.9, 9.8])
+    assert counted.found == 5
+    assert counted.risk_gpu_hours == pytest.approx(10 - 1 - 1 - 0.2)
+
+
+def test_merging_leaves_the_rate_of_failures_that_come_alone() -> None:
+    hours = np.cumsum(np.random.default_rng(3).exponential(1, 40_000))
+    counted = watched(hours.tolist(), hours[-1]).counted(HOUR / 2)
+    assert counted.failures < 30_000
+    assert counted.risk_gpu_hours / counted.failures == pytest.approx(1, rel=0.02)
+
+
+def test_clusters_widen_the_interval_and_regular_failures_do_not_narrow_it() -> None:
+    regular = watched(list(range(1, 41)), 41).counted(0)
+    clustered = watched([n / 10 for n in range(1, 41)], 41).counted(0)
+    assert overdispersion(regular) == 1
+    assert overdispersion(clustered) == pytest.approx(40), "all in one of four windows"
+    lo, hi = clustered_interval(regular)
+    assert math.log(hi / lo) / 2 == pytest.approx(3.182 / math.sqrt(40), rel=1e-3)
+    wide = clustered_interval(clustered)
+    assert math.log(wide.hi / wide.lo) / math.log(hi / lo) == pytest.approx(math.sqrt(40))
+
+
+@pytest.mark.parametrize(
+    ("failures", "limits"),
+    [(1, (0.0253178, 5.571643)), (10, (4.795389, 18.390356)), (419, (379.8395, 461.1154))],
+)
+def test_the_interval_of_a_count_is_garwoods(failures: int, limits: tuple[float, float]) -> None:
+    lo, hi = exact_interval(failures, 100.0)
+    assert (100 / hi, 100 / lo) == pytest.approx(limits, rel=2e-3)
+
+
+def test_a_log_without_failures_gives_a_bound(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("time\n")
+    rate = read_log(tmp_path / "log.csv", LogOptions(gpus=8, begin=moment(0), end=moment(30 * HOUR)))  # fmt: skip
+    assert (rate.is_bound, rate.mean_gpu_hours, rate.lo, rate.hi) == (True, 80, 80, math.inf)
+    assert list(rate.said()) == [
+        "0 failures in 240 GPU-hours",
+        "no failure was seen: the rate is at most one in a third of the time",
+    ]
+
+
+def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_last(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "times.txt"
+    path.write_text("2026-01-05T03:00\n2026-01-05T01:00\n2026-01-05T07:00\n")
+    rate = read_log(path, LogOptions(gpus=2, restart_s=0))
+    assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
+    path.write_text("2026-01-05T03:00\n")
+    with pytest.raises(DataError, match=r"one failure, so it .* watched: give from and to"):
+        read_log(path, LogOptions(gpus=2))
+    with pytest.raises(DataError, match="does not say of how many GPUs: give gpus"):
+        read_log(path)
+
+
+def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
+    """Local times go back at its end, and a failure in either hour may have the same time."""
+    path = tmp_path / "log.csv"
+    path.write_text("time\n2026-10-25T02:50:00\n2026-10-25T02:10:00\n2026-10-25T02:50:00\n2026-10-26T02:00:00\n")  # fmt: skip
+    ends = {"begin": moment("2026-10-01"), "end": moment("2026-11-01")}
+    rate = read_log(path, LogOptions(gpus=1, **ends))
+    assert rate.log is not None
+    assert (rate.failures, rate.log.found) == (3, 4)
+
+
+def test_the_node_with_most_failures_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("time,Host\n100,b\n8000,a\n16000,b\n24000,b\n32000,a\n")
+    rate = read_log(path, LogOptions(gpus=1))
+    assert rate.log is not None
+    assert rate.log.worst == ("b", 3)
+    assert "b had most of them: 3 of 5" in rate.said()

@@ -1,0 +1,165 @@
+"""Jobs as sacct prints them: which are failures, and the GPU-hours of all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ckptbench.decide.failure_log import LogOptions
+from ckptbench.decide.moments import moment
+from ckptbench.decide.rates import FailureRate, read_log, read_rate
+from ckptbench.decide.sacct import ASK, COLUMNS
+from ckptbench.errors import DataError
+
+HEAD = COLUMNS.replace(",", "|")
+JOBS = """
+1|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|1-00:00:00|billing=8,cpu=64,gres/gpu=8,node=1|gpu01
+1.batch|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|1-00:00:00|cpu=64,gres/gpu=8,node=1|gpu01
+2|NODE_FAIL|2026-01-06T00:00:00|2026-01-06T12:00:00|12:00:00|gres/gpu:a100=16,node=2|gpu[01-02]
+3|CANCELLED by 1000|2026-01-06T00:00:00|2026-01-06T12:30:00|12:30:00|gres/gpu:a100=8,gres/gpu=8|gpu03
+4|RUNNING|2026-01-07T00:00:00|Unknown|1-00:00:00|gres/gpu=8|gpu03
+
+5|FAILED|2026-01-07T00:00:00|2026-01-07T06:00:00|06:00:00|gres/gpu=8|gpu02
+6|PENDING|Unknown|Unknown|00:00:00||None assigned
+7|FAILED|2026-01-07T00:00:00|2026-01-07T06:00:00|06:00:00|cpu=4|cpu02
+8|PREEMPTED|2026-01-07T00:00:00|2026-01-07T01:00:00|01:00:00|gres/gpu=8|gpu02
+9|BOOT_FAIL|2026-01-07T09:00:00|2026-01-07T09:00:00|00:00:00|gres/gpu=8|gpu01
+"""
+HOURS = 8 * 24 + 16 * 12 + 8 * 12.5 + 8 * 24 + 8 * 6 + 8 * 1
+
+
+def read(folder: Path, text: str, **options: object) -> FailureRate:
+    (folder / "jobs.txt").write_text(text)
+    return read_log(folder / "jobs.txt", LogOptions(**options))
+
+
+def table(*lines: str) -> str:
+    return "\n".join([HEAD, *lines])
+
+
+def words(folder: Path, text: str, **options: object) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        read(folder, text, **options)
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+@pytest.mark.parametrize("end", ["", "|"], ids=["parsable2", "parsable"])
+def test_failures_are_jobs_that_failed_and_every_job_is_time_at_risk(
+    tmp_path: Path, end: str
+) -> None:
+    lines = [line + end for line in (HEAD + JOBS).splitlines() if line]
+    rate = read(tmp_path, "\n".join(lines), restart_s=0)
+    assert rate.log is not None
+    assert rate.log.risk_gpu_hours == pytest.approx(HOURS)
+    assert rate.failures == 3, "NODE_FAIL, FAILED with GPUs, BOOT_FAIL"
+    assert rate.mean_gpu_hours == pytest.approx(HOURS / 3)
+    assert rate.log.worst in (("gpu01", 2), ("gpu02", 2))
+
+
+def test_preempted_jobs_are_failures_where_the_user_says_so(tmp_path: Path) -> None:
+    assert read(tmp_path, HEAD + JOBS, states=("NODE_FAIL", "PREEMPTED")).failures == 2
+
+
+def test_a_table_with_commas_is_read_by_its_header_too(tmp_path: Path) -> None:
+    lines = [line.split("|") for line in (HEAD + JOBS).splitlines() if line]
+    text = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
+    assert read(tmp_path, text, restart_s=0).mean_gpu_hours == pytest.approx(HOURS / 3)
+
+
+def test_of_seven_jobs_in_386_hours_two_failed(tmp_path: Path) -> None:
+    """A list of times would count all seven: one in 55 hours."""
+    states = ["COMPLETED", "NODE_FAIL", "CANCELLED by 7", "TIMEOUT", "COMPLETED", "FAILED", "OUT_OF_MEMORY"]  # fmt: skip
+    rows = [f"{day},{state},2026-01-{day + 2:02}T12:00:00" for day, state in enumerate(states)]
+    (tmp_path / "jobs.csv").write_text("\n".join(["JobID,State,End", *rows]))
+    (tmp_path / "ours.yaml").write_text(
+        "title: Ours\ncounts: failed jobs\nlog: jobs.csv\ncolumn: End\ngpus: 512\n"
+        "from: 2026-01-01T00:00:00\nto: 2026-01-17T02:00:00\nrestart_minutes: 0\n"
+    )
+    rate = read_rate(tmp_path / "ours.yaml")
+    assert rate.failures == 2
+    assert rate.mean_hours(512) == pytest.approx(193)
+
+
+def test_jobs_are_read_from_then_to_then(tmp_path: Path) -> None:
+    options = {"begin": moment("2026-01-06T06:00:00"), "end": moment("2026-01-07T00:00:00")}
+    rate = read(tmp_path, HEAD + JOBS, restart_s=0, **options)
+    assert (rate.failures, rate.mean_gpu_hours) == (1, pytest.approx(16 * 6 + 8 * 6.5))
+
+
+def test_a_run_of_a_job_that_is_there_twice_counts_once_and_a_requeued_one_twice(
+    tmp_path: Path,
+) -> None:
+    text = table(
+        "4|RUNNING|2026-01-07T00:00:00|Unknown|05:00:00|gres/gpu=8|a",
+        "4|NODE_FAIL|2026-01-07T00:00:00|2026-01-07T09:00:00|09:00:00|gres/gpu=8|a",
+        "4|NODE_FAIL|2026-01-07T00:00:00|2026-01-07T09:00:00|09:00:00|gres/gpu=8|a",
+        "4|NODE_FAIL|2026-01-07T10:00:00|2026-01-07T11:00:00|01:00:00|gres/gpu=8|a",
+    )
+    rate = read(tmp_path, text, restart_s=0)
+    assert (rate.failures, rate.mean_gpu_hours) == (2, 8 * (9 + 1) / 2)
+
+
+def test_the_hour_that_autumn_repeats_is_in_elapsed(tmp_path: Path) -> None:
+    text = table("1|FAILED|2026-10-25T02:50:00|2026-10-25T02:10:00|00:20:00|gres/gpu=6|a")
+    assert read(tmp_path, text).mean_gpu_hours == pytest.approx(2)
+
+
+def test_times_with_a_zone_are_read(tmp_path: Path) -> None:
+    text = table("1|FAILED|2026-10-25T02:50:00+0200|2026-10-25T02:10:00+0100|00:20:00|gres/gpu=6|a")
+    begin = moment("2026-10-25T00:00:00Z")
+    assert read(tmp_path, text, begin=begin).mean_gpu_hours == pytest.approx(2)
+    (line,) = words(tmp_path, text, begin=moment("2026-10-25T00:00:00"))
+    assert "it is with a time zone, but `from` is without a time zone: write all" in line
+
+
+def test_jobs_that_never_failed_give_a_bound(tmp_path: Path) -> None:
+    rate = read(tmp_path, table("1|COMPLETED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a"))
+    assert (rate.is_bound, rate.mean_gpu_hours) == (True, 64)
+
+
+def test_failures_of_a_switch_at_one_time_are_one(tmp_path: Path) -> None:
+    rows = [
+        f"{n}|NODE_FAIL|2026-01-05T00:00:00|2026-01-06T00:0{n}:00|1-00:0{n}:00|gres/gpu=8|gpu0{n}"
+        for n in range(5)
+    ]
+    rate = read(tmp_path, table(*rows))
+    assert rate.log is not None
+    assert (rate.failures, rate.log.found, rate.log.worst) == (1, 5, None)
+
+
+FAULTY = table(
+    "1||2026-01-05T00:00:00|2026-01-06T00:00:00|1-00:00:00|gres/gpu=8|a",
+    "2|FAILED|2026-01-05T00:00:00|Unknown|1-00:00:00|gres/gpu=8|a",
+    "3|FAILED|2026-01-05T00:00:00|1/6/2026 10:00|1-00:00:00|gres/gpu=8|a",
+    "4|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|a day|gres/gpu=8|a",
+    "5|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00||gres/gpu=8|a",
+    "6|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|24:00:00|gres/gpu=many|a",
+    "7|COMPLETED|2026-01-05T00:00:00",
+    "8|FAILED|2026-01-05T00:00:00|2026-01-06T00:00:00|24:00:00|gres/gpu=8|a|name with | in it",
+)
+
+
+def test_all_faults_of_a_table_are_told_at_once(tmp_path: Path) -> None:
+    assert words(tmp_path, FAULTY) == [
+        "jobs.txt: line 2: State is '': use a state of Slurm, as COMPLETED, or remove the line",
+        "jobs.txt: line 3: End is 'Unknown', but it is FAILED: say when, or remove the line",
+        "jobs.txt: line 4: End is '1/6/2026 10:00': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\": "
+        'write it as "2026-01-06T10:00:00" if it is month/day/year, or as "2026-06-01T10:00:00" if it is day/month/year',
+        "jobs.txt: line 5: Elapsed is 'a day': use days-hours:minutes:seconds, as in 1-02:30:00, or remove the line (also line 6)",
+        "jobs.txt: line 7: AllocTRES is 'gres/gpu=many': use a number of GPUs, as in gres/gpu=8",
+        "jobs.txt: line 8: it has 3 columns of 7: complete or remove the line",
+        "jobs.txt: line 9: it has 9 columns for 7 names: a cell holds a separator, so leave its column out",
+    ]
+
+
+def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) -> None:
+    (line,) = words(tmp_path, "JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n1|a|b|c|4|FAILED|0:0\n")  # fmt: skip
+    assert line == f"jobs.txt: line 1: there is no column End and no column Elapsed and no column AllocTRES: ask for them by {ASK}, or give gpus, from and to"  # fmt: skip
+    assert re.search(r"--format=JobID,State,Start,End,Elapsed,AllocTRES,NodeList$", ASK)
+
+
+def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
+    (line,) = words(tmp_path, table("1|FAILED|2026-01-05|2026-01-06|24:00:00|cpu=8|a"))
+    assert line == "jobs.txt: no job had a GPU: AllocTRES says so by gres/gpu=8"
