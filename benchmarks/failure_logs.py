@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from ckptbench.decide.failure_log import RESTART_S, Counted, Watched
 from ckptbench.decide.rates import clustered_interval
+from ckptbench.decide.watched import RESTART_S, Counted, Watched
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, float], Floats]

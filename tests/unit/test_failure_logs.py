@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.failure_logs import SHAPES, coverage
 from ckptbench.decide import rates
-from ckptbench.decide.failure_log import LogOptions, Watched
 from ckptbench.decide.moments import moment
 from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
+from ckptbench.decide.watched import LogOptions, Watched
 from ckptbench.errors import DataError
 
 HOUR = 3600
@@ -75,6 +75,15 @@ def test_clusters_widen_the_interval_and_regular_failures_do_not_narrow_it() -> 
 
 
 @pytest.mark.parametrize(
+    ("failures", "quantile"), [(124, 3.182), (125, 2.776), (150, 2.571), (400, 2.571)]
+)
+def test_long_logs_have_more_windows(failures: int, quantile: float) -> None:
+    lo, hi = clustered_interval(watched(list(range(1, failures + 1)), failures + 1).counted(0))
+    widest = quantile * math.sqrt(1 / failures)
+    assert math.log(hi / lo) / 2 == pytest.approx(widest, rel=1e-3)
+
+
+@pytest.mark.parametrize(
     ("failures", "limits"),
     [(1, (0.0253178, 5.571643)), (10, (4.795389, 18.390356)), (419, (379.8395, 461.1154))],
 )
@@ -101,9 +110,10 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     rate = read_log(path, LogOptions(gpus=2, restart_s=0))
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
     path.write_text("2026-01-05T03:00\n")
-    with pytest.raises(DataError, match=r"one failure, so it .* watched: give from and to"):
-        read_log(path, LogOptions(gpus=2))
-    with pytest.raises(DataError, match="does not say of how many GPUs: give gpus"):
+    with pytest.raises(DataError, match=r"how many GPUs were watched: give from, to, gpus$"):
+        read_log(path)
+    path.write_text("2026-01-05T03:00\n2026-01-06T03:00\n")
+    with pytest.raises(DataError, match=r"a list of 2 failures does not .* watched: give gpus$"):
         read_log(path)
 
 

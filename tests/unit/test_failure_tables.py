@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, titles
 
-from ckptbench.decide.failure_log import Watched
 from ckptbench.decide.rate_tables import FAILURE_FITS, FAILURE_RATES, failure_fits, failure_rates
 from ckptbench.decide.rates import FailureRate, read_rate, read_rates
+from ckptbench.decide.watched import Watched
 from ckptbench.figures.failure_fits import draw
 from ckptbench.figures.kit.style import paper
 

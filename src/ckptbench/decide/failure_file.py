@@ -10,15 +10,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ckptbench.decide.failure_log import (
-    FAILURE_STATES,
-    MOST_FAILURES,
-    RESTART_S,
-    Counted,
-    LogOptions,
-    read_log,
-)
+from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.moments import LOCAL, NOW, Moment, moment, now
+from ckptbench.decide.watched import FAILURE_STATES, RESTART_S, Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
@@ -27,6 +21,8 @@ from ckptbench.settings.text import Text, unseen_in
 from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
 
 LARGEST_HOURS = 10**12
+MOST_FAILURES = 100_000
+"""More than any machine has had."""
 STATE = re.compile(r"[A-Z_]+")
 REFERENCE = re.compile(r"(arXiv:\d{4}\.\d{4,5}|doi:10\.\S+|https?://\S+)")
 WAYS: tuple[tuple[set[str], set[str]], ...] = (
@@ -151,7 +147,7 @@ def read_both(path: Path) -> tuple[FailureFile, Counted | None]:
 
     def read_named_log() -> None:
         if (named := _named_log(path)) is not None:
-            counted.append(read_log(*named))
+            counted.append(count_failures(*named))
 
     files = all_of((partial(read_failure_file, path), read_named_log))
     (file,) = (each for each in files if each is not None)

@@ -1,29 +1,19 @@
-"""The faults of a log of failures, all at once, and the forms of time that people write and a log cannot be read in."""
+"""The faults of a log of failures, all at once, and its times, each checked as it is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from itertools import product
 
-from ckptbench.decide.moments import LOCAL, Moment
+from ckptbench.decide.moments import HELP, Moment, moment
+from ckptbench.decide.watched import LogOptions
+from ckptbench.matrix.shown import show
 
 SHOWN_LINES = 3
 """Lines that are named of each kind of fault. The others are counted."""
-PROBED = 50
-"""Times that a form is tried on first."""
-DATES = {
-    "%m/%d/%Y": "month/day/year", "%d/%m/%Y": "day/month/year", "%Y/%m/%d": "year/month/day", "%d.%m.%Y": "day.month.year",
-    "%m-%d-%Y": "month-day-year", "%d-%m-%Y": "day-month-year", "%m/%d/%y": "month/day/year", "%d/%m/%y": "day/month/year",
-    "%d-%b-%Y": "day-month-year", "%d %b %Y": "day month year", "%b %d, %Y": "month day, year", "%b %d %Y": "month day year",
-    "%a %b %d %Y": "weekday month day year", "%Y-%m-%d": "year-month-day",
-}  # fmt: skip
-CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-FORMS = {
-    **{date + clock: name for (date, name), clock in product(DATES.items(), CLOCKS)},
-    "%a %b %d %H:%M:%S %Y": "weekday month day time year",
-}
+CLOCK = re.compile(r"\d+:\d+(:\d+)?(\.\d+)?")
 
 
 @dataclass(slots=True)
@@ -38,10 +28,6 @@ class Faults:
     def add(self, kind: str, line: int, message: str) -> None:
         self.first.setdefault(kind, (line, message))
         self.lines.setdefault(kind, []).append(line)
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.lines.values()))
 
     def text(self) -> str:
         """A line for each kind, in the order of the file: the first place, what to do, and the other places."""
@@ -62,32 +48,58 @@ def _others(lines: Sequence[int]) -> str:
     return f" (also line{'s' if len(lines) > 1 else ''} {listed})"
 
 
-def likely_forms(texts: Sequence[str]) -> list[str]:
-    """The forms in which most of these times may be written: several where day and month cannot be told apart."""
-    read = {form: sum(in_form(text, form) is not None for text in texts[:PROBED]) for form in FORMS}
-    most = max(read.values(), default=0)
-    return [form for form, count in read.items() if count == most] if most else []
+class Times:
+    """The times of a log, all of one clock."""
 
+    def __init__(self, options: LogOptions, faults: Faults) -> None:
+        self.options, self.faults = options, faults
+        self.first = options.begin or options.end
 
-def in_form(text: str, form: str) -> Moment | None:
-    """The time in this form, without a zone; None if it is not written so."""
-    try:
-        at = datetime.strptime(text.strip(), form)
-    except ValueError:
+    def read(self, line: int, column: str, text: str) -> Moment | None:
+        """None, and a fault, where it is no time or of another clock than the others."""
+        where = f"{column} is {show(text)}"
+        try:
+            at = moment(text)
+        except ValueError:
+            rewritten = "" if "form" in self.faults.first else _rewritten(text)
+            self.faults.add("form", line, f"{where}: {HELP}{rewritten}")
+            return None
+        self.first = self.first or at
+        if at.clock == self.first.clock:
+            return at
+        other = "`from`" if self.first is self.options.begin else self.first.written
+        words = (
+            f"it is {at.clock}, but {other} is {self.first.clock}: write all times in the same way"
+        )
+        self.faults.add("clock", line, f"{where}: {words}")
         return None
-    return Moment(at.replace(tzinfo=UTC).timestamp(), LOCAL, text.strip())
+
+    def failed(self, line: int, column: str, text: str) -> Moment | None:
+        """The time of a failure: while the GPUs were watched."""
+        at, begin, end = self.read(line, column, text), self.options.begin, self.options.end
+        if at is None:
+            return None
+        if (begin is None or begin.seconds < at.seconds) and (end is None or at.seconds <= end.seconds):  # fmt: skip
+            return at
+        span = f"from {begin.written if begin else 'its first failure'} to {end.written if end else 'its last'}"
+        words = f"the log was kept {span}: remove the line, or correct `from` and `to`"
+        self.faults.add("range", line, f"{column} is {show(text)}: {words}")
+        return None
 
 
-def rewritten(text: str, forms: Iterable[str]) -> str:
-    """How to write the time so that it can be read, for each form in which it may be written. Empty where it is in none."""
+def _rewritten(text: str) -> str:
+    """How to write the time so that it can be read, whichever of day and month comes first. Empty where it is no date."""
+    import pandas as pd
+
     ways: dict[str, str] = {}
-    for form in forms:
-        if (at := in_form(text, form)) is not None:
-            written = datetime.fromtimestamp(at.seconds, UTC).replace(tzinfo=None).isoformat()
-            ways.setdefault(written, FORMS[form])
-    if not ways:
-        return ""
-    return ": write it as " + ", or as ".join(
-        f'"{written}"' + (f" if it is {name}" if len(ways) > 1 else "")
-        for written, name in ways.items()
+    if not re.search(r"\d", CLOCK.sub("", text)):
+        return ""  # pandas would take it for a time of today
+    for is_day, name in ((False, "month/day/year"), (True, "day/month/year")):
+        with warnings.catch_warnings(action="ignore"):
+            at = pd.to_datetime(text, dayfirst=is_day, errors="coerce")
+        if not pd.isna(at):
+            ways.setdefault(at.isoformat(), name)
+    named = (
+        f'"{at}"' + (f" if it is {name}" if len(ways) > 1 else "") for at, name in ways.items()
     )
+    return ": write it as " + ", or as ".join(named) if ways else ""

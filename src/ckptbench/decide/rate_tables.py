@@ -11,8 +11,8 @@ import pandas as pd
 from scipy.stats import CensoredData, ecdf, expon, weibull_min
 
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.decide.failure_log import Counted
 from ckptbench.decide.rates import FailureRate, overdispersion
+from ckptbench.decide.watched import Counted
 
 OBSERVED, EXPONENTIAL, WEIBULL = "observed", "exponential", "weibull"
 POINTS = 100
@@ -44,7 +44,7 @@ FAILURE_RATES = Table(
         Column("found", "count", "1", "failures in a log before those within one restart of another were merged; missing without a log"),
         Column("risk_gpu_hours", "number", "GPU h", "time at risk of a log: GPU-hours watched, without those within one restart of a failure"),
         Column("overdispersion", "number", "1", "by how much more than at a constant rate the failures of a log vary from window to window; at least 1"),
-        Column("worst_node", "text", "", "node with most failures in a log; empty where no node had two"),
+        Column("worst_node", "text", "", "node with most failures in a log; empty where none stands out"),
         Column("worst_node_failures", "count", "1", "its failures"),
     ),
 )

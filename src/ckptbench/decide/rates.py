@@ -17,8 +17,8 @@ from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
-from ckptbench.decide.failure_log import Counted, LogOptions
-from ckptbench.decide.failure_log import read_log as read_counted
+from ckptbench.decide.failure_log import count_failures
+from ckptbench.decide.watched import Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 
@@ -153,13 +153,21 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
 def read_log(path: Path, options: LogOptions | None = None) -> FailureRate:
     """The rate of a log that no YAML file describes: sacct's table, or a list of times. Raises DataError with all of its faults."""
     rate = FailureRate(name=path.stem, title=path.name, counts="failures in a log", mean_gpu_hours=math.nan)  # fmt: skip
-    return _of_log(rate, read_counted(path, options or LogOptions()))
+    return _of_log(rate, count_failures(path, options or LogOptions()))
 
 
 def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
     """The rate that a user says: seconds between two failures of a job on so many GPUs. It has no interval."""
     mean = mtbf_s / SECONDS_PER_HOUR * gpus
     return FailureRate(name="job", title="your job", counts="failures of your job", mean_gpu_hours=mean, gpus=gpus)  # fmt: skip
+
+
+def others(rate: FailureRate) -> tuple[FailureRate, ...]:
+    """The rate times OTHERS, each without an interval: what failures elsewhere would give."""
+    return tuple(
+        replace(rate, mean_gpu_hours=rate.mean_gpu_hours / times, lo=math.nan, hi=math.nan)
+        for times in OTHERS
+    )
 
 
 def exact_interval(failures: int, exposure: float) -> Interval:

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ckptbench.decide.failure_log import (
-    NODES,
-    SECONDS_PER_HOUR,
-    Floats,
-    Lines,
-    LogOptions,
-    Times,
-    Watched,
-)
-from ckptbench.decide.log_faults import Faults
+from ckptbench.decide.log_faults import Faults, Times
+from ckptbench.decide.log_lines import Lines
+from ckptbench.decide.watched import NODES, SECONDS_PER_HOUR, Floats, LogOptions, Watched
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
@@ -57,7 +50,7 @@ def read_jobs(lines: Lines, options: LogOptions, faults: Faults) -> Watched | No
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
     """
     jobs = list(_Reader(lines, options, faults).jobs().values())
-    if faults.count:
+    if faults.first:
         return None
     failed = [job for job in jobs if job.has_failed]
     if (given := _given(options)) is not None:
@@ -106,7 +99,7 @@ class _Reader:
         self.lines, self.options, self.faults = lines, options, faults
         self.is_given = _given(options) is not None
         self.end_column = options.column or "End"
-        self.times = Times(self.end_column, options, faults)
+        self.times = Times(options, faults)
         at = lines.place
         self.places = {
             "JobID": at("JobID", "JobIDRaw"),
@@ -140,7 +133,6 @@ class _Reader:
                 key = (self._cell(row, "JobID") or str(line), start)
                 if job is not None and (key not in jobs or jobs[key].elapsed_s <= job.elapsed_s):
                     jobs[key] = job
-        self.times.tell_forms()
         return jobs
 
     def _cell(self, row: list[str], name: str) -> str:
@@ -158,7 +150,7 @@ class _Reader:
         end = self._cell(row, self.end_column)
         if end.lower() not in UNKNOWN:
             read = self.times.failed if has_failed and self.is_given else self.times.read
-            if (at := read(line, end)) is None:
+            if (at := read(line, self.end_column, end)) is None:
                 return None
             end_s = at.seconds
         elif has_failed:
@@ -170,7 +162,7 @@ class _Reader:
         elif start.lower() in UNKNOWN:
             return None
         else:
-            begun = self.times.read(line, start, "Start")
+            begun = self.times.read(line, "Start", start)
             if begun is None:
                 return None
             end_s = begun.seconds + elapsed_s  # it still runs

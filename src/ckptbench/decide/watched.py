@@ -1,0 +1,117 @@
+"""Failures on the clock, and the GPU-hours in which they came.
+
+Failures within one restart of another count as one: training that is down cannot fail again. So the GPU-hours within one restart of a
+failure are not at risk either, and what is left is the *time at risk*. (A counter with this dead time, which later failures do not make longer: Knoll,
+*Radiation Detection and Measurement*, chapter 4, the non-paralyzable model.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.decide.moments import Moment
+
+Floats = NDArray[np.float64]
+
+RESTART_S = 600.0
+"""Failures within so long count as one, unless the user says how long a restart takes. Slurm needs up to 300 s (SlurmdTimeout) to see that a node of a
+broken rack is down, and a large job some minutes to start."""
+FAILURE_STATES = ("NODE_FAIL", "BOOT_FAIL", "FAILED")
+"""Slurm's states of jobs that failed. Every other job is time at risk alone."""
+SECONDS_PER_HOUR = 3600
+NODES = ("node", "nodes", "nodelist", "host", "hostname")
+"""Columns that say where a failure was, in small letters."""
+MOST_NODES = 100_000
+"""So many nodes of one range are looked at."""
+NODE = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?")
+"""A part of Slurm's list of nodes: `login1`, or `gpu[01-03,07]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What the file of a log does not say itself."""
+
+    gpus: int | None = None
+    begin: Moment | None = None
+    end: Moment | None = None
+    column: str | None = None
+    """Of the times. None: COLUMN of a list, `End` of a scheduler's table."""
+    states: tuple[str, ...] = FAILURE_STATES
+    restart_s: float = RESTART_S
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The failures of a log, those within one restart of another as one."""
+
+    at_gpu_hours: Floats
+    """Shape (failures,), rising: GPU-hours that were watched until each."""
+    watched_gpu_hours: float
+    risk_gpu_hours: float
+    """Watched, but not within one restart of a failure."""
+    found: int
+    """Failures in the log: those that are merged too."""
+    worst: tuple[str, int] | None
+    """The node with most failures and their number; None where no node stands out, with two at least."""
+
+    @property
+    def failures(self) -> int:
+        return len(self.at_gpu_hours)
+
+    @property
+    def gaps_gpu_hours(self) -> Floats:
+        """Shape (failures + 1,): the last has not ended."""
+        return np.diff(self.at_gpu_hours, prepend=0.0, append=self.watched_gpu_hours)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """Failures on the clock, and the GPU-hours that were watched until any time."""
+
+    failed_s: Floats
+    clock_s: Floats
+    """Shape (points,), rising. Between two points equally many GPUs were watched."""
+    gpu_hours: Floats
+    """Shape (points,): watched until then; 0 first."""
+    nodes: Iterable[str] = ()
+    """Of each failure, as the log has it."""
+
+    def counted(self, restart_s: float) -> Counted:
+        kept: list[float] = []
+        for at in sorted(self.failed_s):
+            if not kept or at - kept[-1] > restart_s:
+                kept.append(at)
+        counted = np.array(kept)
+        until, up = self._until(counted), self._until(counted + restart_s)
+        total = float(self.gpu_hours[-1])
+        named = Counter(name for nodes in self.nodes for name in dict.fromkeys(_names(nodes)))
+        # Of a job that ran on several nodes it is not known which one failed: they are named where one stands out.
+        (worst, most), (_, next_most) = [*named.most_common(2), ("", 0), ("", 0)][:2]
+        return Counted(
+            # The failure with which a list begins is where its time begins.
+            until[counted > self.clock_s[0]],
+            total,
+            total - float((up - until).sum()),
+            len(self.failed_s),
+            (worst, most) if most > max(1, next_most) else None,
+        )
+
+    def _until(self, at_s: Floats) -> Floats:
+        watched: Floats = np.interp(at_s, self.clock_s, self.gpu_hours)
+        return watched
+
+
+def _names(nodes: str) -> Iterator[str]:
+    """Each node of a list as Slurm writes it."""
+    for stem, ranges in NODE.findall(nodes):
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            lowest, highest = int(first or 0), int(last or first or 0)
+            for number in range(lowest, min(highest, lowest + MOST_NODES) + 1):
+                yield f"{stem}{number:0{len(first)}}" if first else stem
