@@ -62,6 +62,13 @@ def test_any_log_has_curves(hours: list[float]) -> None:
     assert table["gap_gpu_hours"].max() <= 2.4e9
 
 
+@pytest.mark.parametrize(("failures", "curves"), [(9, 2), (10, 3)])
+def test_few_failures_have_no_weibull_curve(failures: int, curves: int) -> None:
+    times, clock = np.arange(1.0, failures + 1) ** 2, np.array([0.0, 200.0])
+    log = Watched(times, clock, clock).counted(0)
+    assert failure_fits([replace(EXAMPLE, log=log)])["curve"].nunique() == curves
+
+
 def test_without_logs_the_tables_have_their_columns(rates: list[FailureRate]) -> None:
     assert list(failure_fits(rates[:2])) == FAILURE_FITS.names
     assert list(failure_rates([])) == FAILURE_RATES.names
@@ -84,7 +91,7 @@ def test_the_figure_has_a_panel_for_each_log(rates: list[FailureRate]) -> None:
         for axes in figure.axes
     ]
     assert texts[0].splitlines()[0] == "3 failures"
-    assert texts[1] == "60 failures\nmean 8,516 [5,647, 12,843] GPU-hours\nφ = 1"
+    assert texts[1] == "60 failures\nmean 8,516 GPU-hours\n[5,647, 12,843]\nφ = 1"
     assert "no rate comes from them" in caption_of(figure)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [

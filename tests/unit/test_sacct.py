@@ -165,3 +165,9 @@ def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) ->
 def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
     (line,) = words(tmp_path, table("1|FAILED|2026-01-05|2026-01-06|24:00:00|cpu=8|a"))
     assert line == "jobs.txt: no job had a GPU: AllocTRES says so by gres/gpu=8"
+
+
+@pytest.mark.parametrize("nodes", ["a[1-99999999999]", f"a[{'1' * 9000}]", "a[5-1]", "a[", "None assigned"])  # fmt: skip
+def test_whatever_a_list_of_nodes_says_the_table_is_read(tmp_path: Path, nodes: str) -> None:
+    text = table(f"1|FAILED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|{nodes}")
+    assert read(tmp_path, text).failures == 1

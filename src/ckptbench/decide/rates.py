@@ -139,10 +139,10 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
         gpus=file.gpus,
     )
     if counted is not None:
-        return _elsewhere(_of_log(rate, counted))
+        return _elsewhere(_counted(rate, counted.failures, counted.risk_gpu_hours, counted))
     match file:
         case FailureFile(failures=int(failures), days=float(days), gpus=int(gpus)):
-            return _elsewhere(_of_count(rate, failures, days * HOURS_PER_DAY * gpus))
+            return _elsewhere(_counted(rate, failures, days * HOURS_PER_DAY * gpus))
         case FailureFile(mean_hours=float(hours), gpus=int(gpus)):
             return _elsewhere(replace(rate, mean_gpu_hours=hours * gpus))
         case FailureFile(mean_gpu_hours=float(hours)):
@@ -153,7 +153,8 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
 def read_log(path: Path, options: LogOptions | None = None) -> FailureRate:
     """The rate of a log that no YAML file describes: sacct's table, or a list of times. Raises DataError with all of its faults."""
     rate = FailureRate(name=path.stem, title=path.name, counts="failures in a log", mean_gpu_hours=math.nan)  # fmt: skip
-    return _of_log(rate, count_failures(path, options or LogOptions()))
+    log = count_failures(path, options or LogOptions())
+    return _counted(rate, log.failures, log.risk_gpu_hours, log)
 
 
 def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
@@ -210,24 +211,13 @@ def _student(failures: int) -> float:
     return float(stdtrit(_windows(failures) - 1, 1 - TAIL))
 
 
-def _of_log(rate: FailureRate, log: Counted) -> FailureRate:
-    if log.failures == 0:
-        return replace(_bound(rate, log.risk_gpu_hours), log=log)
-    seen = clustered_interval(log)
-    mean = log.risk_gpu_hours / log.failures
-    return replace(rate, mean_gpu_hours=mean, lo=seen.lo, hi=seen.hi, seen=seen, failures=log.failures, log=log)  # fmt: skip
-
-
-def _of_count(rate: FailureRate, failures: int, exposure: float) -> FailureRate:
+def _counted(rate: FailureRate, failures: int, exposure: float, log: Counted | None = None) -> FailureRate:  # fmt: skip
+    mean = exposure / (failures or RULE_OF_THREE)
     if failures == 0:
-        return _bound(rate, exposure)
-    seen = exact_interval(failures, exposure)
-    return replace(rate, mean_gpu_hours=exposure / failures, lo=seen.lo, hi=seen.hi, seen=seen, failures=failures)  # fmt: skip
-
-
-def _bound(rate: FailureRate, exposure: float) -> FailureRate:
-    least = exposure / RULE_OF_THREE
-    return replace(rate, mean_gpu_hours=least, lo=least, hi=math.inf, seen=Interval(least, math.inf), failures=0)  # fmt: skip
+        seen = Interval(mean, math.inf)
+    else:
+        seen = clustered_interval(log) if log else exact_interval(failures, exposure)
+    return replace(rate, mean_gpu_hours=mean, lo=seen.lo, hi=seen.hi, seen=seen, failures=failures, log=log)  # fmt: skip
 
 
 def _elsewhere(rate: FailureRate) -> FailureRate:

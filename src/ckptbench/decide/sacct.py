@@ -22,8 +22,9 @@ ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026
 UNKNOWN = ("", "unknown", "none", "n/a")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
 STATE = re.compile(r"[A-Z_]+")
-ELAPSED = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)(?:\.\d+)?")
-GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)(?:,|$)")
+ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})")
+"""Days, hours, minutes and seconds; of `ElapsedRaw` seconds."""
+GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,8 @@ class _Reader:
     def _elapsed_s(self, line: int, row: list[str], start: str) -> float:
         text = self._cell(row, "Elapsed")
         if found := ELAPSED.fullmatch(text):
-            days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-            return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-        if text.isdecimal():
-            return float(text)
+            days, hours, minutes, seconds, raw = (int(part or 0) for part in found.groups())
+            return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds + raw)
         if text or (start.lower() not in UNKNOWN and not self.is_given):
             words = "use days-hours:minutes:seconds, as in 1-02:30:00, or remove the line"
             self.faults.add("elapsed", line, f"Elapsed is {show(text)}: {words}")

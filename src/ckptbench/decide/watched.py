@@ -27,8 +27,8 @@ FAILURE_STATES = ("NODE_FAIL", "BOOT_FAIL", "FAILED")
 SECONDS_PER_HOUR = 3600
 NODES = ("node", "nodes", "nodelist", "host", "hostname")
 """Columns that say where a failure was, in small letters."""
-MOST_NODES = 100_000
-"""So many nodes of one range are looked at."""
+MOST_NODES, MOST_LETTERS = 100_000, 20
+"""So many nodes of one range are looked at, and numbers of so many letters."""
 NODE = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?")
 """A part of Slurm's list of nodes: `login1`, or `gpu[01-03,07]`."""
 
@@ -112,6 +112,8 @@ def _names(nodes: str) -> Iterator[str]:
     for stem, ranges in NODE.findall(nodes):
         for part in ranges.split(","):
             first, _, last = part.partition("-")
+            if len(part) > MOST_LETTERS:
+                continue
             lowest, highest = int(first or 0), int(last or first or 0)
             for number in range(lowest, min(highest, lowest + MOST_NODES) + 1):
                 yield f"{stem}{number:0{len(first)}}" if first else stem

@@ -83,4 +83,4 @@ def _draw_panel(axes: Axes, curves: pd.DataFrame, rate: Mapping[str, Any]) -> No
 def _found(rate: Mapping[str, Any]) -> str:
     """What the log says, a line for each number."""
     mean, lo, hi = (rate[f"mean_gpu_hours{end}"] for end in ("", "_lo", "_hi"))
-    return f"{rate['failures']} failures\nmean {mean:,.0f} [{lo:,.0f}, {hi:,.0f}] GPU-hours\nφ = {rate['overdispersion']:.2g}"
+    return f"{rate['failures']} failures\nmean {mean:,.0f} GPU-hours\n[{lo:,.0f}, {hi:,.0f}]\nφ = {rate['overdispersion']:.2g}"
