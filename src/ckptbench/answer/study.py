@@ -184,4 +184,6 @@ def _told(known: Ends, unit: Unit) -> str:
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
+    if (rows["framework"] == GIVEN).all():
+        return "Other numbers: ckptbench decide, or results/decision.html"
     return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h, or results/decision.html"
