@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +11,18 @@ from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
+from ckptbench.answer import quantities
+from ckptbench.answer.study import screen, shown
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import decision_costs
+from ckptbench.decide.rates import read_rates
+from ckptbench.decide.validate import VALIDATION
 from ckptbench.figures import FIGURES
 from ckptbench.matrix.variant import Variant
 
+RATES = Path(__file__).resolve().parents[2] / "config" / "failures"
+CHOICES = Choices(rate="llama3", gpus=(), survivable=0.77, replacement_minutes=60)
 ENDS = ("stall_s", "stall_s_lo", "stall_s_hi")
 
 
@@ -41,7 +51,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     runs = [run(repeat) for repeat in range(3) for run in (uneven, waiting, baseline)]
     collected = collect([run.write(tmp_path_factory.mktemp("study")) for run in runs])
     known = {**collected, **derive(collected)}
-    return {**known, "decision_costs": decision_costs(known)}
+    decision = decide(decision_costs(known), read_rates(RATES), CHOICES)
+    return {**known, **decision, "validation": VALIDATION.rows([])}
 
 
 def of_table(table: pd.DataFrame, *names: str) -> list[tuple[float, ...]]:
@@ -55,6 +66,13 @@ def test_tables_and_decision_have_the_same_stall_with_the_same_interval(
     assert [stall_s for stall_s, *_ in known] == pytest.approx([np.mean([0.26, 0.268, 0.276]), 0.3])
     assert known == of_table(tables["strategies"], "stall_s", "stall_low_s", "stall_high_s")
     assert known == of_table(tables["decision_costs"], *ENDS)
+
+
+def test_the_answer_has_that_stall(tables: dict[str, pd.DataFrame]) -> None:
+    known = of_table(tables["checkpoint_cost"], *ENDS)
+    assert known == of_table(shown(tables), *ENDS)
+    told = [line.cells[-1] for line in screen(tables).lines]
+    assert sorted(told) == [quantities.amount(stall_s, quantities.SECONDS) for stall_s, *_ in known]
 
 
 def test_the_mark_of_the_figure_is_that_stall(tables: dict[str, pd.DataFrame]) -> None:
