@@ -67,6 +67,17 @@ def test_a_row_says_what_the_tables_say() -> None:
     assert all(cell in said for cell in first)
 
 
+def narrow() -> Tables:
+    """Tables whose intervals all tell their numbers."""
+    tables = decided("measured")
+    for column in ("best_minutes", "goodput", "goodput_in_use"):
+        value = tables["advice"][column]
+        lost = value if column == "best_minutes" else 1 - value
+        ends = (0.9 * lost, 1.1 * lost) if column == "best_minutes" else (1 - 1.1 * lost, 1 - 0.9 * lost)  # fmt: skip
+        tables["advice"][f"{column}_lo"], tables["advice"][f"{column}_hi"] = ends
+    return tables
+
+
 def test_every_strategy_is_a_row_and_the_best_one_comes_first() -> None:
     rows = shown(decided("measured"))
     assert (rows.groupby("gpus").size() == 4).all(), "two strategies with two recoveries"
@@ -89,10 +100,23 @@ def test_more_rows_than_fit_leave_the_best_ones_and_say_where_the_others_lie() -
     assert shown_lines[3:5] == ["2     setup 0", "2     setup 1"]
 
 
+def test_some_rows_stand_however_much_there_is_to_say() -> None:
+    lines = tuple(Line((str(place), "setup")) for place in range(9))
+    remarks = tuple(f"Remark {place}." for place in range(40))
+    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="advice.csv", remarks=remarks, ending=("End.",)))  # fmt: skip
+    shown_lines = said.splitlines()
+    assert len(shown_lines) == MOST_LINES
+    assert sum(line.endswith("setup") for line in shown_lines) == 1 + 3
+    assert shown_lines[-1] == "End."
+    assert "Remark 0." in shown_lines
+
+
 def test_a_best_setup_is_called_so_only_where_it_is_shown_to_be() -> None:
     tables = decided("measured")
     assert "ulfm +" in study_text(tables)
-    tables["advice"]["alone"] = 0.5
+    tables["advice"]["alone"] = 0.951
+    assert "ulfm +" in study_text(tables)
+    tables["advice"]["alone"] = 0.949
     assert "ulfm +" not in study_text(tables)
 
 
@@ -111,8 +135,9 @@ def test_what_is_projected_is_marked_and_explained() -> None:
 
 
 def test_an_interval_that_spans_more_than_tenfold_cannot_be_told() -> None:
-    tables = decided("measured")
+    tables = narrow()
     advice = tables["advice"]
+    advice["best_minutes_lo"] = advice["best_minutes_hi"] / 9.9
     assert "cannot be told" not in words(tables)
     advice["best_minutes_lo"] = advice["best_minutes_hi"] / 10.1
     assert {(own[2], own[4], own[6]) for own in cells(tables)} == {("cannot be told", "?", "?")}
@@ -120,7 +145,7 @@ def test_an_interval_that_spans_more_than_tenfold_cannot_be_told() -> None:
 
 
 def test_a_loss_and_a_stall_that_cannot_be_told_are_no_numbers_either() -> None:
-    tables = decided("measured")
+    tables = narrow()
     assert not any("?" in own for own in cells(tables))
     tables["advice"]["goodput_lo"] = 0.0
     tables["decision_costs"]["stall_s_lo"], tables["decision_costs"]["stall_s_hi"] = 0.1, 1.1
@@ -132,7 +157,9 @@ def test_a_loss_and_a_stall_that_cannot_be_told_are_no_numbers_either() -> None:
 
 def test_where_next_to_nothing_gets_done_no_interval_is_recommended() -> None:
     tables = decided("measured")
-    tables["advice"][["goodput", "goodput_lo", "goodput_hi"]] = 0.005
+    tables["advice"][["goodput", "goodput_lo", "goodput_hi"]] = 0.0101
+    assert "none helps" not in words(tables)
+    tables["advice"][["goodput", "goodput_lo", "goodput_hi"]] = 0.0099
     assert "none helps" in words(tables)
 
 
@@ -161,6 +188,20 @@ def test_it_says_what_to_know_of_the_costs(changes: dict[str, Any], expected: st
     costs = tables["decision_costs"].assign(durable_s_lo=50.0, step_s_lo=2.0)
     assert expected not in words({**tables, "decision_costs": costs})
     assert expected in words({**tables, "decision_costs": costs.assign(**changes)})
+
+
+@pytest.mark.parametrize(("hi", "is_said"), [(1.051, True), (1.049, False)])
+def test_a_step_that_may_take_a_twentieth_longer_is_told(hi: float, is_said: bool) -> None:
+    tables = decided("measured")
+    slower = {"slower": 1.0, "slower_lo": 0.9, "slower_hi": hi}
+    costs = tables["decision_costs"].assign(**slower)
+    assert ("a step takes up to" in words({**tables, "decision_costs": costs})) == is_said
+
+
+def test_a_long_title_of_a_rate_is_cut() -> None:
+    tables = decided("measured")
+    tables["failure_rates"]["title"] = 59 * "x" + "abc"
+    assert f"{59 * 'x'}a: one in" in words(tables)
 
 
 def test_a_restart_that_was_not_measured_is_said_to_be_taken() -> None:
