@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from decision_tables import CHOICES
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.answer import quantities
 from ckptbench.answer.study import screen, shown
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
@@ -22,7 +23,6 @@ from ckptbench.figures import FIGURES
 from ckptbench.matrix.variant import Variant
 
 RATES = Path(__file__).resolve().parents[2] / "config" / "failures"
-CHOICES = Choices(rate="llama3", gpus=(), survivable=0.77, replacement_minutes=60)
 ENDS = ("stall_s", "stall_s_lo", "stall_s_hi")
 
 
@@ -51,7 +51,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     runs = [run(repeat) for repeat in range(3) for run in (uneven, waiting, baseline)]
     collected = collect([run.write(tmp_path_factory.mktemp("study")) for run in runs])
     known = {**collected, **derive(collected)}
-    decision = decide(decision_costs(known), read_rates(RATES), CHOICES)
+    decision = decide(decision_costs(known), read_rates(RATES), replace(CHOICES, gpus=()))
     return {**known, **decision, "validation": VALIDATION.rows([])}
 
 
