@@ -51,7 +51,7 @@ def test_a_row_says_what_the_tables_say() -> None:
     row, first = shown(tables).iloc[0], cells(tables)[0]
     assert (row["gpus"], row["wins"]) == (2, True)
     gpus, name, every, loses, fine, in_use, saved, stops = first
-    assert (gpus, name) == ("2", "deepfreeze, ulfm")
+    assert (gpus, name.removesuffix(" +")) == ("2", "deepfreeze, ulfm")
     assert re.fullmatch(r"[\d,.]+ \[[\d,.]+, [\d,.]+\]", every)
     assert number(every) == pytest.approx(row["best_minutes"], rel=0.02)
     assert number(loses) == pytest.approx(100 * (1 - row["goodput"]), rel=0.06)
@@ -83,6 +83,12 @@ def test_every_strategy_is_a_row_and_the_best_one_comes_first() -> None:
     assert (rows.groupby("gpus").size() == 4).all(), "two strategies with two recoveries"
     assert rows.groupby("gpus")["goodput"].apply(lambda own: own.is_monotonic_decreasing).all()
     assert len(screen(decided("measured")).lines) == len(rows)
+
+
+def test_what_is_projected_is_projected_from_the_most_ranks() -> None:
+    rows = shown(decided("several"))
+    assert set(rows[rows["framework"] == "pytorch"].query("projected")["ranks"]) == {2}
+    assert set(rows[~rows["projected"]]["ranks"]) == {1, 2}
 
 
 def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:

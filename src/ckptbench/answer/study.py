@@ -79,7 +79,8 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
 def shown(tables: Tables) -> pd.DataFrame:
     """The rows of the screen in its order, each of the tables `advice` and `decision_costs` together, with `name`.
 
-    Of the failure rate that was chosen, and of each strategy at the interval that counts: more GPUs first, and of these the best one.
+    Of the failure rate that was chosen, of each strategy at the interval that counts, and projected from the most ranks alone: fewer GPUs first, and of these the best
+    one.
     """
     advice, costs = tables["advice"], tables["decision_costs"]
     chosen = advice["rate"].isin(tables["scale"]["rate"].unique())
@@ -89,6 +90,9 @@ def shown(tables: Tables) -> pd.DataFrame:
     )
     if known.empty:
         return known
+    apart = [name for name in SYSTEM if name != "ranks"]
+    most = known.groupby(apart, dropna=False)["ranks"].transform("max")
+    known = known[~known["projected"] | (known["ranks"] == most)]
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
 
