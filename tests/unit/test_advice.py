@@ -13,7 +13,7 @@ from test_given_costs import EXAMPLE
 
 from ckptbench.decide import drawn, inputs
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
-from ckptbench.decide.choices import Choices
+from ckptbench.decide.choices import GPUS_PER_NODE, Choices
 from ckptbench.decide.decision import decide
 from ckptbench.decide.formulas import young_s
 from ckptbench.decide.given import read_given
@@ -175,6 +175,7 @@ def test_the_parts_that_no_study_measures_are_those_of_llama_3() -> None:
     defaults = DecisionSection()
     assert defaults.survivable == round(1 - (54 + 35 + 7) / 419, 2)
     assert (defaults.gpus_per_node, defaults.replacement_minutes) == (8, 60.0)
+    assert defaults.gpus_per_node == GPUS_PER_NODE
 
 
 def test_steps_that_are_slower_for_a_day_are_no_fault(tmp_path: Path) -> None:

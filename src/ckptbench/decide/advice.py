@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
-from ckptbench.decide import drawn, formulas
+from ckptbench.decide import drawn, formulas, storage
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
@@ -32,7 +32,8 @@ CASE_COLUMNS = (
     Column("recovery", "text", "", "how training goes on after a failure, with its options"),
     Column("rate", "text", "", "the failure rate: name of its file"),
     Column("gpus", "integer", "1", "that train together"),
-    Column("projected", "flag", "", "whether these are more than were measured: a step, a checkpoint and a recovery are taken to cost what they do at `ranks`, and failures to come in proportion to the GPUs"),
+    Column("projected", "flag", "", "whether these are more than were measured: a step is taken to cost what it does at `ranks`, and failures to come in proportion to the GPUs"),
+    Column("projection", "text", "", "what a checkpoint and a recovery cost there. `storage`: computed from what the user says of the storage; `fit`: fitted to several numbers of ranks; `constant`: taken to be as at `ranks`; empty where nothing is projected"),
 )  # fmt: skip
 CASE = (*SETUP, "rate", "gpus")
 
@@ -150,6 +151,7 @@ class _Case:
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
+        row = storage.projected(row, gpus)
         slower, saving = drawn.slower(row), drawn.saving(row)
         step_s = slower * drawn.step_s(row)
         recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
@@ -190,6 +192,7 @@ class _Case:
             "rate": self.rate.name,
             "gpus": self.gpus,
             "projected": self.gpus > self.row["ranks"],
+            "projection": storage.projection(self.row) if self.gpus > self.row["ranks"] else "",
         }
 
     @property

@@ -9,6 +9,8 @@ from typing import Self
 from ckptbench.errors import ConfigError
 
 SECONDS_PER_MINUTE = 60.0
+GPUS_PER_NODE = 8
+"""Where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,3 +183,39 @@ def saxena_s(stall_s: Floats, down_s: Floats, failures_per_s: Floats) -> Floats:
     Saxena et al. 2024, arXiv:2410.18124, whose interval from save to save is this and C.
     """
     return np.sqrt(2 * (1 / failures_per_s + down_s) * stall_s + stall_s * stall_s)
+
+
+def write_s(
+    gpus: Floats,
+    gpus_per_node: Floats,
+    state_bytes: Floats,
+    part_bytes: Floats,
+    fixed_s: Floats,
+    rank_bytes_per_s: Floats,
+    node_bytes_per_s: Floats,
+    all_bytes_per_s: Floats,
+) -> Floats:
+    """Until a version is written, by what is slowest: a rank with its part, a node, or all together."""
+    nodes = np.ceil(gpus / gpus_per_node)
+    of_node_s = state_bytes / (nodes * node_bytes_per_s)
+    together_s = np.maximum(of_node_s, state_bytes / all_bytes_per_s)
+    return fixed_s + np.maximum(part_bytes / rank_bytes_per_s, together_s)
+
+
+def down_s(
+    gpus: Floats,
+    read_bytes: Floats,
+    part_bytes: Floats,
+    fixed_s: Floats,
+    per_gpu_s: Floats,
+    rank_bytes_per_s: Floats,
+    all_bytes_per_s: Floats,
+) -> Floats:
+    """From a failure until training goes on: what each GPU adds, and the load, in which all together read so many bytes."""
+    load_s = np.maximum(part_bytes / rank_bytes_per_s, read_bytes / all_bytes_per_s)
+    return fixed_s + per_gpu_s * gpus + load_s
+
+
+def fitted_s(gpus: Floats, constant: Floats, parted: Floats, growing: Floats) -> Floats:
+    """A time as it was fitted to several numbers of GPUs: one part is shared by them, and one is of each."""
+    return constant + parted / gpus + growing * gpus

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+from ckptbench.decide.choices import GPUS_PER_NODE
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
+from ckptbench.decide.storage import Storage
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
@@ -21,6 +23,8 @@ LARGEST_BYTES = 10**15
 Seconds = Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)]
 Positive = Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)]
 Part = Annotated[float, Number(minimum=0, maximum=1)]
+Limit = Annotated[float | None, Number(above=0, maximum=LARGEST_NUMBER, or_null=True)]
+BYTES_PER_GB = 1e9
 
 
 class Uncertain(Section):
@@ -69,7 +73,13 @@ class GivenStrategy(Section):
     """What a checkpoint costs."""
 
     name: Text
-    stall_s: Time = Field(description="Training is blocked.")
+    asynchronous: Flag = Field(
+        default=False,
+        description="Whether training goes on while a version is written. Needed only where times are computed from the storage.",
+    )
+    stall_s: Time | None = Field(
+        default=None, description="Training is blocked; null: as the storage says."
+    )
     durable_s: Time | None = Field(
         default=None,
         description="From the start of the save until a restart can use it; null: as long as the stall.",
@@ -96,7 +106,10 @@ class GivenRecovery(Section):
     """What a failure costs."""
 
     name: Text
-    down_s: Time = Field(description="Until training goes on from a version.")
+    down_s: Time | None = Field(
+        default=None,
+        description="Until training goes on from a version; null: as the storage says.",
+    )
     survived: Part = Field(
         default=0.0, description="The part of failures of one node that survivors go on from."
     )
@@ -104,6 +117,49 @@ class GivenRecovery(Section):
     replaces: Flag = Field(
         default=True, description="Whether a new rank takes the place of a lost one at once."
     )
+
+
+class GivenStorage(Section):
+    """What storage does with another number of GPUs. Bandwidths are GB a second, a GB is 10⁹ bytes; null: no limit."""
+
+    state_gb: Positive = Field(description="Of a version, with `gpus` GPUs.")
+    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
+        default=None,
+        description="So many GPUs hold one copy of the state in parts; null: all of them (FSDP); 1: each holds it all, and one writes it; else as in HSDP.",
+    )
+    grows: Flag = Field(
+        default=False, description="Whether a version is larger with more GPUs, in proportion."
+    )
+    reads_once: Flag = Field(
+        default=False,
+        description="Whether one GPU of all that hold the same part reads it for the others.",
+    )
+    gpus_per_node: Count = Field(default=GPUS_PER_NODE, description="GPUs of one node.")
+    rank_gb_per_s: Limit = Field(default=None, description="To which one rank can write.")
+    node_gb_per_s: Limit = Field(default=None, description="To which one node can write.")
+    all_gb_per_s: Limit = Field(
+        default=None, description="To which all can write together, and from which they can read."
+    )
+    copy_gb_per_s: Limit = Field(
+        default=None, description="At which a rank copies its part aside before it is written."
+    )
+    read_gb_per_s: Limit = Field(default=None, description="At which one rank reads.")
+    write_fixed_s: Seconds = Field(default=0.0, description="Of a write, whatever its size.")
+    copy_fixed_s: Seconds = Field(default=0.0, description="Of such a copy, whatever its size.")
+    down_fixed_s: Seconds = Field(
+        default=0.0, description="Of a recovery, without the load and what each GPU adds."
+    )
+    down_per_gpu_s: Seconds = Field(default=0.0, description="What each GPU adds to a recovery.")
+
+    def known(self, gpus: int) -> Storage:
+        """In bytes."""
+        values = {
+            name.replace("_gb", "_bytes"): value * BYTES_PER_GB
+            if "_gb" in name and value
+            else value
+            for name, value in self.model_dump().items()
+        }
+        return Storage(gpus=gpus, **values)
 
 
 class GivenCosts(Section):
@@ -118,6 +174,10 @@ class GivenCosts(Section):
     interval: Annotated[IntervalText, AfterValidator(_regular)] = Field(
         default="e1", description="The interval in use."
     )
+    storage: GivenStorage | None = Field(
+        default=None,
+        description="What a checkpoint and a recovery cost with another number of GPUs; null: the same.",
+    )
     strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
     recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
 
@@ -127,6 +187,8 @@ def read_given(path: Path) -> pd.DataFrame:
     written = ConfigFile.read(path)
     sources = Sources(written.content, [written])
     given = checked(GivenCosts, sources)
+    sources.refuse(_missing(given))
+    given = _completed(given)
     sources.refuse(_faults(given))
     shared: dict[str, Any] = {
         "framework": GIVEN,
@@ -149,10 +211,52 @@ def read_given(path: Path) -> pd.DataFrame:
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
-         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
+         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes,
+         "growth": given.storage.known(given.gpus).growth(asynchronous=_lags(saved)) if given.storage else ""}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip
+
+
+def _missing(given: GivenCosts) -> Iterator[FieldError]:
+    """Times that nothing tells."""
+    if given.storage is None:
+        for index, saved in enumerate(given.strategies):
+            if saved.stall_s is None:
+                yield FieldError(("strategies", index, "stall_s"), f"{HELP}, or say in storage what it follows from")  # fmt: skip
+        for index, recovered in enumerate(given.recoveries):
+            if recovered.down_s is None:
+                yield FieldError(("recoveries", index, "down_s"), f"{HELP}, or say in storage what it follows from")  # fmt: skip
+
+
+def _completed(given: GivenCosts) -> GivenCosts:
+    """With the times that the storage tells, where they are left out."""
+    if given.storage is None:
+        return given
+    storage, gpus = given.storage.known(given.gpus), given.gpus
+    strategies = []
+    for saved in given.strategies:
+        costs = storage.saving(gpus, asynchronous=saved.asynchronous)
+        stall_s = float(costs.stall_s) if saved.stall_s is None else saved.stall_s
+        told = saved.stall_s is None or saved.asynchronous
+        durable_s = float(costs.durable_s) if told and saved.durable_s is None else saved.durable_s
+        strategies.append(saved.model_copy(update={"stall_s": stall_s, "durable_s": durable_s}))
+    recoveries = [
+        each
+        if each.down_s is not None
+        else each.model_copy(update={"down_s": storage.down_s(gpus)})
+        for each in given.recoveries
+    ]
+    return given.model_copy(update={"strategies": strategies, "recoveries": recoveries})
+
+
+def _lags(saved: GivenStrategy) -> bool:
+    """Whether training goes on before a version is durable."""
+    return saved.asynchronous or _durable_s(saved) > _value(saved.stall_s)
+
+
+def _durable_s(saved: GivenStrategy) -> float:
+    return _value(saved.stall_s if saved.durable_s is None else saved.durable_s)
 
 
 def _faults(given: GivenCosts) -> Iterator[FieldError]:
@@ -174,7 +278,7 @@ def _faults(given: GivenCosts) -> Iterator[FieldError]:
 
 def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
     """Each with its field and what to do about it."""
-    durable_s = _value(saved.stall_s if saved.durable_s is None else saved.durable_s)
+    durable_s = _durable_s(saved)
     if durable_s < _value(saved.stall_s):
         yield "durable_s", "durable before training goes on: use at least stall_s, or leave it out"
     if saved.shared_every == 1 and saved.shared_durable_s is not None:
@@ -191,7 +295,8 @@ def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
         )
 
 
-def _value(time: Uncertain | float) -> float:
+def _value(time: Uncertain | float | None) -> float:
+    assert time is not None
     return time.value if isinstance(time, Uncertain) else time
 
 
@@ -214,7 +319,8 @@ def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) ->
     }
 
 
-def _with_ends(name: str, time: Uncertain | float) -> dict[str, float]:
+def _with_ends(name: str, time: Uncertain | float | None) -> dict[str, float]:
+    assert time is not None
     if isinstance(time, Uncertain):
         return {name: time.value, f"{name}_lo": time.lo, f"{name}_hi": time.hi}
     return {name: time, f"{name}_lo": math.nan, f"{name}_hi": math.nan}

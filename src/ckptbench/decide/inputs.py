@@ -36,6 +36,7 @@ from ckptbench.decide.recoveries import (
     uncertain,
     with_joined_ranks,
 )
+from ckptbench.decide.storage import fitted
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
 from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 
@@ -79,6 +80,7 @@ DECISION_COSTS = Table(
         Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
         Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints that did not wait for the one before: of others figures and sentences say nothing"),
+        Column("growth", "text", "", "JSON: how stall, slowdown, durable times and `down_s` change with the number of GPUs. `storage`: from the section `storage` of a file of the user. `fit`: by cost a, b and c of a + b/N + cN, fitted to the numbers of ranks that were measured with this setup, where their intervals show a difference. Empty: they are taken as constant"),
         Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
@@ -114,7 +116,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     measured = _Measured.of(tables)
     timed = timed.assign(foremost=timed.index.isin(_foremost(timed)))
     provenance = tables["provenance"]
-    return DECISION_COSTS.rows(
+    costs = DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
             "steps_per_epoch": runs["steps_per_epoch"][key_of(row, SYSTEM)],
@@ -123,12 +125,16 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             "bytes": row["bytes"],
             "foremost": row["foremost"],
             "source": caption_facts(provenance[provenance["measured_on"] == row["measured_on"]]),
+            "growth": "",
             **recovering,
         }
         for row in records(timed)
         if key_of(row, SYSTEM) in steps
         for recovering in measured.recoveries(row)
     )  # fmt: skip
+    return costs.assign(
+        growth=fitted(costs, [name for name in DECISION_COSTS.key if name != "ranks"])
+    )
 
 
 def _foremost(timed: pd.DataFrame) -> pd.Index:
