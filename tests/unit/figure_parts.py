@@ -7,12 +7,14 @@ from figure_tables import Study
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ckptbench.figures.kit.panels import PaperFigure
+
 SMALL = Study(struck=("exponential_mean_s_60",)).tables()
 
 
-def caption_of(figure: Figure) -> str:
-    (text,) = figure.findobj(lambda artist: artist.get_gid() == "caption")
-    return " ".join(text.get_text().split())
+def caption_of(figure: PaperFigure) -> str:
+    assert not figure.findobj(lambda artist: artist.get_gid() == "caption")
+    return figure.caption
 
 
 def titles(figure: Figure) -> list[str]:

@@ -12,8 +12,11 @@ from recovery_tables import aftermath, goodput, outcome
 from training_tables import Setup, machine, run_name, scaling, whole_curve
 
 from ckptbench.analysis.collect.machine import MACHINE
-from ckptbench.analysis.tables.registry import DECIDED, DERIVED
+from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED
 from ckptbench.matrix.catalogue import FRAMEWORKS
+
+RUNS = COLLECTED["runs"].table.rows([])
+"""Of the runs nothing is known but what the derived tables say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,8 @@ class Study:
         }
         rows["training"] += [row for run in self._compared() for row in curve(*run)]
         derived = {name: entry.table.rows(rows.get(name, [])) for name, entry in DERIVED.items()}
-        return derived | _undecided() | {"machine": _undisturbed(derived["training"])}
+        watched = _undisturbed(derived["training"])
+        return derived | _undecided() | {"machine": watched, "runs": RUNS}
 
     def _of_restarts(self) -> dict[str, list[Setup]]:
         return {
@@ -172,7 +176,7 @@ def together(*studies: Study) -> dict[str, pd.DataFrame]:
     return {
         name: entry.table.frame(pd.concat([own[name] for own in tables], ignore_index=True))
         for name, entry in DERIVED.items()
-    } | {**_undecided(), **provenance, "machine": pd.concat([own["machine"] for own in tables])}
+    } | {**_undecided(), **provenance, "machine": pd.concat([own["machine"] for own in tables]), "runs": RUNS}  # fmt: skip
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
@@ -180,7 +184,7 @@ def empty_tables() -> dict[str, pd.DataFrame]:
     return (
         {name: entry.table.rows([]) for name, entry in DERIVED.items()}
         | _undecided()
-        | {"machine": MACHINE.rows([])}
+        | {"machine": MACHINE.rows([]), "runs": RUNS}
     )
 
 

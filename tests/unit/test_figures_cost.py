@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from figure_parts import SMALL, caption_of, lines, row_labels
+from figure_parts import SMALL, caption_of, lines, row_labels, titles
 from figure_tables import Study
 
 from ckptbench.figures import FIGURES
@@ -71,14 +71,16 @@ def test_every_checkpoint_is_a_point_beside_the_mean_of_its_setup(
     stall = study.tables()["stall"]
     figure = FIGURES["stall"].draw(study.tables())
     points, shares = figure.axes
-    steady, first, warmup = (line.get_xdata() for line in lines(points, "checkpoints"))
+    steady, first, warmup = (line.get_xdata() for line in lines(points, "stall_s"))
     assert sorted(steady) == sorted(stall.query("steady")["stall_s"])
     assert sorted(first) == sorted(stall.query("not steady and not warmup")["stall_s"])
     assert sorted(warmup) == sorted(stall.query("warmup")["stall_s"])
     assert "crosses are the first checkpoints of a run" in caption_of(figure).replace("\n", " ")
-    (mean,) = (c for c in points.collections if c.get_gid() == "mean")
-    (known_s,) = study.tables()["checkpoint_cost"]["stall_s"]
-    assert mean.get_segments()[0][0][0] == known_s
+    durable = [second for line in lines(points, "durable_s") for second in line.get_xdata()]
+    assert sorted(durable) == sorted(stall["durable_s"])
+    (costs,) = study.tables()["checkpoint_cost"][["stall_s", "durable_s"]].to_numpy()
+    means = [each.get_segments()[0][0][0] for each in points.collections]
+    assert means == list(costs)
     assert sum(patch.get_width() for patch in shares.patches) == pytest.approx(100)
 
 
@@ -98,7 +100,8 @@ def test_parts_that_are_behind_training_are_not_drawn_as_parts_of_the_stall() ->
     assert "behind training and no part of the stall" in caption_of(figure)
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     parts = {"capture", "write", "sync", "checksum", "commit", "update waits", "removal"}
-    assert {name for name in named if name.strip()} == {"mean", *parts}
+    kinds = {"stall", "durable", "before the steady state", "during the warm-up", "mean"}
+    assert set(named) == {*kinds, *parts}
     native = FIGURES["stall"].draw(Study(strategies=("native",)).tables())
     assert "behind training" not in caption_of(native)
     assert "capture" not in [text.get_text() for text in native.legends[0].get_texts()]
@@ -107,10 +110,17 @@ def test_parts_that_are_behind_training_are_not_drawn_as_parts_of_the_stall() ->
 def test_a_size_is_drawn_above_the_parts_that_it_must_have() -> None:
     study = Study(frameworks=("chainer",), ranks=(1, 2), formats_each=2)
     (axes,) = FIGURES["sizes"].draw(study.tables()).axes
-    assert [text.get_text() for text in axes.texts] == ["1.00×", "0.81×"]  # noqa: RUF001
-    model = [patch for patch in axes.patches if patch.get_gid() == "state_model_bytes"]
-    assert [patch.get_width() for patch in model] == pytest.approx([94.33, 94.33])
-    assert row_labels(axes) == ["npz", "npz, deflate"]
+    assert [text.get_text() for text in axes.texts] == ["189 MB", "189 MB, +0.1 %", "153 MB, −19 %"]  # noqa: RUF001  # fmt: skip
+    (model,) = (patch for patch in axes.patches if patch.get_gid() == "state_model_bytes")
+    assert model.get_width() == pytest.approx(94.33e6, rel=1e-3)
+    assert row_labels(axes) == ["must have", "npz", "npz, deflate"]
+
+
+def test_all_formats_of_a_model_stand_below_the_bytes_that_it_must_have() -> None:
+    figure = FIGURES["sizes"].draw(Study(ranks=(2,), models=("resnet50", "vgg16")).tables())
+    assert titles(figure) == ["ResNet-50", "VGG-16"]
+    formats = ["Chainer · npz", "PyTorch · torch.save", "TensorFlow · HDF5"]
+    assert row_labels(figure.axes[0]) == ["must have", *formats]
 
 
 def test_sizes_that_depend_on_the_ranks_have_a_row_each() -> None:
@@ -118,4 +128,4 @@ def test_sizes_that_depend_on_the_ranks_have_a_row_each() -> None:
     table = study.tables()["sizes"]
     table["bytes"] *= table["ranks"]
     (axes,) = FIGURES["sizes"].draw({**study.tables(), "sizes": table}).axes
-    assert row_labels(axes) == ["1 rank", "2 ranks"]
+    assert row_labels(axes) == ["must have", "1 rank", "2 ranks"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from decision_tables import checked, decided
 from figure_parts import caption_of, lines, titles
 from figure_tables import Study, empty_tables
+from matplotlib.axes import Axes
 
 from ckptbench.figures import FIGURES
 
 
 def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected() -> None:
     figure = FIGURES["advice"].draw(decided("measured"))
-    assert titles(figure) == ["PyTorch\n2 ranks, measured", "1,024 GPUs, projected", "131,072 GPUs, projected"]  # fmt: skip
+    assert titles(figure) == ["2 ranks, measured", "1,024 GPUs, projected", "131,072 GPUs, projected"]  # fmt: skip
     caption = caption_of(figure)
     assert "Projected: a step" in caption
     assert "Llama 3" in caption
@@ -24,28 +26,52 @@ def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> Non
     axes = FIGURES["advice"].draw(tables).axes[2]
     advice = tables["advice"]
     own = advice[(advice["gpus"] == 131_072) & (advice["rate"] == "llama3")]
-    points = sorted((line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, "best"))
-    assert points == sorted(zip(own["best_minutes"], 100 * own["goodput"], strict=True))
-    flats = list(lines(axes, "flat"))
-    assert len(flats) == len(own)
-    assert min(line.get_xdata().min() for line in flats) >= own["fine_from_minutes"].min()
+    lost = 100 * (1 - own["goodput"])
+    assert points(axes, "best") == places(60 * own["best_minutes"], lost)
+    in_use_s = 60 * own["best_minutes"] * own["in_use_steps"] / own["best_steps"]
+    assert points(axes, "in use") == places(in_use_s, 100 * (1 - own["goodput_in_use"]))
+    fine = list(lines(axes, "fine"))
+    assert len(fine) == len(own)
+    assert min(line.get_xdata().min() for line in fine) >= 60 * own["fine_from_minutes"].min()
+    assert axes.get_yscale() == axes.get_xscale() == "log"
+    low, high = axes.get_ylim()
+    assert low < lost.min()
+    assert high > 100 * (1 - own["goodput_in_use"]).max()
+
+
+def test_what_marks_and_lines_are_is_in_the_legend() -> None:
+    (legend,) = FIGURES["advice"].draw(decided("several")).legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named[-3:] == ["best interval", "interval in use", "fine"]
+    assert "Chainer, native, restart" in named
+
+
+def points(axes: Axes, gid: str) -> list[tuple[float, float]]:
+    return sorted((line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, gid))
+
+
+def places(x: pd.Series, y: pd.Series) -> object:
+    return [pytest.approx(place) for place in sorted(zip(x, y, strict=True))]
 
 
 def test_intervals_that_are_not_foremost_have_no_point() -> None:
     both, one = (FIGURES["advice"].draw(decided(kind)).axes[2] for kind in ("two intervals", "measured"))  # fmt: skip
-    points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, "best")] for axes in (both, one)]  # fmt: skip
-    assert points[0] == points[1]
+    assert points(both, "best") == points(one, "best")
 
 
 def test_only_the_most_ranks_are_projected_from() -> None:
     figure = FIGURES["advice"].draw(decided("several"))
     measured = [title for title in titles(figure) if "measured" in title]
-    assert measured == ["Chainer\n2 ranks, measured", "PyTorch\n2 ranks, measured"]
+    assert measured == ["1 rank, measured", "2 ranks, measured"]
+    assert {line.get_label() for line in figure.legends[0].get_lines()} >= {"Chainer, native, restart", "PyTorch, native, restart"}  # fmt: skip
+    projected = [axes for axes in figure.axes if "projected" in axes.get_title(loc="left")]
+    assert all(len(lines(axes, "best")) == 8 for axes in projected)
 
 
 def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:
     figure = FIGURES["advice"].draw(decided("given"))
-    assert titles(figure)[0] == "my training\n512 GPUs, as given"
+    assert titles(figure)[0] == "512 GPUs, as given"
+    assert "My training." in caption_of(figure)
     assert "measured" not in caption_of(figure).replace("not measured here", "")
     assert "Costs of costs-example.yaml, not measured here." in caption_of(figure)
 
@@ -53,10 +79,9 @@ def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:
 def test_scale_joins_measured_points_by_a_solid_and_projected_ones_by_a_dashed_line() -> None:
     tables = decided("several")
     figure = FIGURES["scale"].draw(tables)
-    assert titles(figure) == ["Chainer", "PyTorch"]
-    pytorch = figure.axes[1]
-    measured, projected = lines(pytorch, "measured"), lines(pytorch, "projected")
-    assert {tuple(line.get_xdata()) for line in measured} == {(1, 2)}
+    (axes,) = figure.axes
+    measured, projected = lines(axes, "measured"), lines(axes, "projected")
+    assert {tuple(line.get_xdata()) for line in measured} == {(1, 2), (2,)}
     assert all(line.get_xdata()[0] == 2 for line in projected)
     assert all(line.get_linestyle() != "-" for line in projected)
     assert all(line.get_xdata()[-1] == 131_072 for line in projected)

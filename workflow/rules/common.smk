@@ -98,32 +98,30 @@ def get_all_tables():
 
 
 def get_all_figures():
-    """The figures for which some cell of the study has data."""
+    """The figures for which the study has data."""
     shown = [
         name
         for name, entry in FIGURES.items()
-        if "decision_costs" not in entry.tables
-        and any(entry.shows(cell) for cell in CELLS.values())
+        if "decision_costs" not in entry.tables and entry.is_of(CELLS.values())
     ]
     return list(dict.fromkeys([*_files_of(shown), *get_decision_figures()]))
 
 
 def get_decision_figures():
     """Those of the decision, if there is something to decide from. Fits are of rates that come from a log."""
-    decided = any(FIGURES["advice"].shows(cell) for cell in CELLS.values())
+    decided = FIGURES["advice"].is_of(CELLS.values())
     shown = ["advice"] if decided or CONFIG.decision.numbers else []
     if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
-        shown.append(
-            "scale"
-        )  # a projection, which a study has only where it is asked for
-    if any(FIGURES["validation"].shows(cell) for cell in CELLS.values()):
+        # A projection, which a study has only where it is asked for.
+        shown.append("scale")
+    if FIGURES["validation"].is_of(CELLS.values()):
         shown.append("validation")
     return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
 
 
 def _files_of(figures):
     return expand(
-        "results/figures/{figure}.{format}", figure=figures, format=["pdf", "png"]
+        "results/figures/{figure}.{format}", figure=figures, format=["pdf", "png", "txt"]
     )
 
 

@@ -16,10 +16,11 @@ for figure, entry in FIGURES.items():
             pdf=f"results/figures/{figure}.pdf",
             png=report(
                 f"results/figures/{figure}.png",
-                caption=f"../report/{figure}.rst",
+                caption="../report/figure.rst",
                 category="Figures",
                 labels={"figure": entry.title},
             ),
+            caption=f"results/figures/{figure}.txt",
         log:
             f"results/logs/draw_figure/{figure}.log",
         localrule: True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from ckptbench.matrix.cell import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+
+    from ckptbench.figures.kit.panels import PaperFigure
 
 
 def _every(cell: Cell) -> bool:
@@ -51,6 +52,23 @@ def _no_cell(cell: Cell) -> bool:
     return False
 
 
+def _several_strategies(cells: Collection[Cell]) -> bool:
+    return len({cell.strategy for cell in cells}) > 1
+
+
+def _several_points(cells: Collection[Cell]) -> bool:
+    """Whether a curve against ranks has a shape: two points have none."""
+    return len({cell.ranks for cell in cells}) > 2
+
+
+def _several_epochs(cells: Collection[Cell]) -> bool:
+    return max(cell.epochs for cell in cells) > 2
+
+
+def _always(cells: Collection[Cell]) -> bool:
+    return True
+
+
 def _timed_deterministic(cell: Cell) -> bool:
     return cell.deterministic and cell.is_baseline and cell.is_undisturbed
 
@@ -64,37 +82,47 @@ class FigureEntry:
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
     title: str
     shows: Callable[[Cell], bool] = _every
-    """Whether this cell gives the figure something to show. A study draws a figure that any of its cells does this for."""
+    """Whether this cell gives the figure something to show."""
+    tells: Callable[[Collection[Cell]], bool] = _always
+    """Whether the cells that do, of which there is one at least, are enough for it to say something."""
 
-    def draw(self, tables: Mapping[str, pd.DataFrame]) -> Figure:
+    def is_of(self, cells: Iterable[Cell]) -> bool:
+        """Whether a study with these cells draws it."""
+        own = [cell for cell in cells if self.shows(cell)]
+        return bool(own) and self.tells(own)
+
+    def draw(self, tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
         from ckptbench.figures.kit.letters import lettered
 
-        function: Callable[[Mapping[str, pd.DataFrame]], Figure]
+        function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.figures.{self.module}").draw
         with lettered(tables) as legible:
             return function(legible)
 
 
+DISTURBED = ("runs", "machine")
+"""Tables that say which runs others disturbed, for figures of times."""
+
 # fmt: off
 FIGURES = {
-    "overhead": FigureEntry("overhead", ("overhead", "provenance"), "Overhead of checkpointing", _whole),
-    "strategies": FigureEntry("strategies", ("strategies", "provenance"), "What a checkpoint of each strategy costs", _checkpointed),
-    "stall": FigureEntry("stall", ("stall", "checkpoint_cost", "provenance"), "What one checkpoint blocks", _whole),
-    "timeline": FigureEntry("timeline", ("timeline", "provenance"), "One checkpoint of each strategy", _checkpointed),
+    "overhead": FigureEntry("overhead", ("overhead", *DISTURBED, "provenance"), "Overhead of checkpointing", _whole),
+    "strategies": FigureEntry("strategies", ("strategies", *DISTURBED, "provenance"), "What a checkpoint of each strategy costs", _checkpointed, _several_strategies),
+    "stall": FigureEntry("stall", ("stall", "checkpoint_cost", *DISTURBED, "provenance"), "What one checkpoint blocks", _whole),
+    "timeline": FigureEntry("timeline", ("timeline", *DISTURBED, "provenance"), "One checkpoint of each strategy", _checkpointed),
     "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs", _whole),
-    "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", "provenance"), "Throughput and cost against ranks", _whole),
-    "training": FigureEntry("training", ("training", "provenance"), "Loss and accuracy"),
+    "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", *DISTURBED, "provenance"), "Throughput and cost against ranks", _whole, _several_points),
+    "training": FigureEntry("training", ("training", "provenance"), "Loss and accuracy", tells=_several_epochs),
     "determinism": FigureEntry("determinism", ("training", "resume_proof", "restore", "provenance"), "Resumed training against uninterrupted", _compared),
-    "determinism_cost": FigureEntry("determinism_cost", ("determinism_cost", "provenance"), "Cost of deterministic mode", _timed_deterministic),
+    "determinism_cost": FigureEntry("determinism_cost", ("determinism_cost", *DISTURBED, "provenance"), "Cost of deterministic mode", _timed_deterministic),
     "divergence": FigureEntry("divergence", ("divergence", "resume_proof", "restore", "provenance"), "What differs after a restart", _compared),
-    "recovery": FigureEntry("recovery", ("goodput", "provenance"), "Where the time of a failure goes", _struck),
-    "goodput": FigureEntry("goodput", ("goodput", "provenance"), "Useful time against failures", _struck),
+    "recovery": FigureEntry("recovery", ("goodput", *DISTURBED, "provenance"), "Where the time of a failure goes", _struck),
+    "goodput": FigureEntry("goodput", ("goodput", *DISTURBED, "provenance"), "Useful time against failures", _struck),
     "aftermath": FigureEntry("aftermath", ("aftermath", "provenance"), "Training after failures", _struck),
     "advice": FigureEntry("advice", ("goodput_curves", "advice", "failure_rates", "decision_costs"), "How often to checkpoint", _checkpointed),
     "scale": FigureEntry("scale", ("scale", "failure_rates", "decision_costs"), "The best goodput against GPUs", _checkpointed),
     "validation": FigureEntry("validation", ("validation", "provenance"), "Predicted and measured goodput", _drawn),
     "failure_fits": FigureEntry("failure_fits", ("failure_rates", "failure_fits"), "How often failures come", _no_cell),
-    "restore": FigureEntry("restore", ("restore", "provenance"), "How long a restart takes", _killed),
+    "restore": FigureEntry("restore", ("restore", *DISTURBED, "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on

@@ -1,4 +1,4 @@
-"""Expected goodput against the interval: a curve for each strategy and recovery, with the best interval and the range that is as good."""
+"""The time that is lost against the interval: a panel for each number of GPUs, with the best interval and the one in use."""
 
 from __future__ import annotations
 
@@ -7,113 +7,116 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from ckptbench.analysis.tables.columns import SYSTEM as OF_SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted
+from ckptbench.answer.quantities import SECONDS_PER_MINUTE
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.figures.kit.captions import capitalized_sentences
-from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
-from ckptbench.figures.kit.panels import (
-    LINE_IN,
-    PANEL_EDGES_IN,
-    folded,
-    legend,
-    nothing_to_show,
-    paper_figure,
-    side_by_side,
+from ckptbench.figures.kit.decided import (
+    LEAST,
+    NONE,
+    Styles,
+    caption,
+    draw_band,
+    foremost,
+    handles,
+    looks,
+    lost,
+    of_most_ranks,
+    prepared,
 )
-from ckptbench.figures.kit.style import PAGE_IN, LineStyle
-from ckptbench.figures.kit.ticks import logarithmic, upper_part
+from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
+from ckptbench.figures.kit.style import INK, LineStyle
+from ckptbench.figures.kit.ticks import durations
 
 READING = (
-    "Expected useful part of the time against the time between two checkpoints, where failures come as in {rate}. Bands are 95 % intervals of the"
-    " costs and of the failure rate. Points: the best interval; thick: at most a fifth more lost than there"
+    "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."
+    " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval"
 )
-PROJECTED = (
-    "Projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
-    " to the GPUs"
-)
-PANEL_IN = 1.25
-NONE = "No setup with checkpoints was timed: there is no decision to show."
+KEY = (*OF_SYSTEM, "strategy", "format", "recovery")
+PANEL_IN = 1.4
+ACROSS = 3
+BEYOND = 10
+"""A panel shows losses up to so many times the largest best one, and those of the intervals in use."""
+MARKS: dict[str, dict[str, Any]] = {
+    "best": {"marker": "o", "markersize": 4.5},
+    "in use": {"marker": "X", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4},
+}
+FINE: dict[str, Any] = {"linewidth": 3.5, "alpha": 0.35, "solid_capstyle": "butt"}
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput_curves`, `advice`, `failure_rates` and `decision_costs`."""
     if tables["goodput_curves"].empty:
         return nothing_to_show(NONE, "")
     curves = of_most_ranks(prepared(tables["goodput_curves"]))
-    best = of_most_ranks(prepared(_chosen(tables["advice"], tables["goodput_curves"])))
+    curves = curves.assign(seconds=SECONDS_PER_MINUTE * curves["interval_minutes"])
     names = foremost(curves)
+    curves_of = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
+    found = _found(tables["advice"], curves["rate"].iloc[0]).merge(curves_of, on=[*KEY, "gpus"])
     styles = looks(names)
-    lines = [own for _, own in curves.groupby("system", sort=False)]
-    numbers = sorted(curves["gpus"].unique())
-    text = _caption(curves, names, tables)
-    titles = {own["system"].iloc[0]: folded(own["system"].iloc[0]) for own in lines}
-    in_legend = side_by_side(handles(styles), PAGE_IN)
-    height_in = (
-        len(lines) * (PANEL_IN + LINE_IN + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
-    )
-    figure = paper_figure(PAGE_IN, height_in, text)
-    grid = figure.add_gridspec(len(lines), len(numbers))
-    for line, own in enumerate(lines):
-        system = own["system"].iloc[0]
-        for column, gpus in enumerate(own_numbers := sorted(own["gpus"].unique())):
-            axes = figure.add_subplot(grid[line, column])
-            here = own[own["gpus"] == gpus]
-            axes.set_title(_title(titles[system] if not column else "", here))
-            _draw_panel(axes, here, best[(best["system"] == system) & (best["gpus"] == gpus)], styles)  # fmt: skip
-            upper_part(axes.yaxis, 100 * own["goodput"].min())
-            if not column:
-                axes.set_ylabel("Goodput (%)")
-            if line == len(lines) - 1 and column < len(own_numbers):
-                axes.set_xlabel("Interval (min)")
-    legend(figure, *in_legend)
+    panels = [own for _, own in curves[curves["series"].isin(names)].groupby("gpus")]
+    text = caption(READING, curves, len(names), "goodput_curves", tables)
+    figure, drawn = small_multiples([_title(own) for own in panels], PANEL_IN, text, across=ACROSS)
+    for axes, own in zip(drawn, panels, strict=True):
+        here = found[found["gpus"].isin(own["gpus"]) & found["series"].isin(names)]
+        _draw_panel(axes, own, here, styles)
+        axes.set_xlabel("Interval")
+    marks = [Line2D([], [], color=INK, linestyle="", label=f"{name} interval" if name == "best" else "interval in use", **look) for name, look in MARKS.items()]  # fmt: skip
+    legend(figure, handles(styles), [*marks, Line2D([], [], color=INK, label="fine", **FINE)])
     return figure
 
 
-def _chosen(advice: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
-    """Of the rate and the setups that have curves: others have no `chance`."""
-    rate: str = curves["rate"].iloc[0]
-    return advice[advice["rate"].eq(rate) & advice["chance"].notna()]
+def _found(advice: pd.DataFrame, rate: str) -> pd.DataFrame:
+    """Of the setups that have curves (others have no `chance`): seconds and loss of the best interval and of the one in use."""
+    rows = advice[advice["rate"].eq(rate) & advice["chance"].notna()]
+    step_s = SECONDS_PER_MINUTE * rows["best_minutes"] / rows["best_steps"]
+    return rows.assign(
+        best_s=SECONDS_PER_MINUTE * rows["best_minutes"],
+        best_loss=(100 * (1 - rows["goodput"])).clip(lower=LEAST),
+        in_use_s=step_s * rows["in_use_steps"],
+        in_use_loss=(100 * (1 - rows["goodput_in_use"])).clip(lower=LEAST),
+    )
 
 
-def _title(system: str, rows: pd.DataFrame) -> str:
+def _title(rows: pd.DataFrame) -> str:
     gpus = int(rows["gpus"].iloc[0])
-    if rows["projected"].iloc[0]:
+    given = (rows["framework"] == GIVEN).all()
+    if rows["projected"].all():
         return f"{gpus:,} GPUs, projected"
-    if (rows["framework"] == GIVEN).all():
-        return f"{system}\n{counted(gpus, 'GPU')}, as given"
-    return f"{system}\n{counted(gpus, 'rank')}, measured"
+    if given:
+        return f"{counted(gpus, 'GPU')}, as given"
+    unit = "rank" if rows["measured_on"].eq("cpu").all() else "GPU"
+    return f"{counted(gpus, unit)}, measured"
 
 
-def _draw_panel(
-    axes: Axes,
-    rows: pd.DataFrame,
-    best: pd.DataFrame,
-    styles: Mapping[str, tuple[str, LineStyle]],
-) -> None:
+def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Styles) -> None:
+    shown = [*found["best_loss"], *found["in_use_loss"].dropna()]
+    times = [*found["best_s"], *found["in_use_s"].dropna()]
+    most = max(BEYOND * found["best_loss"].max(), *shown)
     for name, (color, line_style) in styles.items():
-        curve = rows[rows["series"] == name].sort_values("interval_minutes")
+        curve = rows[rows["series"] == name].sort_values("seconds")
         if curve.empty:
             continue
-        minutes = curve["interval_minutes"]
-        axes.fill_between(minutes, 100 * curve["goodput_lo"], 100 * curve["goodput_hi"], color=color, alpha=0.12, linewidth=0)  # fmt: skip
-        axes.plot(minutes, 100 * curve["goodput"], color=color, linestyle=line_style, linewidth=1.0, gid=name)  # fmt: skip
-        for found in records(best[best["series"] == name]):
-            flat = curve[minutes.between(found["fine_from_minutes"], found["fine_to_minutes"])]
-            axes.plot(flat["interval_minutes"], 100 * flat["goodput"], color=color, linewidth=3, alpha=0.35, gid="flat", solid_capstyle="butt")  # fmt: skip
-            axes.plot([found["best_minutes"]], [100 * found["goodput"]], color=color, marker="o", markersize=4, gid="best")  # fmt: skip
-    logarithmic(axes.xaxis, list(rows["interval_minutes"]))
+        _draw_curve(axes, curve, found[found["series"] == name], color, line_style)
+        times += list(curve.loc[curve["loss"] <= most, "seconds"])
+    lost(axes, pd.Series([*shown, *rows.loc[rows["loss"] <= most, "loss"]]))
+    durations(axes.xaxis, times)
 
 
-def _caption(curves: pd.DataFrame, names: list[str], tables: Mapping[str, Any]) -> str:
-    rates = tables["failure_rates"].set_index("rate")
-    title = str(rates.loc[curves["rate"].iloc[0], "title"])
-    left_out = curves["series"].nunique() - len(names)
-    more = f"{left_out} more curves are in the table goodput_curves" if left_out else ""
-    sources = list(dict.fromkeys(tables["decision_costs"]["source"]))
-    projected = PROJECTED if curves["projected"].any() else ""
-    return capitalized_sentences(
-        [READING.format(rate=title), projected, more, common(curves), *sources]
-    )
+def _draw_curve(
+    axes: Axes, curve: pd.DataFrame, found: pd.DataFrame, color: str, line_style: LineStyle
+) -> None:
+    draw_band(axes, curve, "seconds", color)
+    axes.plot(curve["seconds"], curve["loss"], color=color, linestyle=line_style)
+    minutes = curve["interval_minutes"]
+    for row in records(found):
+        fine = curve[minutes.between(row["fine_from_minutes"], row["fine_to_minutes"])]
+        axes.plot(fine["seconds"], fine["loss"], color=color, gid="fine", **FINE)
+        for gid, (seconds, loss) in {
+            "best": (row["best_s"], row["best_loss"]),
+            "in use": (row["in_use_s"], row["in_use_loss"]),
+        }.items():
+            axes.plot([seconds], [loss], color=color, linestyle="", gid=gid, zorder=4, **MARKS[gid])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
@@ -28,10 +27,10 @@ from ckptbench.figures.kit.panels import (
     LABEL_IN,
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     folded,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import (
     COLUMN_IN,
@@ -63,8 +62,6 @@ LINES = ((UNDISTURBED, 3.5, 0.35), (STRUCK, 0.9, 1.0))
 """Both runs, each with the width of its line in points and its opacity: they coincide until the first failure."""
 Styles = Mapping[str, LineStyle]
 """By recovery. None, where each has panels of its own, is solid."""
-IN_LEGEND = 4
-"""How many lines stand side by side in the legend."""
 PANEL_IN = 1.1
 PARTS = 10
 """The loss is averaged over a tenth of an epoch, so that the noise of single batches does not hide the curve."""
@@ -93,7 +90,7 @@ class _Panel:
     """Whether it is the first of them in its line, which names their axis."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `aftermath` and `provenance`."""
     known = tables["aftermath"]
     if known.empty:
@@ -114,9 +111,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels = list(_placed(shown, apart=apart))
     across, lines = (max(place) + 1 for place in zip(*((p.column, p.line) for p in panels), strict=True))  # fmt: skip
     title_in = LINE_IN * max(panel.title.count("\n") for panel in panels)
-    legend_in = LINE_IN * (1 + len(_legend(styles)))
-    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + legend_in
-    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
+    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN)
+    figure = PaperFigure(COLUMN_IN if across == 1 else PAGE_IN, height_in, text)
     grid = figure.add_gridspec(lines, across)
     drawn: dict[tuple[int, int], Axes] = {}
     for panel in panels:
@@ -130,7 +126,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         _draw_panel(axes, panel.rows, known, window, styles)
     for axes in drawn.values():
         axes.set_xlim(0, None)  # only now that every panel which shares the axis is drawn
-    legend(figure, *_legend(styles))
+    legend(figure, _legend(styles))
     return figure
 
 
@@ -243,7 +239,7 @@ def _draw_curve(
     axes.plot(steps["second"].where(~gaps), mean, color=color, **line)
 
 
-def _legend(styles: Styles) -> list[list[Line2D]]:
+def _legend(styles: Styles) -> list[Line2D]:
     (undisturbed, wide, faint), (struck, narrow, alpha) = LINES
     thick = Line2D([], [], color=INK, linewidth=wide, alpha=faint, label=undisturbed)
     mark = Line2D([], [], color=INK, linestyle="", marker="|", label=FAILURE)
@@ -252,5 +248,4 @@ def _legend(styles: Styles) -> list[list[Line2D]]:
         Line2D([], [], color=INK, linewidth=narrow, alpha=alpha, linestyle=style, label=name)
         for name, style in (names if len(names) > 1 else [(struck, SOLID)])
     ]
-    every = [thick, *lines, mark]
-    return [every[first : first + IN_LEGEND] for first in range(0, len(every), IN_LEGEND)]
+    return [thick, *lines, mark]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.answer.labels import describe
@@ -16,9 +15,9 @@ from ckptbench.figures.kit.curves import QUANTITIES, Kind, draw_curves, kind_han
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, INK, PAGE_IN, SOLID
 from ckptbench.figures.proofs import AGAIN, RESUMED
@@ -43,7 +42,7 @@ MARK = 0.12
 """Height of the mark of a restart, as a part of its panel."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `training`, `resume_proof`, `restore` and `provenance`."""
     compared = proofs.prepared(tables["resume_proof"])
     if compared.empty:
@@ -63,12 +62,14 @@ def _curves(training: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
     return training.assign(kind=training["run"].map(kinds)).dropna(subset="kind")
 
 
-def _grid(shown: pd.DataFrame, curves: pd.DataFrame, restore: pd.DataFrame, text: str) -> Figure:
+def _grid(
+    shown: pd.DataFrame, curves: pd.DataFrame, restore: pd.DataFrame, text: str
+) -> PaperFigure:
     """One strip of panels for each title. A strip shows loss and accuracy of each mode."""
     modes, titles = proofs.modes(shown), list(shown["title"].unique())
     strip_in = PANEL_IN + PANEL_EDGES_IN + (1 + len(COMPARED)) * LINE_IN
     width_in = COLUMN_IN if len(modes) == 1 else PAGE_IN
-    figure = paper_figure(width_in, len(titles) * strip_in + 3 * LINE_IN, text)
+    figure = PaperFigure(width_in, len(titles) * strip_in + 3 * LINE_IN, text)
     grid = figure.subplots(len(titles), len(modes) * len(QUANTITIES), squeeze=False)
     for line, title in zip(grid, titles, strict=True):
         strip = shown[shown["title"] == title]
@@ -77,7 +78,7 @@ def _grid(shown: pd.DataFrame, curves: pd.DataFrame, restore: pd.DataFrame, text
         axes.set_xlabel("Epoch")
     restart = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="restart")
     kinds = kind_handles(curves, KINDS)
-    legend(figure, *([kinds, [restart]] if len(modes) == 1 else [[*kinds, restart]]))
+    legend(figure, [*kinds, restart])
     return figure
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ckptbench.answer.setups import SYSTEM, faceted, in_words, ordered, with_hardware
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
@@ -25,17 +25,18 @@ NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost
 ENDS = ("cost_lo", "cost_hi")
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `determinism_cost` and `provenance`."""
     shown = tables["determinism_cost"]
     if shown.empty:
         return nothing_to_show(NOTHING, caption(shown, tables["provenance"], ""))
-    rows = _prepared(shown)
+    rows = _prepared(with_disturbed(shown, tables))
     text = caption(rows, tables["provenance"], _reading(rows), SYSTEM)
     figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:
         _draw_panel(panel)
         percent(panel.axes[0].xaxis, _values_percent(rows))
+    legend(figure)
     return figure
 
 

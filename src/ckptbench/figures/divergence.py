@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.markers import TICKDOWN
 from matplotlib.patches import Patch
@@ -22,9 +21,9 @@ from ckptbench.figures.kit.panels import (
     LINE_IN,
     MARGIN_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN
 from ckptbench.figures.proofs import NOUNS
@@ -77,7 +76,7 @@ class _Strip:
         return PANEL_EDGES_IN + WORDS * LINE_IN + GROUP_IN * len(self.groups)
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `divergence`, `resume_proof`, `restore` and `provenance`."""
     proof = tables["resume_proof"]
     compared, left_out = proofs.prepared(proof), controls.prepared(proof)
@@ -107,12 +106,12 @@ def _differing(compared: pd.DataFrame) -> pd.DataFrame:
     return compared[~equal]
 
 
-def _without_maps(left_out: pd.DataFrame, text: str) -> Figure:
+def _without_maps(left_out: pd.DataFrame, text: str) -> PaperFigure:
     """Nothing differs: a line says so, above the controls where there are any."""
     if left_out.empty:
         return nothing_to_show(ALL_EQUAL, text)
     height_in = controls.height_in(left_out) + controls.EDGES_IN + 2 * LINE_IN
-    figure = paper_figure(PAGE_IN, height_in, text)
+    figure = PaperFigure(PAGE_IN, height_in, text)
     controls.draw_controls(figure.add_subplot(), left_out)
     x = MARGIN_IN / figure.get_figwidth()
     figure.suptitle(
@@ -131,7 +130,7 @@ def _strips(shown: pd.DataFrame, divergence: pd.DataFrame) -> Iterator[_Strip]:
 
 def _page(
     strips: Sequence[_Strip], left_out: pd.DataFrame, restore: pd.DataFrame, text: str
-) -> Figure:
+) -> PaperFigure:
     """The maps, and below them the controls where there are any."""
     columns = _columns(strips)
     parts_in, edges_in = [sum(strip.height_in for strip in strips)], 2 * LINE_IN
@@ -139,7 +138,7 @@ def _page(
         parts_in.append(controls.height_in(left_out))
         edges_in += controls.EDGES_IN
     narrow = len(columns) <= NARROW and left_out.empty
-    figure = paper_figure(COLUMN_IN if narrow else PAGE_IN, sum(parts_in) + edges_in, text)
+    figure = PaperFigure(COLUMN_IN if narrow else PAGE_IN, sum(parts_in) + edges_in, text)
     page = figure.add_gridspec(len(parts_in), 1, height_ratios=parts_in)
     heights = [len(strip.groups) for strip in strips]
     grid = (

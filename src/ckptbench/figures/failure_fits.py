@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.grouping import records
@@ -15,10 +14,10 @@ from ckptbench.decide.rate_tables import EXPONENTIAL, OBSERVED, WEIBULL
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     folded,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, DASHED, FAINT, INK, PAGE_IN, SOLID
 from ckptbench.figures.kit.ticks import logarithmic
@@ -43,7 +42,7 @@ PANEL_IN = 1.7
 ACROSS = 2
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `failure_rates` and `failure_fits`; a panel for each log."""
     rates = {rate["rate"]: rate for rate in records(tables["failure_rates"])}
     logs = list(tables["failure_fits"].groupby("rate"))
@@ -54,7 +53,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     titles = [folded(str(rates[name]["title"])) for name, _ in logs]
     title_in = LINE_IN * max(title.count("\n") for title in titles)
     height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + 1.5 * LINE_IN
-    figure = paper_figure(COLUMN_IN if across == 1 else PAGE_IN, height_in, READING)
+    figure = PaperFigure(COLUMN_IN if across == 1 else PAGE_IN, height_in, READING)
     grid = figure.add_gridspec(lines, across)
     for place, (name, curves) in enumerate(logs):
         axes = figure.add_subplot(grid[place // across, place % across])

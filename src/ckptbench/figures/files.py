@@ -1,9 +1,10 @@
-"""Figures on disk: from a folder of tables to a PDF and a PNG."""
+"""Figures on disk: from a folder of tables to a PDF, a PNG and the text that stands beside them."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
+from textwrap import fill
 
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.figures import FIGURES
@@ -13,10 +14,13 @@ log = logging.getLogger("ckptbench")
 
 # Without its date a figure drawn again from the same tables is the same file.
 METADATA = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+CAPTION = ".txt"
+WIDTH = 100
+"""Letters in a line of a caption."""
 
 
 def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path]:
-    """Draw the figure of this name and write `<output_stem>.pdf` and `.png`; returns their paths.
+    """Draw the figure of this name and write `<output_stem>.pdf`, `.png` and its caption, `.txt`; returns their paths.
 
     Raises RunFolderError where a table is missing or of another version.
     """
@@ -24,10 +28,14 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
     tables = read_tables(tables_folder, entry.tables)
     output_stem.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix(): a stem may contain a dot.
-    paths = {output_stem.with_name(output_stem.name + suffix): suffix for suffix in METADATA}
+    paths = {
+        suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
+    }
     with lettered(tables) as legible:
         figure = entry.draw(legible)
-        for path, suffix in paths.items():
-            figure.savefig(path, metadata=METADATA[suffix])
-            log.info("%s", path)
-    return list(paths)
+        for suffix, metadata in METADATA.items():
+            figure.savefig(paths[suffix], metadata=metadata)
+    paths[CAPTION].write_text(f"{fill(figure.caption, WIDTH)}\n", encoding="utf-8")
+    for path in paths.values():
+        log.info("%s", path)
+    return list(paths.values())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle, islice
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.answer import labels
@@ -21,17 +20,16 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.disturbed import with_disturbed
 from ckptbench.figures.kit.panels import (
-    LINE_IN,
-    PANEL_EDGES_IN,
-    folded,
+    PaperFigure,
     legend,
+    mark_disturbed,
     nothing_to_show,
-    paper_figure,
-    side_by_side,
+    small_multiples,
 )
-from ckptbench.figures.kit.style import COLUMN_IN, INK, LINE_STYLES, PAGE_IN, LineStyle, look
-from ckptbench.figures.kit.ticks import linear, of_whole
+from ckptbench.figures.kit.style import INK, LINE_STYLES, LineStyle, look
+from ckptbench.figures.kit.ticks import of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of
 from ckptbench.matrix.catalogue import FAULTS
 from ckptbench.matrix.named import has_name
@@ -49,10 +47,9 @@ DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.option
 """Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
 MARKERS = "osD^vPX*"
 PANEL_IN = 1.25
-ACROSS = 2
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput` and `provenance`."""
     known = tables["goodput"]
     shown = known[(known["failures"] > 0) & known["goodput"].notna()]
@@ -61,34 +58,22 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             "No failure struck a run that has a baseline: there is no goodput to show.",
             caption(known[known["failures"] > 0], tables["provenance"], ""),
         )
-    rows = _prepared(shown)
+    rows = _prepared(with_disturbed(shown, tables, paired=True))
     quantities = _quantities(rows)
     text = caption(
         rows, tables["provenance"], _reading(rows, quantities), (*SYSTEM, *CHECKPOINT, "recovery")
     )
     panels = [panel for _, panel in rows.groupby("panel", sort=False)]
-    across = 1 if len(panels) * len(quantities) == 1 else ACROSS
-    lines = -(-len(panels) * len(quantities) // across)
-    titles = [folded(panel["title"].iloc[0]) for panel in panels]
     names = list(rows["series"].unique())
-    width_in = COLUMN_IN if across == 1 else PAGE_IN
-    styles = dict(zip(names, islice(cycle(zip(LINE_STYLES, MARKERS, strict=True)), len(names)), strict=True))  # fmt: skip
-    in_legend = side_by_side(_handles(styles), width_in) if len(names) > 1 else []
-    title_in = LINE_IN * max(title.count("\n") for title in titles)
-    height_in = (
-        lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
-    )
-    figure = paper_figure(width_in, height_in, text)
-    grid = figure.add_gridspec(lines, across)
-    cells = ((panel, title, name) for panel, title in zip(panels, titles, strict=True) for name in quantities)  # fmt: skip
+    styles = dict(zip(names, cycle(zip(LINE_STYLES, MARKERS, strict=True)), strict=False))
+    cells = [(panel, name) for panel in panels for name in quantities]
+    titles = [panel["title"].iloc[0] for panel, _ in cells]
+    figure, drawn = small_multiples(titles, PANEL_IN, text)
     farthest = farthest_of(rows, quantities)
-    for place, (panel, title, quantity) in enumerate(cells):
-        axes = figure.add_subplot(grid[place // across, place % across])
-        axes.set_title(title)
+    for axes, (panel, quantity) in zip(drawn, cells, strict=True):
         _draw_panel(axes, panel, quantity, styles)
         of_whole(axes.yaxis, farthest)
-    if in_legend:
-        legend(figure, *in_legend)
+    legend(figure, _handles(styles) if len(names) > 1 else [])
     return figure
 
 
@@ -164,7 +149,8 @@ def _draw_panel(
                 label=str(name),
                 gid=quantity,
             )
-    linear(axes.xaxis, list(panel["failures_per_hour"]))
+    mark_disturbed(axes, panel.assign(y=100 * panel[quantity]), "failures_per_hour", "y")
+    axes.set_xlim(0, 1.05 * panel["failures_per_hour"].max())
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])
 

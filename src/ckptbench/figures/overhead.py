@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
@@ -27,7 +27,7 @@ ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `overhead` and `provenance`."""
     shown = tables["overhead"]
     if shown.empty:
@@ -36,7 +36,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             "No run with checkpoints was timed from start to end: there is no overhead to show.",
             text,
         )
-    rows = prepared(shown)
+    rows = prepared(with_disturbed(shown, tables, paired=True))
     text = caption(
         rows, tables["provenance"], _reading(rows), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ckptbench.answer.setups import (
@@ -19,7 +18,8 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import GREYS, INK, look
 from ckptbench.figures.kit.ticks import of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of
@@ -50,15 +50,12 @@ PARTS = {
 }
 """Each part with its name, its grey (None: the colour of the framework), its hatch, and its columns in the table."""
 ROW = (*CHECKPOINT, "history", "recovery")
-IN_LEGEND = 3
-LEGEND_LINES = 2
-"""How many lines of text a line of the legend is high, with its edges and those of the axes below."""
 BAR = 0.6
 ROOM = 1.3
 """The factor between the longest bar and the axis: the room for the numbers."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput` and `provenance`."""
     known = tables["goodput"]
     shown = known[known["failures"] > 0]
@@ -67,17 +64,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             "No failure struck a run: there is no recovery to show.",
             caption(shown, tables["provenance"], ""),
         )
-    rows = _prepared(shown)
+    rows = _prepared(with_disturbed(shown, tables, paired=True))
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *ROW))
     present = [part for part in PARTS if (rows[part] != 0).any()]
-    lines = -(-len(present) // IN_LEGEND)
-    figure, panels = forest(
-        rows, text, pitch_in=0.19, axes_widths=(3, 1.2), legend_lines=LEGEND_LINES * lines
-    )
+    figure, panels = forest(rows, text, pitch_in=0.19, axes_widths=(3, 1.2))
     farthest = farthest_of(rows, ["goodput"])
     for panel in panels:
         _draw_panel(panel, rows, farthest)
-    legend(figure, *_legend(panels[0].framework, present))
+    legend(figure, _legend(panels[0].framework, present))
     return figure
 
 
@@ -161,11 +155,10 @@ def _draw_parts(axes: Axes, panel: Panel) -> None:
         )
 
 
-def _legend(framework: str, known: Sequence[str]) -> list[list[Artist]]:
+def _legend(framework: str, known: Sequence[str]) -> list[Artist]:
     """Of the parts that any failure has."""
-    parts: list[Artist] = [
+    return [
         Patch(facecolor=grey or look(framework).color, edgecolor=INK, hatch=hatch, label=name)
         for part, (name, grey, hatch, _) in PARTS.items()
         if part in known
     ]
-    return [parts[first : first + IN_LEGEND] for first in range(0, len(parts), IN_LEGEND)]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -22,7 +21,8 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, DOTTED, FAINT, GREYS, INK, look
 from ckptbench.matrix.catalogue import NOTHING
 
@@ -46,14 +46,12 @@ ROW = (*CHECKPOINT, "cache")
 GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
 COLD_PERCENT, WARM_PERCENT = 100 * COLD, 100 * WARM
 COUNTED = {"warm": "no warm load", "cold": "every cold load"}
-CROWDED = 150
-"""Percent read from which on ticks at 50 and 100 would stand too close to one another."""
 BAR = 0.6
 ROOM = 1.25
 """The factor between the longest bar and the axis: the room for the numbers."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `restore` and `provenance`."""
     shown = of_checkpoints(tables["restore"])
     if shown.empty:
@@ -61,12 +59,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         return nothing_to_show(
             "No run was restarted from a checkpoint: there is no restart to show.", text
         )
-    rows = prepared(shown)
+    rows = prepared(with_disturbed(shown, tables))
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 1.4))
     for panel in panels:
         _draw_panel(panel, rows)
-    legend(figure, *_legend(panels[0].framework))
+    legend(figure, _legend(panels[0].framework))
     return figure
 
 
@@ -88,7 +86,10 @@ def prepared(shown: pd.DataFrame) -> pd.DataFrame:
     )
     medians = {name: (name, "median") for name in (*PARTS, "read_percent")}
     rows = known.groupby(list(GROUPED), as_index=False).agg(
-        **medians, shown=("shown", "all"), restarts=("run", "size")
+        **medians,
+        shown=("shown", "all"),
+        disturbed=("disturbed", "any"),
+        restarts=("run", "size"),
     )
     return labelled(faceted(ordered(rows, (*SYSTEM, "framework", *ROW))), ROW)
 
@@ -118,7 +119,7 @@ def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
     phases.set_xlim(0, ROOM * facet[list(PARTS)].sum(axis=1).max())
     most = max(100.0, rows["read_percent"].max())
     read.set_xlim(-0.08 * most, 1.08 * most)
-    read.set_xticks(_ticks(most))
+    read.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
     if panel.is_lowest:
         phases.set_xlabel("Restart (s)")
         read.set_xlabel("Read (%)")
@@ -151,18 +152,8 @@ def _draw_read(axes: Axes, panel: Panel) -> None:
         )
 
 
-def _ticks(most: float) -> list[float]:
-    """Zero, and up to `most` the few round numbers, in percent, that the narrow panel has room for."""
-    if most < CROWDED:
-        return [0.0, 50.0, 100.0]
+def _legend(framework: str) -> list[Artist]:
     return [
-        tick for tick in MaxNLocator(2, steps=[1, 2, 5, 10]).tick_values(0, most) if tick <= most
-    ]
-
-
-def _legend(framework: str) -> list[list[Artist]]:
-    parts: list[Artist] = [
         Patch(facecolor=grey or look(framework).color, edgecolor=INK, label=name)
         for name, grey in PARTS.values()
     ]
-    return [parts[:4], parts[4:]]

@@ -1,93 +1,62 @@
-"""The best goodput against the number of GPUs: what was measured solid, what is projected dashed."""
+"""The time that is lost at the best interval, against the number of GPUs: what was measured solid, what is projected dashed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from ckptbench.figures.advice import NONE, PROJECTED
-from ckptbench.figures.kit.captions import capitalized_sentences
-from ckptbench.figures.kit.decided import common, foremost, handles, looks, of_most_ranks, prepared
-from ckptbench.figures.kit.panels import (
-    LINE_IN,
-    PANEL_EDGES_IN,
-    folded,
-    legend,
-    nothing_to_show,
-    paper_figure,
-    side_by_side,
+from ckptbench.figures.kit.decided import (
+    NONE,
+    caption,
+    draw_band,
+    foremost,
+    handles,
+    looks,
+    lost,
+    of_most_ranks,
+    prepared,
 )
-from ckptbench.figures.kit.style import COLUMN_IN, DASHED, PAGE_IN, SOLID, LineStyle
-from ckptbench.figures.kit.ticks import logarithmic, upper_part
+from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
+from ckptbench.figures.kit.style import DASHED, INK, SOLID
+from ckptbench.figures.kit.ticks import logarithmic
 
 READING = (
-    "Expected useful part of the time at the best interval, against the number of GPUs, where failures come as in {rate}. Solid, with points:"
-    " numbers whose costs are known; dashed: projected. Bands are 95 % intervals"
+    "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."
+    " Bands are 95 % intervals. Where curves cross, another setup is the better one from there on"
 )
-PANEL_IN = 1.7
-ACROSS = 2
+KNOWN: dict[str, Any] = {"linestyle": SOLID, "marker": "o", "markersize": 4}
+BEYOND: dict[str, Any] = {"linestyle": DASHED}
+PANEL_IN = 1.9
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `scale`, `failure_rates` and `decision_costs`."""
     if tables["scale"].empty:
         return nothing_to_show(NONE, "")
-    every = prepared(tables["scale"])
-    # Beyond the most ranks that were measured a curve goes on from there; below it has the measured points alone.
-    shown = pd.concat([of_most_ranks(every), every[~every["projected"]]]).drop_duplicates()
-    names = foremost(of_most_ranks(every))
-    styles = looks(names)
-    panels = [own for _, own in shown.groupby("system", sort=False)]
-    across = min(ACROSS, len(panels))
-    lines = -(-len(panels) // across)
-    titles = [folded(own["system"].iloc[0]) for own in panels]
-    title_in = LINE_IN * max(title.count("\n") for title in titles)
-    width_in = COLUMN_IN if across == 1 else PAGE_IN
-    in_legend = side_by_side(handles(styles), width_in)
-    height_in = (
-        lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + len(in_legend) * 1.4 * LINE_IN
+    shown = of_most_ranks(prepared(tables["scale"]))
+    styles = looks(foremost(shown))
+    figure, (axes,) = small_multiples(
+        [""], PANEL_IN, caption(READING, shown, len(styles), "scale", tables)
     )
-    figure = paper_figure(width_in, height_in, _caption(shown, names, tables))  # fmt: skip
-    grid = figure.add_gridspec(lines, across)
-    for place, own in enumerate(panels):
-        axes = figure.add_subplot(grid[place // across, place % across])
-        axes.set_title(titles[place])
-        _draw_panel(axes, own, styles)
-        upper_part(axes.yaxis, 100 * own["goodput_lo"].min())
-        axes.set_ylabel("Goodput (%)")
-        axes.set_xlabel("GPUs")
-    legend(figure, *in_legend)
+    for name, (color, _) in styles.items():
+        _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), color)
+    drawn = shown[shown["series"].isin(styles)]
+    lost(axes, drawn["loss"])
+    logarithmic(axes.xaxis, drawn["gpus"])
+    axes.set_xlabel("GPUs")
+    of = {"costs known": KNOWN, "projected": BEYOND} if shown["projected"].any() else {"costs known": KNOWN}  # fmt: skip
+    colors = [Line2D([], [], color=handle.get_color(), label=str(handle.get_label())) for handle in handles(styles)]  # fmt: skip
+    legend(figure, colors, [Line2D([], [], color=INK, label=name, **look) for name, look in of.items()])  # fmt: skip
     return figure
 
 
-def _draw_panel(
-    axes: Axes, rows: pd.DataFrame, styles: Mapping[str, tuple[str, LineStyle]]
-) -> None:
-    for name, (color, _) in styles.items():
-        curve = rows[rows["series"] == name].sort_values("gpus")
-        if curve.empty:
-            continue
-        axes.fill_between(curve["gpus"], 100 * curve["goodput_lo"], 100 * curve["goodput_hi"], color=color, alpha=0.12, linewidth=0)  # fmt: skip
-        measured = curve[~curve["projected"]]
-        beyond = curve[curve["projected"] | (curve["gpus"] == measured["gpus"].max())]
-        for own, joined, marker, of in (
-            (measured, SOLID, "o", "measured"),
-            (beyond, DASHED, "", "projected"),
-        ):
-            axes.plot(own["gpus"], 100 * own["goodput"], color=color, linestyle=joined, marker=marker, markersize=4, linewidth=1.0, gid=of)  # fmt: skip
-    logarithmic(axes.xaxis, list(rows["gpus"]))
-
-
-def _caption(shown: pd.DataFrame, names: list[str], tables: Mapping[str, pd.DataFrame]) -> str:
-    rates = tables["failure_rates"].set_index("rate")
-    title = str(rates.loc[shown["rate"].iloc[0], "title"])
-    left_out = shown["series"].nunique() - len(names)
-    more = f"{left_out} more curves are in the table scale" if left_out else ""
-    sources = list(dict.fromkeys(tables["decision_costs"]["source"]))
-    projected = PROJECTED if shown["projected"].any() else ""
-    return capitalized_sentences(
-        [READING.format(rate=title), projected, more, common(shown), *sources]
-    )
+def _draw_curve(axes: Axes, curve: pd.DataFrame, color: str) -> None:
+    draw_band(axes, curve, "gpus", color)
+    known = curve[~curve["projected"]]
+    beyond = curve[curve["projected"] | (curve["gpus"] == known["gpus"].max())]
+    for rows, look, gid in ((known, KNOWN, "measured"), (beyond, BEYOND, "projected")):
+        axes.plot(rows["gpus"], rows["loss"], color=color, gid=gid, **look)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.grouping import groups
@@ -23,14 +23,17 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.figures.kit.captions import caption, text_width_in
+from ckptbench.figures.kit.disturbed import with_disturbed
 from ckptbench.figures.kit.panels import (
     BOLD,
     FACETS_ACROSS,
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     folded,
+    legend,
+    mark_disturbed,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import (
     COLUMN_IN,
@@ -42,7 +45,7 @@ from ckptbench.figures.kit.style import (
     LineStyle,
     look,
 )
-from ckptbench.figures.kit.ticks import logarithmic, measured_ranks
+from ckptbench.figures.kit.ticks import durations, logarithmic, measured_ranks
 
 READING = (
     "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks"
@@ -68,9 +71,12 @@ COSTS = ("stall_s", "stall_s_lo", "stall_s_hi", "durable_s")
 """Columns whose values the axis of the costs must hold."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `scaling`, `checkpoint_cost` and `provenance`."""
-    throughput, cost = _prepared(tables["scaling"], tables["checkpoint_cost"])
+    throughput, cost = _prepared(
+        with_disturbed(tables["scaling"], tables),
+        with_disturbed(tables["checkpoint_cost"], tables),
+    )
     shown = pd.concat([frame for frame in (throughput, cost) if len(frame)] or [throughput])
     if not (shown.groupby(["facet", "framework"])["ranks"].nunique() > 1).any():
         text = caption(shown, tables["provenance"], "", (*SYSTEM, "ranks"))
@@ -94,6 +100,7 @@ class _Row:
     legend: list[Line2D]
     extent: list[float]
     """The values that the y axis spans. Those of the same quantity in other rows are included."""
+    scale: Callable[[Axis, Iterable[float]], None]
 
 
 def _prepared(scaling: pd.DataFrame, cost: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -138,14 +145,14 @@ def _rows(throughput: pd.DataFrame, cost: pd.DataFrame) -> Iterator[_Row]:
         if len(rates):
             yield _Row(
                 chunk, "Throughput", "Images/s", 1.5, rates, _draw_throughput,
-                _throughput_legend(rates), list(throughput[list(RATES)].to_numpy().ravel()),
+                _throughput_legend(rates), list(throughput[list(RATES)].to_numpy().ravel()), logarithmic,
             )  # fmt: skip
         for name, frame in readable.items():
             own = frame[frame["facet"].isin(chunk)]
             if len(own):
                 yield _Row(
-                    chunk, name, "One checkpoint (s)", 0.9, own, _draw_cost,
-                    _cost_legend(own), list(cost[list(COSTS)].to_numpy().ravel()),
+                    chunk, name, "One checkpoint", 0.9, own, _draw_cost,
+                    _cost_legend(own), list(cost[list(COSTS)].to_numpy().ravel()), durations,
                 )  # fmt: skip
 
 
@@ -178,14 +185,14 @@ def _widest_in(titles: list[str]) -> float:
     return BOLD * max(map(text_width_in, titles))
 
 
-def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
+def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> PaperFigure:
     across = max(len(row.facets) for row in rows)
     heights = [max(row.height_in, _legend_in(row)[1]) for row in rows]
     height_in = sum(heights) + (PANEL_EDGES_IN + LINE_IN) * len(rows)
     titles = [_title(row.title, facet) for row in rows for facet in row.facets]
     widest_in = max(_legend_in(row)[0] for row in rows)
     is_narrow = across == 1 and _widest_in(titles) <= TITLE_IN and widest_in <= LEGEND_IN
-    figure = paper_figure(COLUMN_IN if is_narrow else PAGE_IN, height_in, text)
+    figure = PaperFigure(COLUMN_IN if is_narrow else PAGE_IN, height_in, text)
     grid = figure.add_gridspec(len(rows), across, height_ratios=heights)
     for place, row in enumerate(rows):
         for column, facet in enumerate(row.facets):
@@ -196,6 +203,7 @@ def _grid(rows: list[_Row], text: str, ranks: pd.Series) -> Figure:
                 _draw_panel(axes, row, shown, ranks)
         # Beside the last panel of the row, where it covers nothing.
         axes.legend(handles=row.legend, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend(figure)
     return figure
 
 
@@ -207,7 +215,7 @@ def _legend_in(row: _Row) -> tuple[float, float]:
 
 def _draw_panel(axes: Axes, row: _Row, shown: pd.DataFrame, ranks: pd.Series) -> None:
     row.draw(axes, shown)
-    logarithmic(axes.yaxis, row.extent)
+    row.scale(axes.yaxis, row.extent)
     measured_ranks(axes.xaxis, ranks)
     axes.set_xlabel("Ranks")
     axes.set_ylabel(row.ylabel)
@@ -231,6 +239,7 @@ def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
             )
         axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
         axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
+    mark_disturbed(axes, facet, "ranks", "images_per_s")
 
 
 def _throughput_legend(rates: pd.DataFrame) -> list[Line2D]:
@@ -268,6 +277,7 @@ def _draw_cost(axes: Axes, own: pd.DataFrame) -> None:
                 gid=quantity,
             )
         axes.vlines(rows["ranks"], rows["stall_s_lo"], rows["stall_s_hi"], colors=color)
+    mark_disturbed(axes, own, "ranks", "stall_s")
 
 
 def _cost_legend(own: pd.DataFrame) -> list[Line2D]:

@@ -1,4 +1,4 @@
-"""What a checkpoint weighs in each format, next to the bytes that the state must have."""
+"""What a checkpoint weighs in each format, below the bytes that the state must have."""
 
 from __future__ import annotations
 
@@ -7,59 +7,87 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ckptbench.analysis.cost.sizes import SIZES_KEY
-from ckptbench.analysis.tables.grouping import groups
+from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import counted
-from ckptbench.answer.setups import SYSTEM, faceted, in_words, labelled, ordered
-from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
-from ckptbench.figures.kit.style import GREYS, INK, look
+from ckptbench.answer.quantities import size
+from ckptbench.answer.setups import SEPARATOR, SYSTEM, faceted, in_words, ordered, varying
+from ckptbench.figures.kit.captions import caption, text_width_in
+from ckptbench.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    PaperFigure,
+    folded,
+    legend,
+    nothing_to_show,
+)
+from ckptbench.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN, look
 
-READING = "Coloured bars are measured, grey ones the bytes that the state must have; the number is their ratio"
+READING = (
+    "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters and buffers, the optimizer's"
+    " momentum, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes"
+)
 MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
+UNEVEN = "thin lines reach from the smallest version to the largest"
 PARTS = {
-    "state_model_bytes": ("parameters and buffers", GREYS[0]),
-    "state_optimizer_bytes": ("optimizer", GREYS[2]),
-    "state_rest_bytes": ("state of the ranks", GREYS[4]),
+    "state_model_bytes": ("parameters and buffers", GREYS[1], ""),
+    "state_optimizer_bytes": ("optimizer", GREYS[3], "//////"),
+    "state_rest_bytes": ("state of the ranks", GREYS[5], "......"),
 }
 SAME = 0.01
 """Sizes whose relative difference is smaller than this share a row."""
-ROW = ("strategy", "format", "counts")
-BAR = 0.36
-UNITS = {1e9: "GB", 1e6: "MB", 1e3: "kB"}
+MUST_HAVE = "must have"
+ROW = ("framework", "strategy", "format", "counts")
+ROW_IN = 0.17
+BAR = 0.7
+TICKS = 4
+ROOM = 1.45
+"""The factor between the longest bar and the axis: the room for the numbers."""
+LABELS_IN = 1.5
+"""Labels of rows that are wider need a page."""
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """From the tables `sizes` and `provenance`."""
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `sizes` and `provenance`; a panel for each model and dataset."""
     shown = tables["sizes"]
     if shown.empty:
         text = caption(shown, tables["provenance"], "")
         return nothing_to_show("No checkpoint was written: there is no size to show.", text)
     rows = _prepared(shown)
-    merged = len(rows) < len(shown)
-    reading = f"{READING}; {MERGED}" if merged else READING
+    reading = "; ".join(
+        [
+            READING,
+            *([MERGED] if len(rows) < len(shown) else []),
+            *([UNEVEN] if not rows["constant"].all() else []),
+        ]
+    )
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
-    figure, panels = forest(rows, text, pitch_in=0.29)
-    largest = {
-        group["facet"]: own[["bytes_max", "must_have"]].to_numpy().max()
-        for group, own in groups(rows, ["facet"])
-    }
-    for panel in panels:
-        _draw_panel(panel, largest[panel.rows["facet"].iloc[0]])
+    panels = [own for _, own in rows.groupby("facet", sort=False)]
+    heights = [len(own) + own["must_have"].nunique() for own in panels]
+    height_in = ROW_IN * sum(heights) + 1.5 * PANEL_EDGES_IN * len(panels) + LINE_IN
+    labels_in = max(text_width_in(line) for label in rows["label"] for line in label.split("\n"))
+    figure = PaperFigure(COLUMN_IN if labels_in <= LABELS_IN else PAGE_IN, height_in, text)
+    grid = figure.add_gridspec(len(panels), 1, height_ratios=heights)
+    for place, own in enumerate(panels):
+        axes = figure.add_subplot(grid[place])
+        axes.set_title(own["facet"].iloc[0])
+        _draw_panel(axes, own)
+    axes.set_xlabel("Checkpoint")
     legend(figure, _legend())
     return figure
 
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order. Sizes that hardly depend on the number of ranks share a row."""
+    """The rows in order, with `facet` and `label`. Sizes that hardly depend on the number of ranks share a row."""
     known = shown.assign(must_have=shown[list(PARTS)].sum(axis=1))
     but_ranks = [column for column in SIZES_KEY if column != "ranks"]
     merged = pd.concat([_merged(group) for _, group in groups(known, but_ranks)])
-    in_order = ordered(merged, ("model", "dataset", "framework", "strategy", "format", "ranks"))
-    return labelled(faceted(in_order), ROW)
+    rows = ordered(merged, ("model", "dataset", "framework", "strategy", "format", "ranks"))
+    label = in_words(rows, varying(rows, ROW) or ["format"], SEPARATOR)
+    return faceted(rows).assign(label=label.map(folded))
 
 
 def _merged(group: pd.DataFrame) -> pd.DataFrame:
@@ -72,49 +100,49 @@ def _merged(group: pd.DataFrame) -> pd.DataFrame:
     return group.nlargest(1, "bytes").assign(counts=counts)
 
 
-def _draw_panel(panel: Panel, largest_bytes: float) -> None:
-    (axes,) = panel.axes
-    unit, name = next(((u, n) for u, n in UNITS.items() if largest_bytes >= u), (1, "bytes"))
-    _draw_measured(axes, panel, unit)
-    _draw_must_have(axes, panel.rows, unit)
-    ends = panel.rows[["bytes_max", "must_have"]].to_numpy().max(axis=1) / unit
-    for y, ratio, end in zip(panel.rows["y"], panel.rows["ratio"], ends, strict=True):
-        axes.annotate(
-            f"{ratio:.2f}\N{MULTIPLICATION SIGN}",
-            (end, y),
-            (3, 0),
-            textcoords="offset points",
-            va="center",
-        )
-    axes.set_xlim(0, 1.2 * largest_bytes / unit)
-    if panel.is_lowest:
-        axes.set_xlabel(f"Checkpoint ({name})")  # short: panels are narrow
+def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
+    """What must be, once for all formats of which it hardly differs, and below it what these weigh."""
+    names: list[str] = []
+    must_have = 0.0
+    for row in records(rows):
+        if abs(must_have - row["must_have"]) > SAME * must_have:
+            must_have = row["must_have"]
+            _draw_must_have(axes, len(names), row)
+            names.append(MUST_HAVE)
+        y = len(names)
+        axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
+        if not row["constant"]:
+            axes.hlines(y, row["bytes_min"], row["bytes_max"], colors=INK)
+        _write(axes, y, row["bytes_max"], f"{size(row['bytes'])}, {_more(row['ratio'])}")
+        names.append(row["label"])
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlim(0, ROOM * rows[["bytes_max", "must_have"]].to_numpy().max())
+    axes.xaxis.set_major_locator(MaxNLocator(TICKS))
+    axes.xaxis.set_major_formatter(EngFormatter("B"))
 
 
-def _draw_measured(axes: Axes, panel: Panel, unit: float) -> None:
-    rows = panel.rows
-    y = rows["y"] - BAR / 2
-    axes.barh(y, rows["bytes"] / unit, BAR, color=look(panel.framework).color, gid="measured")
-    uneven = ~rows["constant"]
-    axes.hlines(
-        y[uneven], rows["bytes_min"][uneven] / unit, rows["bytes_max"][uneven] / unit, colors=INK
-    )
+def _draw_must_have(axes: Axes, y: int, row: Mapping[str, float]) -> None:
+    left = 0.0
+    for part, (_, grey, hatch) in PARTS.items():
+        axes.barh(y, row[part], BAR, left, color=grey, edgecolor=INK, hatch=hatch, gid=part)
+        left += row[part]
+    _write(axes, y, left, size(left))
 
 
-def _draw_must_have(axes: Axes, rows: pd.DataFrame, unit: float) -> None:
-    left = 0 * rows["must_have"]
-    for part, (_, grey) in PARTS.items():
-        axes.barh(
-            rows["y"] + BAR / 2,
-            rows[part] / unit,
-            BAR,
-            left=left,
-            color=grey,
-            edgecolor=INK,
-            gid=part,
-        )
-        left = left + rows[part] / unit
+def _write(axes: Axes, y: int, end: float, words: str) -> None:
+    axes.annotate(words, (end, y), (3, 0), textcoords="offset points", va="center", gid="words")
+
+
+def _more(ratio: float) -> str:
+    """`+0.11 %`: what is written beyond what must be, in percent of it."""
+    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")
 
 
 def _legend() -> list[Artist]:
-    return [Patch(facecolor=grey, edgecolor=INK, label=name) for name, grey in PARTS.values()]
+    return [
+        Patch(facecolor=grey, edgecolor=INK, hatch=hatch, label=name)
+        for name, grey, hatch in PARTS.values()
+    ]

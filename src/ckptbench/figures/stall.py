@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
@@ -16,7 +16,8 @@ from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.parts import (
     CAPTURE,
     CHECKSUM,
@@ -28,16 +29,18 @@ from ckptbench.figures.kit.parts import (
     UPDATE_WAITS,
     WRITE,
 )
-from ckptbench.figures.kit.style import INK, look
-from ckptbench.figures.kit.ticks import logarithmic
+from ckptbench.figures.kit.style import FAINT, INK, look
+from ckptbench.figures.kit.ticks import durations
 
 READING = (
-    "Left: a point for each checkpoint, slowest rank. Right: mean share of the parts of the stall"
+    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the commit"
+    " record are on stable storage (grey). Right: mean share of the parts of the stall"
 )
 BEHIND = "where the loop goes on after the capture, write and sync are behind training and no part of the stall"
 WARMUP = "hollow points came during the warm-up and count neither for the mean nor for the parts"
-MEAN = "the mean is that of the table checkpoint_cost: of each run, over runs, without the time in which the next save waited"
+MEAN = "means are those of the table checkpoint_cost: of each run, over runs; that of the stall is without the time in which the next save waited"
 FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
+STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
     "write_s": WRITE,
@@ -50,18 +53,19 @@ PARTS = {
     "removal_hold_s": REMOVAL,
 }
 """Parts of the stall by their column, in the order of time."""
-MARK = "mean_s"
-"""Column of the stall of one checkpoint of a setup."""
+LANES = {"stall_s": -0.2, "durable_s": 0.2}
+"""Columns of both times of a checkpoint, each with its place in the row of its setup."""
+MEANS = {"stall_s": "mean_stall_s", "durable_s": "mean_durable_s"}
+"""By them the columns of their means over a setup."""
 VISIBLE = 0.002
 """Share of a stall from which on a part can be seen."""
-LEGEND_ACROSS = 3
-SPREAD = 0.3
-"""How far from the middle of its row a point may lie."""
+SPREAD = 0.15
+"""How far from the middle of its lane a point may lie."""
 GOLDEN = (5**0.5 - 1) / 2
 BAR = 0.6
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `stall`, `checkpoint_cost` and `provenance`."""
     shown = tables["stall"]
     if shown.empty:
@@ -69,21 +73,19 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         return nothing_to_show(
             "No run that can be timed wrote a checkpoint: there is no stall to show.", text
         )
-    costs = tables["checkpoint_cost"][[*SETUP, "stall_s"]]
-    rows = prepared(
-        shown.merge(costs.rename(columns={"stall_s": MARK}), on=list(SETUP), how="left")
-    )
+    costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
+    rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
     text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
-    figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 2))
+    figure, panels = forest(rows, text, pitch_in=0.26, axes_widths=(3, 2))
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
         _draw_shares(shares, panel.rows)
-        logarithmic(points.xaxis, rows["stall_s"])
+        durations(points.xaxis, rows[[*LANES]].to_numpy().ravel())
         if panel.is_lowest:
-            points.set_xlabel("Stall (s)")
+            points.set_xlabel("One checkpoint")
             shares.set_xlabel("Share (%)")
-    legend(figure, *_legend(rows))
+    legend(figure, _legend(rows, panels[0].framework))
     return figure
 
 
@@ -109,29 +111,36 @@ def _counted(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_points(axes: Axes, panel: Panel) -> None:
-    appearance = look(panel.framework)
     for group, rows in groups(panel.rows, ["y"]):
-        y = group["y"]
         # The golden ratio's multiples spread evenly however many there are, and are always the same.
-        offsets = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
-        first, warmup = _is_first(rows).to_numpy(), rows["warmup"].to_numpy()
-        for chosen, marker, faces in (
-            (~first & ~warmup, appearance.marker, appearance.color),
-            (first, "x", "none"),
-            (warmup, appearance.marker, "none"),
-        ):
-            axes.plot(
-                rows["stall_s"][chosen],
-                (y + offsets)[chosen],
-                marker,
-                color=appearance.color,
-                markerfacecolor=faces,
-                markersize=2.5,
-                markeredgewidth=0.4,
-                alpha=0.6,
-                gid="checkpoints",
-            )
-        axes.vlines(rows[MARK].iloc[:1], y - 0.42, y + 0.42, colors=INK, zorder=3, gid="mean")
+        spread = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
+        for column, lane in LANES.items():
+            y = group["y"] + lane
+            for kind, chosen in _kinds(rows).items():
+                look = _look(panel.framework, column, kind)
+                axes.plot(rows.loc[chosen, column], y + spread[chosen], gid=column, **look)
+            mean = rows[MEANS[column]].iloc[:1]
+            axes.vlines(mean, y - 0.2, y + 0.2, colors=INK, zorder=3, gid=f"mean {column}")
+
+
+def _kinds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Which of the checkpoints are of each kind."""
+    first, warmup = _is_first(rows).to_numpy(), rows["warmup"].to_numpy()
+    return {STEADY: ~first & ~warmup, BEFORE: first, AT_START: warmup}
+
+
+def _look(framework: str, column: str, kind: str) -> dict[str, Any]:
+    own = look(framework)
+    color, marker = (own.color, own.marker) if column == "stall_s" else (FAINT, "D")
+    return {
+        "color": color,
+        "marker": "x" if kind == BEFORE else marker,
+        "markerfacecolor": "none" if kind == AT_START else color,
+        "linestyle": "",
+        "markersize": 2.5,
+        "markeredgewidth": 0.4,
+        "alpha": 0.6,
+    }
 
 
 def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
@@ -152,14 +161,19 @@ def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
         )
         left = left + percent[column]
     axes.set_xlim(0, 100)
-    axes.set_xticks([0, 50, 100])
 
 
-def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
-    """The mean, and the parts that can be seen in any stall."""
+def _legend(rows: pd.DataFrame, framework: str) -> list[Artist]:
+    """What each marker is, and the parts that can be seen in any stall."""
     shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
-    handles: list[Artist] = [
-        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean")
+    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "durable"}
+    names |= {
+        ("stall_s", kind): kind
+        for kind, chosen in _kinds(rows).items()
+        if kind != STEADY and chosen.any()
+    }
+    return [
+        *(Line2D([], [], label=name, **_look(framework, *key)) for key, name in names.items()),
+        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean"),
+        *(part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE),
     ]
-    handles += [part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE]
-    return [handles[i : i + LEGEND_ACROSS] for i in range(0, len(handles), LEGEND_ACROSS)]

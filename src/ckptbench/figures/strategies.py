@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption, continued
-from ckptbench.figures.kit.panels import Panel, forest, legend, nothing_to_show
+from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, INK, look
-from ckptbench.figures.kit.ticks import linear, logarithmic, percent
+from ckptbench.figures.kit.ticks import durations, percent
 
 READING = (
     "Points are estimates, bars their 95 % intervals. Stall, slowdown and durable are of one checkpoint, overhead is the"
@@ -50,15 +50,15 @@ class _Measure:
 
 
 MEASURES = (
-    _Measure("stall_s", "stall_low_s", "stall_high_s", "Stall (s)", is_logarithmic=True),
+    _Measure("stall_s", "stall_low_s", "stall_high_s", "Stall", is_logarithmic=True),
     _Measure("slowdown_s", "slowdown_low_s", "slowdown_high_s", "Slowdown (s)"),
-    _Measure("durable_s", "durable_low_s", "durable_high_s", "Durable (s)"),
+    _Measure("durable_s", "durable_low_s", "durable_high_s", "Durable", is_logarithmic=True),
     _Measure("overhead", "overhead_low", "overhead_high", "Overhead (%)", 100.0),
     _Measure("memory_bytes", "memory_low_bytes", "memory_high_bytes", "Memory (MB)", 1e-6),
 )
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `strategies` and `provenance`."""
     shown, interrupted = tables["strategies"], continued(tables["provenance"])
     if shown[[measure.value for measure in MEASURES]].isna().all(axis=None):
@@ -66,7 +66,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         return nothing_to_show(
             "No run that can be timed wrote a checkpoint: there is no strategy to show.", text
         )
-    rows = _marked(prepared(shown))
+    rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
     measures = [measure for measure in MEASURES if rows[measure.value].notna().any()]
     text = caption(
         rows, tables["provenance"], _reading(rows, measures, interrupted), (*SYSTEM, *CHECKPOINT)
@@ -161,11 +161,12 @@ def _set_axis(axes: Axes, rows: pd.DataFrame, measure: _Measure) -> None:
     """All panels of a measure have the same axis."""
     bounds = _bounds(rows, measure)
     if measure.is_logarithmic:
-        logarithmic(axes.xaxis, bounds)
+        durations(axes.xaxis, bounds)
     elif measure.value == "overhead":
         percent(axes.xaxis, bounds)
     else:
-        linear(axes.xaxis, bounds)
+        room = 0.05 * (max(bounds) - min(bounds) or 1)
+        axes.set_xlim(min(0.0, *bounds) - room, max(0.0, *bounds) + room)
 
 
 def _legend(rows: pd.DataFrame) -> list[Artist]:

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -18,13 +17,14 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer import labels
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
 from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.disturbed import COLUMN, MARK, any_disturbed, with_disturbed
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     folded,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.parts import (
     BLOCKED,
@@ -80,10 +80,9 @@ PALE = 0.3
 BEFORE, AFTER = 0.25, 0.5
 """How much of the time axis may show what is before and after the longest checkpoint, as shares of its length."""
 STEP_ALPHA = 0.45
-LEGEND_ACROSS = 6
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `timeline` and `provenance`."""
     every = tables["timeline"]
     if every.empty:
@@ -91,21 +90,22 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         return nothing_to_show(
             "No run that can be timed wrote a checkpoint: there is no timeline to show.", text
         )
-    rows = _apart(_chosen(with_hardware(every)))
+    rows = _apart(_chosen(with_hardware(with_disturbed(every, tables))))
     text = caption(rows, tables["provenance"], _reading(rows, every), ONE_PICTURE)
     panels = [(framework, list(_lanes(own))) for framework, own in per_framework(rows)]
     heights = [lanes[-1].bottom * LANE_IN for _, lanes in panels]
-    handles = _legend(rows)
-    edges_in = len(panels) * PANEL_EDGES_IN + (len(handles) + 1.5) * LINE_IN
-    figure = paper_figure(PAGE_IN, sum(heights) + edges_in, text)
+    edges_in = len(panels) * PANEL_EDGES_IN + LINE_IN
+    figure = PaperFigure(PAGE_IN, sum(heights) + edges_in, text)
     grid = figure.add_gridspec(len(panels), 1, height_ratios=heights)
     for place, (framework, lanes) in enumerate(panels):
-        axes = figure.add_subplot(grid[place])
+        axes = figure.add_subplot(grid[place], sharex=figure.axes[0] if place else None)
         axes.set_title(labels.name(framework))
         _draw_panel(axes, lanes, look(framework).color)
-        if place == len(panels) - 1:
-            axes.set_xlabel("Time since the start of the save (s)")
-    legend(figure, *handles)
+        axes.tick_params(labelbottom=place == len(panels) - 1)
+    axes.set_xlim(*_ends_s(rows))
+    axes.set_xlabel("Time since the start of the save (s)")
+    figure.marks_disturbed = any_disturbed(rows)
+    legend(figure, _legend(rows))
     return figure
 
 
@@ -156,7 +156,7 @@ def _reading(rows: pd.DataFrame, every: pd.DataFrame) -> str:
         *by_level,
         *([f"of {ranks} ranks the first and the last are shown"] if ranks > 2 else []),
         *_sooner(rows),
-        *([CUT] if any(_is_cut(own) for _, own in per_framework(rows)) else []),
+        *([CUT] if _is_cut(rows) else []),
         *([PALER] if _is_other(rows).any() else []),
         *([OTHERS] if every["run"].nunique() > rows["run"].nunique() else []),
     ]
@@ -225,7 +225,10 @@ def _lanes(rows: pd.DataFrame) -> Iterator[_Lanes]:
             whose = f"rank {rank}" if rank else f"{name}{SEPARATOR}rank 0"
             bottom = top + 1 + len(levels)
             own = of_strategy[of_strategy["rank"] == rank]
-            yield _Lanes(folded(whose if several else name), top, bottom, levels, own)
+            label = whose if several else name
+            yield _Lanes(
+                folded(f"{label} {MARK}" if own[COLUMN].any() else label), top, bottom, levels, own
+            )
             top = bottom + BETWEEN_RANKS
         top += BETWEEN_STRATEGIES - BETWEEN_RANKS
 
@@ -241,7 +244,6 @@ def _draw_panel(axes: Axes, lanes: list[_Lanes], color: str) -> None:
     )
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(*_ends_s(pd.concat([each.rows for each in lanes])))
 
 
 def _draw_training(axes: Axes, lanes: _Lanes, color: str) -> None:
@@ -290,7 +292,7 @@ def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part) -> Non
     )
 
 
-def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
+def _legend(rows: pd.DataFrame) -> list[Artist]:
     kinds, whys = set(rows["kind"]), {"", *rows["why"]}
     parts = dict.fromkeys(
         [
@@ -301,5 +303,4 @@ def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
     )
     step = Patch(facecolor=INK, alpha=STEP_ALPHA, label="step (colour of the framework)")
     durable = Line2D([], [], color=INK, marker="D", linestyle="", markersize=2.5, label="durable")
-    handles: list[Artist] = [step, *(part.handle() for part in parts), durable]
-    return [handles[i : i + LEGEND_ACROSS] for i in range(0, len(handles), LEGEND_ACROSS)]
+    return [step, *(part.handle() for part in parts), durable]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ckptbench.answer import labels
@@ -24,9 +23,9 @@ from ckptbench.figures.kit.curves import QUANTITIES, Kind, Quantity, draw_curves
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
+    PaperFigure,
     legend,
     nothing_to_show,
-    paper_figure,
 )
 from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, PAGE_IN, SOLID, look
 from ckptbench.matrix.catalogue import WHOLE
@@ -49,7 +48,7 @@ KINDS = (
 )
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `training` and `provenance`."""
     shown = tables["training"]
     shown = shown[shown["history"] == WHOLE]
@@ -62,7 +61,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     pairs_across = 1 if len(facets) == 1 else 2
     lines = -(-len(facets) // pairs_across)
     width_in = COLUMN_IN if pairs_across == 1 else PAGE_IN
-    figure = paper_figure(width_in, lines * (PANEL_IN + 2 * PANEL_EDGES_IN) + 3 * LINE_IN, text)
+    figure = PaperFigure(width_in, lines * (PANEL_IN + 2 * PANEL_EDGES_IN) + 3 * LINE_IN, text)
     grid = figure.add_gridspec(lines, pairs_across * len(QUANTITIES))
     first: dict[Quantity, Axes] = {}
     for place, facet in enumerate(facets):

@@ -6,22 +6,14 @@ from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.answer.setups import SYSTEM
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.decided import in_panels
-from ckptbench.figures.kit.panels import (
-    LINE_IN,
-    PANEL_EDGES_IN,
-    folded,
-    legend,
-    nothing_to_show,
-    paper_figure,
-)
-from ckptbench.figures.kit.style import BAND, COLUMN_IN, DASHED, INK, PAGE_IN, look
+from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
+from ckptbench.figures.kit.style import BAND, DASHED, INK, look
 from ckptbench.figures.kit.ticks import logarithmic, of_whole, reach
 
 READING = (
@@ -33,7 +25,7 @@ PANEL_IN = 1.5
 ACROSS = 3
 
 
-def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `validation` and `provenance`; a panel for each framework, strategy and recovery."""
     known = tables["validation"]
     if known.empty:
@@ -45,24 +37,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     reading = READING.format(holds=int(rows["holds"].sum()), number=len(rows))
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, "ranks", "history"))
     panels = [own for _, own in rows.groupby("panel", sort=False)]
-    across = min(ACROSS, len(panels))
-    lines = -(-len(panels) // across)
-    width_in = COLUMN_IN if across == 1 else PAGE_IN
-    titles = [folded(own["panel"].iloc[0], width_in / across - 0.6) for own in panels]
-    title_in = LINE_IN * max(title.count("\n") for title in titles)
-    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + 1.5 * LINE_IN
-    figure = paper_figure(width_in, height_in, text)
-    grid = figure.add_gridspec(lines, across)
+    titles = [own["panel"].iloc[0] for own in panels]
+    figure, drawn = small_multiples(titles, PANEL_IN, text, across=ACROSS)
     shown = 100 * rows[["measured", "measured_hi", "predicted_hi"]]
     farthest = reach(shown["measured"], shown[["measured_hi", "predicted_hi"]].to_numpy().ravel())
-    for place, own in enumerate(panels):
-        axes = figure.add_subplot(grid[place // across, place % across])
-        axes.set_title(titles[place])
+    for axes, own in zip(drawn, panels, strict=True):
         _draw_panel(axes, own.sort_values("interval_steps"))
         of_whole(axes.yaxis, farthest)
         axes.set_xlabel("Interval (steps)")
-        if place % across == 0:
-            axes.set_ylabel("Goodput (%)")
+        axes.set_ylabel("Goodput (%)")
     legend(figure, _handles())
     return figure
 

@@ -13,6 +13,7 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.answer.labels import counted
 from ckptbench.answer.setups import SYSTEM, constants, dependent
 from ckptbench.errors import RunFolderError
+from ckptbench.figures.kit.disturbed import WORDS, any_disturbed
 
 POINTS_PER_INCH = 72
 
@@ -26,7 +27,9 @@ def caption(
     """
     common = ", ".join(constants(shown, shared))
     by_title = "; ".join(dependent(shown, [column for column in shared if column in SYSTEM]))
-    sentences = [reading, common, by_title, caption_facts(_of_shown(shown, provenance))]
+    disturbed = WORDS if any_disturbed(shown) else ""
+    facts = caption_facts(_of_shown(shown, provenance))
+    sentences = [reading, disturbed, common, by_title, facts]
     return capitalized_sentences(sentences)
 
 

@@ -1,14 +1,14 @@
-"""What the figures on the decision share: which rows they show, and what a curve is called."""
+"""What the figures on the decision share: which rows they show, what a curve is called, and an axis of lost time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, islice
+from itertools import cycle
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ckptbench.answer import labels
 from ckptbench.answer.setups import (
     SEPARATOR,
     SYSTEM,
@@ -20,86 +20,111 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.figures.kit.captions import capitalized_sentences
 from ckptbench.figures.kit.style import LINE_STYLES, LineStyle
+from ckptbench.figures.kit.ticks import logarithmic
 
 SERIES = ("strategy", "format", "recovery")
-KEY = ("framework", *SYSTEM, *SERIES)
-MOST = 6
+MOST = 8
 """How many curves a panel has. The tables have the rest."""
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222", "#E69F00", "#8A8A8A")
 """Of curves within a panel: here a color is no framework."""
+LEAST = 1e-6
+"""A smaller loss, in percent, is drawn as this one."""
+PROJECTED = (
+    "projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
+    " to the GPUs"
+)
+NONE = "No setup with checkpoints was timed: there is no decision to show."
+Styles = Mapping[str, tuple[str, LineStyle]]
 
 
 def prepared(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, with `system`: framework and facet in words, and `series`: the name of a curve."""
+    """The rows in order, with `series`, the name of a curve, and the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
     known = ordered(with_hardware(rows), (*SYSTEM, "framework", "ranks", *SERIES, "gpus"))
-    names = separating(known, SYSTEM)
-    facets = in_words(known, names, ", ") if names else [""] * len(known)
-    system = [
-        model
-        if framework == GIVEN
-        else SEPARATOR.join(part for part in (labels.name(framework), facet) if part)
-        for framework, model, facet in zip(known["framework"], known["model"], facets, strict=True)
-    ]
-    inside = [name for name in SERIES if _varies_within(known, name)] or ["strategy", "recovery"]
-    series = pd.Series(in_words(known, inside, ", "), known.index)
-    return known.assign(system=system, series=series)
+    names = ["framework", *separating(known, SYSTEM)] if _is_measured(known) else ["model"]
+    inside = [*varying(known, names), *(name for name in SERIES if _varies_within(known, name))]
+    series = in_words(known, inside or ["strategy", "recovery"], ", ")
+    losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
+    return known.assign(
+        series=series,
+        **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
+    )
+
+
+def _is_measured(rows: pd.DataFrame) -> bool:
+    return bool((rows["framework"] != GIVEN).all())
 
 
 def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `panel`: all that separates two of them but the interval."""
-    columns = (
-        *SYSTEM,
-        "framework",
-        "ranks",
-        "strategy",
-        "format",
-        "recovery",
-        "history",
-        "interval",
-    )
+    columns = (*SYSTEM, "framework", "ranks", *SERIES, "history", "interval")
     known = ordered(with_hardware(rows), columns)
-    names = ["framework", *separating(known, SYSTEM), *varying(known, ["ranks"]), *_of_cell(known)]
+    inside = [name for name in (*SERIES, "history") if _varies_within(known, name)] or ["strategy"]
+    names = ["framework", *separating(known, SYSTEM), *varying(known, ["ranks"]), *inside]
     return known.assign(panel=in_words(known, names, SEPARATOR))
 
 
-def _of_cell(rows: pd.DataFrame) -> list[str]:
-    names = ("strategy", "format", "recovery", "history")
-    return [name for name in names if _varies_within(rows, name)] or ["strategy"]
-
-
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
+    """What was measured, and of what is projected that of the most ranks that a system was measured with."""
     most = rows.groupby([rows[name] for name in ("framework", *SYSTEM)])["ranks"].transform("max")
-    return rows[rows["ranks"] == most]
+    return rows[(rows["ranks"] == most) | ~rows["projected"]]
 
 
 def foremost(rows: pd.DataFrame) -> list[str]:
-    """The curves that are shown: those with the highest goodput at the most GPUs, in the order of the rows."""
+    """The curves that are shown: those that lose the least at the most GPUs, in the order of the rows."""
     last = rows[rows["gpus"] == rows["gpus"].max()]
-    best = last.groupby("series")["goodput"].max().sort_values(ascending=False).index[:MOST]
+    best = last.groupby("series")["loss"].min().sort_values().index[:MOST]
     return [str(name) for name in rows["series"].unique() if name in best]
 
 
-def looks(names: Sequence[str]) -> dict[str, tuple[str, LineStyle]]:
+def looks(names: Sequence[str]) -> Styles:
     """A color and a line style for each curve."""
-    return dict(zip(names, zip(islice(cycle(COLORS), len(names)), islice(cycle(LINE_STYLES), len(names)), strict=True), strict=True))  # fmt: skip
+    return dict(zip(names, zip(cycle(COLORS), cycle(LINE_STYLES), strict=False), strict=False))
 
 
-def handles(styles: Mapping[str, tuple[str, LineStyle]]) -> list[Line2D]:
-    """The lines of the legend."""
+def handles(styles: Styles) -> list[Line2D]:
+    """The lines of the legend. A single curve needs none."""
+    if len(styles) == 1:
+        return []
     return [
-        Line2D([], [], color=color, linestyle=line_style, marker="o", markersize=4, label=name)
+        Line2D([], [], color=color, linestyle=line_style, label=name)
         for name, (color, line_style) in styles.items()
     ]
 
 
-def common(rows: pd.DataFrame) -> str:
-    """In words, what all rows share. Of costs that a user gave: nothing but what the title says."""
-    measured = rows[rows["framework"] != GIVEN]
-    if len(measured) < len(rows):
-        return ""
-    return ", ".join(constants(measured, (*SYSTEM, "strategy", "format", "recovery")))
+def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:
+    """The 95 % interval of a curve's loss, by its column of places."""
+    axes.fill_between(
+        curve[places], curve["loss_lo"], curve["loss_hi"], color=color, alpha=0.18, linewidth=0
+    )
+
+
+def lost(axes: Axes, losses: pd.Series) -> None:
+    """The axis of these losses, in percent."""
+    logarithmic(axes.yaxis, losses)
+    axes.set_ylabel("Time lost (%)")
+
+
+def caption(reading: str, rows: pd.DataFrame, shown: int, table: str, tables: Mapping[str, pd.DataFrame]) -> str:  # fmt: skip
+    """`reading` with the name of the failure rate, and where the costs are from. `shown` curves of the rows are drawn."""
+    titles = tables["failure_rates"].set_index("rate")["title"]
+    left_out = rows["series"].nunique() - shown
+    return capitalized_sentences(
+        [
+            reading.format(rate=titles[rows["rate"].iloc[0]]),
+            PROJECTED if rows["projected"].any() else "",
+            f"{left_out} more curves are in the table {table}" if left_out else "",
+            _common(rows),
+            *dict.fromkeys(tables["decision_costs"]["source"]),
+        ]
+    )
+
+
+def _common(rows: pd.DataFrame) -> str:
+    """In words, what all rows share. Of costs that a user gave: the title of their file."""
+    columns = ("framework", *SYSTEM, *SERIES) if _is_measured(rows) else ("model",)
+    return ", ".join(constants(rows, columns))
 
 
 def _varies_within(frame: pd.DataFrame, column: str) -> bool:

@@ -10,12 +10,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
 from ckptbench.figures.kit.captions import text_width_in, wrapped
+from ckptbench.figures.kit.disturbed import COLUMN, MARK, any_disturbed
 from ckptbench.figures.kit.style import COLUMN_IN, INK, PAGE_IN
 
 FACETS_ACROSS = 2
@@ -27,6 +27,8 @@ PANEL_EDGES_IN = 0.34
 LABEL_IN = 2.2
 """Width that the labels of rows may take, which leaves room for the panels."""
 NARROWEST_AXES_IN = 0.6
+AXIS_IN = 0.6
+"""Width that the labels of a vertical axis may take."""
 BOLD = 1.15
 """The factor between the widths of bold and of ordinary letters."""
 
@@ -42,58 +44,68 @@ class Panel:
     """Whether no panel is below this one. The lowest panel names the axis."""
 
 
-def paper_figure(width_in: float, height_in: float, caption: str) -> Figure:
-    """An empty figure whose panels may be `height_in` high, above its caption."""
-    lines = wrapped(caption, width_in - 2 * MARGIN_IN)
-    caption_in = (len(lines) + 0.5) * LINE_IN
-    total_in = height_in + caption_in
-    # The rectangle that the layout fills, as (left, bottom, width, height) in parts of the figure.
-    panels = (0.0, caption_in / total_in, 1.0, height_in / total_in)
-    figure = Figure((width_in, total_in), layout=ConstrainedLayoutEngine(rect=panels))
-    figure.text(
-        MARGIN_IN / width_in,
-        MARGIN_IN / total_in,
-        "\n".join(lines),
-        gid="caption",
-        va="bottom",
-        color=INK,
-        linespacing=1.2,
-    )
-    return figure
+class PaperFigure(Figure):
+    """A figure of the width of a column or a page, laid out by matplotlib, with the caption that stands beside it."""
+
+    def __init__(self, width_in: float, height_in: float, caption: str) -> None:
+        super().__init__((width_in, height_in), layout="constrained")
+        self.caption = caption
+        self.marks_disturbed = False
 
 
-def nothing_to_show(sentence: str, caption: str) -> Figure:
+def mark_disturbed(axes: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
+    """Marks above the points of those rows that come from disturbed runs; the columns `x` and `y` are their places."""
+    for place in rows.loc[rows[COLUMN], [x, y]].itertuples(index=False, name=None):
+        axes.annotate(MARK, place, (0, 3), textcoords="offset points", ha="center", gid=COLUMN)
+        _noted(axes)
+
+
+def _noted(axes: Axes) -> None:
+    figure = axes.get_figure()
+    assert isinstance(figure, PaperFigure)
+    figure.marks_disturbed = True
+
+
+def nothing_to_show(sentence: str, caption: str) -> PaperFigure:
     """A figure that says in words why it has no panel."""
     lines = wrapped(sentence, COLUMN_IN - 0.4)
-    figure = paper_figure(COLUMN_IN, (len(lines) + 2) * LINE_IN, caption)
-    top = 1 - LINE_IN / figure.get_figheight()
-    figure.text(0.5, top, "\n".join(lines), gid="nothing", ha="center", va="top")
+    figure = PaperFigure(COLUMN_IN, (len(lines) + 2) * LINE_IN, caption)
+    figure.text(0.5, 0.5, "\n".join(lines), gid="nothing", ha="center", va="center")
     return figure
 
 
-def legend(figure: Figure, *rows: Sequence[Artist]) -> None:
-    """Above all panels: each of `rows` is a line of the legend; rows that are empty are left out."""
-    lines = [row for row in rows if row]
-    across = max(map(len, lines))
-    blank = Line2D([], [], linestyle="", label=" ")
-    by_column = [
-        row[column] if column < len(row) else blank for column in range(across) for row in lines
-    ]
-    figure.legend(handles=by_column, loc="outside upper left", ncols=across)
-
-
-HANDLE_IN = 0.55
-"""Width of the line and the gaps beside a name in the legend."""
-
-
-def side_by_side(handles: Sequence[Line2D], width_in: float) -> list[list[Line2D]]:
-    """The handles in the fewest lines of a legend in which their names fit beside one another."""
-    widths = [text_width_in(str(handle.get_label())) + HANDLE_IN for handle in handles]
+def legend(figure: PaperFigure, *rows: Sequence[Artist]) -> None:
+    """Above all panels, in as few lines as have room, the mark of disturbed runs last. The figure grows by its height."""
+    handles = [handle for row in rows for handle in row]
+    if figure.marks_disturbed:
+        handles.append(
+            Line2D([], [], linestyle="", marker=r"$\dagger$", color=INK, label="disturbed")
+        )
     for across in range(len(handles), 0, -1):
-        columns = [max(widths[column::across]) for column in range(across)]
-        if sum(columns) <= width_in or across == 1:
-            return [list(handles[first : first + across]) for first in range(0, len(handles), across)]  # fmt: skip
-    return []
+        drawn = figure.legend(handles=handles, loc="outside upper left", ncols=across)
+        box = drawn.get_window_extent()
+        if box.width <= figure.bbox.width - 2 * MARGIN_IN * figure.dpi or across == 1:
+            figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
+            return
+        drawn.remove()
+
+
+def small_multiples(
+    titles: Sequence[str], panel_in: float, caption: str, *, across: int = FACETS_ACROSS
+) -> tuple[PaperFigure, list[Axes]]:
+    """A figure with a panel of this height for each title, evenly in as few lines as at most so many side by side allow."""
+    lines = -(-len(titles) // across)
+    across = -(-len(titles) // lines)
+    width_in = COLUMN_IN if across == 1 else PAGE_IN
+    shown = [folded(title, width_in / across - AXIS_IN) for title in titles]
+    title_in = LINE_IN * max(title.count("\n") for title in shown)
+    height_in = lines * (panel_in + title_in + 1.6 * PANEL_EDGES_IN)
+    figure = PaperFigure(width_in, height_in, caption)
+    grid = figure.add_gridspec(lines, across)
+    panels = [figure.add_subplot(grid[divmod(place, across)]) for place in range(len(titles))]
+    for axes, title in zip(panels, shown, strict=True):
+        axes.set_title(title)
+    return figure, panels
 
 
 def forest(
@@ -103,13 +115,12 @@ def forest(
     pitch_in: float,
     axes_widths: Sequence[float] = (1,),
     narrowest_in: float = NARROWEST_AXES_IN,
-    legend_lines: int = 3,
-) -> tuple[Figure, list[Panel]]:
+) -> tuple[PaperFigure, list[Panel]]:
     """A grid of panels: frameworks down, facets across (two if they fit, then the next below), a row each setup.
 
     `frame` has the columns framework, facet and label. All facets of a framework have the same rows, so
     that only the first column names them. `pitch_in` is the height of a row; where a label needs several lines, rows are higher.
-    `narrowest_in` is the least width of the narrowest axes of a panel. `legend_lines` is the room that the legend gets.
+    `narrowest_in` is the least width of the narrowest axes of a panel.
     """
     frame = frame.assign(label=frame["label"].map(folded))
     lines = frame["label"].str.count("\n").max() + 1
@@ -120,7 +131,7 @@ def forest(
     )
     strips = list(_strips(frame, facets, across))
     height_in = sum(PANEL_EDGES_IN + pitch_in * len(strip.labels) for strip in strips)
-    figure = paper_figure(width_in, height_in + legend_lines * LINE_IN, caption)
+    figure = PaperFigure(width_in, height_in + LINE_IN, caption)
     grid = figure.add_gridspec(
         len(strips),
         across * len(axes_widths),
@@ -193,7 +204,13 @@ def _title(framework: str, facet: str) -> str:
 
 
 def _panels(
-    figure: Figure, grid: GridSpec, strip: _Strip, below: list[_Strip], *, place: int, width: int
+    figure: PaperFigure,
+    grid: GridSpec,
+    strip: _Strip,
+    below: list[_Strip],
+    *,
+    place: int,
+    width: int,
 ) -> Iterator[Panel]:
     """The panels of one strip. A facet in which the framework has no rows stays empty."""
     named = False
@@ -208,12 +225,17 @@ def _panels(
             _prepare_rows(axis, strip.labels, named=named)
             named = True
         axes[0].set_title(_title(strip.framework, facet))
-        yield Panel(
-            strip.framework,
-            rows.assign(y=rows["label"].map(strip.labels.index)),
-            axes,
-            is_lowest=not _reaches(below, column),
-        )
+        placed = rows.assign(y=rows["label"].map(strip.labels.index))
+        if any_disturbed(placed):
+            _mark_rows(axes[0], placed.loc[placed[COLUMN], "y"])
+        yield Panel(strip.framework, placed, axes, is_lowest=not _reaches(below, column))
+
+
+def _mark_rows(axes: Axes, places: pd.Series) -> None:
+    """Marks at the right edge, beside the rows of disturbed runs."""
+    for y in places.unique():
+        axes.text(1.01, y, MARK, transform=axes.get_yaxis_transform(), va="center", gid=COLUMN)
+    _noted(axes)
 
 
 def _reaches(strips: list[_Strip], column: int) -> bool:

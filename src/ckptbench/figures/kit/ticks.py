@@ -1,67 +1,127 @@
-"""Axes whose ticks are numbers that a reader would choose."""
+"""Axes for people: times have ticks at 1 s, 10 s, 1 min, 1 h, and numbers have no powers. Linear axes are matplotlib's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from math import floor, inf, isnan, log10
+from collections.abc import Iterable, Sequence
+from math import isfinite, isnan
 
 import numpy as np
-from matplotlib import rcParams
 from matplotlib.axis import Axis, XAxis
-from matplotlib.ticker import FixedLocator, Formatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
 
-from ckptbench.figures.kit.captions import POINTS_PER_INCH, text_width_in
+from ckptbench.answer.quantities import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.figures.kit.style import FAINT
 
-ROOM = 1.12
-"""The factor between the outermost value and the end of a logarithmic axis."""
-MOST_LABELS = 6
-STEPS: Mapping[float, tuple[int, ...]] = {50: (1, 2, 5), 1000: (1, 3), inf: (1,)}
-"""Ticks of a logarithmic axis in each power of ten, by the largest ratio of values that they suit."""
-FEW = 4
-"""How many steps a linear axis with few ticks may have."""
-LABEL_GAP_IN = 0.03
-"""The least room between the labels of two ticks."""
+ROOM = 0.05
+"""Part of a logarithmic axis that is left free at each end."""
+NARROWEST = 6
+"""The least factor between both ends of a logarithmic axis: it has two ticks at least."""
+TIMES = {
+    "s": (1.0, (2, 5, 10, 20, 30)),
+    "min": (SECONDS_PER_MINUTE, (2, 5, 10, 20, 30)),
+    "h": (SECONDS_PER_HOUR, (2, 5, 10)),
+    "d": (SECONDS_PER_DAY, (2, 5, 10, 30, 100)),
+    "y": (365 * SECONDS_PER_DAY, (2, 5, 10, 20, 50, 100, 1000, 10_000)),
+}
+"""Units of time in seconds, each with the numbers of it that may have a tick beside 1."""
+POWERS = range(-12, 13)
+LABEL = 1.3
+"""Least distance of two ticks, in what matplotlib takes for the size of a label."""
 LINEAR_PERCENT = 10
 WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
-
 FARTHEST = 2
 """How many times as far as the values, or the whole, intervals may make an axis reach."""
+MOST_RANKS = 6
+"""So many numbers of ranks have a tick."""
+
+
+def plain(number: float, _place: object = None) -> str:
+    """`20,000`, `0.05`: no powers, no trailing zeros."""
+    if abs(number) < 1000:
+        return str(np.format_float_positional(number, trim="-", precision=9))
+    return f"{number:,.0f}"
+
+
+def duration(seconds: float, _place: object = None) -> str:
+    """`0.5 s`, `10 min`: in the longest unit of which there is at least one."""
+    name, size = next(
+        ((name, size) for name, (size, _) in reversed(TIMES.items()) if seconds >= size), ("s", 1.0)
+    )
+    return f"{plain(seconds / size)} {name}"
+
+
+def durations(axis: Axis, values: Iterable[float]) -> None:
+    """A logarithmic axis around these positive times, in seconds, with ticks at times that people say."""
+    parts = [10.0**power for power in POWERS if power < 0]
+    units = [size for size, _ in TIMES.values()]
+    every = [size * number for size, numbers in TIMES.values() for number in numbers]
+    tens = [10 * size for name, (size, _) in TIMES.items() if name != "h"]
+    choices = [
+        [*(step * part for part in parts for step in (1, 2, 5)), *units, *every],
+        [*parts, *units, *tens],
+        [*parts[::-2], *units],
+        [*parts[::-3], *units[::2]],
+    ]
+    _make_logarithmic(axis, values, choices)
+    axis.set_major_formatter(FuncFormatter(duration))
 
 
 def logarithmic(axis: Axis, values: Iterable[float]) -> None:
-    """A logarithmic axis around the positive values, with plain ticks at a few places a power of ten."""
-    known = [value for value in values if value > 0]
-    if not known:
-        return
+    """A logarithmic axis around the positive values, with plain numbers."""
+    powers = [10.0**power for power in POWERS]
+    choices = [[step * power for power in powers for step in steps] for steps in ((1, 2, 5), (1, 3))]  # fmt: skip
+    _make_logarithmic(axis, values, [*choices, *(powers[::every] for every in (1, 2, 3, 4, 6))])
+    axis.set_major_formatter(FuncFormatter(plain))
+
+
+class _Fitting(Locator):
+    """Of several sets of ticks the first whose labels fit beside one another: the layout decides how long the axis is."""
+
+    def __init__(self, choices: Sequence[Sequence[float]]) -> None:
+        self._choices = [sorted(ticks) for ticks in choices]
+
+    def __call__(self) -> list[float]:
+        assert isinstance(self.axis, Axis)
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        assert isinstance(self.axis, Axis)
+        labels = self.axis.get_tick_space() / np.log(vmax / vmin)
+        inside = [[tick for tick in ticks if vmin <= tick <= vmax] for ticks in self._choices]
+        several = [ticks for ticks in inside if len(ticks) > 1]
+        fitting = (ticks for ticks in several if labels * np.diff(np.log(ticks)).min() >= LABEL)
+        return next(fitting, several[-1] if several else inside[0])
+
+
+def _make_logarithmic(
+    axis: Axis, values: Iterable[float], choices: Sequence[Sequence[float]]
+) -> None:
+    known = [value for value in values if value > 0 and isfinite(value)] or [1.0]
     low, high = min(known), max(known)
-    exponents = range(floor(log10(low)), floor(log10(high)) + 2)
-    steps = next(steps for widest, steps in STEPS.items() if high / low <= widest)
-    candidates = [step * 10.0**exponent for exponent in exponents for step in steps]
-    ticks = [t for t in candidates if _before(candidates, low) <= t <= _after(candidates, high)]
-    _set_scale(axis, 10)
-    _set_ticks(axis, ticks, ticks)
-    _set_limits(axis, min(low, ticks[0]) / ROOM, max(high, ticks[-1]) * ROOM)
+    more = max(NARROWEST * low / high, (high / low) ** (2 * ROOM)) ** 0.5
+    _set_scale(axis, "log")
+    _set_limits(axis, low / more, high * more)
+    axis.set_major_locator(_Fitting(choices))
+    axis.set_minor_locator(NullLocator())
 
 
-def _before(candidates: list[float], value: float) -> float:
-    return max((c for c in candidates if c <= value), default=candidates[0])
-
-
-def _after(candidates: list[float], value: float) -> float:
-    return min((c for c in candidates if c >= value), default=candidates[-1])
-
-
-def linear(axis: Axis, values: Sequence[float]) -> None:
-    """A linear axis that holds zero and all values, with few ticks."""
+def percent(axis: Axis, values: Sequence[float]) -> None:
+    """An axis that holds zero and all values; logarithmic beyond LINEAR_PERCENT where they are wide apart."""
     low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
     room = 0.05 * (high - low or 1)
-    _set_limits(axis, low - room, high + room)
-    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(low, high)
-    inside = [float(mark) for mark in marks if low - room <= mark <= high + room]
-    _set_ticks(axis, inside, inside)
+    if is_wide(values):
+        _set_scale(axis, "symlog", linthresh=LINEAR_PERCENT)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(plain))
+        _set_limits(axis, 1.3 * low - 1, 1.3 * high)
+    else:
+        _set_limits(axis, low - room, high + room)
+
+
+def is_wide(values: Iterable[float]) -> bool:
+    """Whether an axis with these values, in percent, is better not linear."""
+    return max(map(abs, values), default=0) > WIDE_PERCENT
 
 
 def reach(values: Iterable[float], ends: Iterable[float]) -> float:
@@ -73,123 +133,27 @@ def reach(values: Iterable[float], ends: Iterable[float]) -> float:
 
 def of_whole(axis: Axis, farthest: float) -> None:
     """A linear axis from zero to `farthest`, in percent of a whole. Where it goes beyond the whole, a line is at 100."""
-    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(0.0, farthest)
-    inside = [float(mark) for mark in marks if mark <= farthest]
     _set_limits(axis, 0.0, 1.05 * farthest)
-    _set_ticks(axis, inside, inside)
     if farthest > 100:
         draw = axis.axes.axvline if isinstance(axis, XAxis) else axis.axes.axhline
         draw(100, color=FAINT, gid="whole", zorder=0.9)  # above the grid
 
 
-def upper_part(axis: Axis, lowest: float) -> None:
-    """A linear axis up to 100 %, from the multiple of ten below `lowest`."""
-    low = max(0.0, 10.0 * floor(min(lowest, 95.0) / 10))
-    marks = MaxNLocator(FEW, steps=[1, 2, 5, 10]).tick_values(low, 100.0)
-    inside = [float(mark) for mark in marks if low <= mark <= 100.0]
-    _set_limits(axis, low, 100.0 + 0.05 * (100.0 - low))
-    _set_ticks(axis, inside, inside)
-
-
-def percent(axis: Axis, values: Sequence[float]) -> None:
-    """An axis that holds zero and all values; logarithmic beyond LINEAR_PERCENT where they are wide apart."""
-    low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
-    if is_wide(values):
-        axis.axes.set_xscale("symlog", linthresh=LINEAR_PERCENT, linscale=1)
-        ends = (1.3 * low - 1, 1.3 * high)
-        marks = (0, 5, 10, 20, 50, *(10.0**power for power in range(2, 7)))
-        ticks = [sign * mark for mark in marks for sign in (-1, 1)]
-        inside = sorted({tick for tick in ticks if ends[0] <= tick <= ends[1]})
-        _set_ticks(axis, inside, inside)
-    else:
-        room = 0.05 * (high - low or 1)
-        ends = (low - room, high + room)
-    _set_limits(axis, *ends)
-
-
-def is_wide(values: Iterable[float]) -> bool:
-    """Whether an axis with these values, in percent, is better not linear."""
-    return max(map(abs, values), default=0) > WIDE_PERCENT
-
-
 def measured_ranks(axis: Axis, ranks: Iterable[int]) -> None:
-    """Powers of two, ticks at measured numbers of ranks only; of many, every second has its number."""
-    ticks = sorted({float(number) for number in ranks})
-    every = 1 if len(ticks) <= MOST_LABELS else 2
-    _set_scale(axis, 2)
-    _set_ticks(axis, ticks, ticks[::-1][::every])
-    _set_limits(axis, ticks[0] / 1.2, ticks[-1] * 1.2)
+    """Powers of two, ticks at measured numbers of ranks only."""
+    known = sorted({float(number) for number in ranks})
+    _set_scale(axis, "log", base=2)
+    axis.set_major_locator(FixedLocator(known, nbins=MOST_RANKS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(plain))
+    _set_limits(axis, known[0] / 1.2, known[-1] * 1.2)
 
 
-def _set_scale(axis: Axis, base: int) -> None:
+def _set_scale(axis: Axis, name: str, **options: float) -> None:
     setter = axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale
-    setter("log", base=base)
+    setter(name, **options)
 
 
 def _set_limits(axis: Axis, low: float, high: float) -> None:
     setter = axis.axes.set_xlim if isinstance(axis, XAxis) else axis.axes.set_ylim
     setter(low, high)
-
-
-def _set_ticks(axis: Axis, ticks: list[float], labelled: list[float]) -> None:
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(_Legible(labelled))
-
-
-class _Legible(Formatter):
-    """Labels of as many of the ticks as fit side by side on the axis, or one below the other.
-
-    The layout decides how long the axis is, so this is decided whenever the figure is drawn.
-    """
-
-    def __init__(self, labelled: Sequence[float]) -> None:
-        self._labelled = labelled
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        return plain(x) if x in self._labelled else ""
-
-    def format_ticks(self, values: Sequence[float]) -> list[str]:
-        candidates = [value for value in values if value in self._labelled]
-        shown = next((some for some in _fewer(candidates) if self._fit(some)), [])
-        return [plain(value) if value in shown else "" for value in values]
-
-    def _fit(self, values: list[float]) -> bool:
-        axis = self.axis
-        assert isinstance(axis, Axis)
-        box = axis.axes.get_window_extent()
-        if isinstance(axis, XAxis):
-            length, sizes_in = box.width, [text_width_in(plain(value)) for value in values]
-        else:
-            length, sizes_in = box.height, [rcParams["font.size"] / POINTS_PER_INCH] * len(values)
-        length_in = length / axis.axes.figure.dpi
-        low, high, *scaled = axis.get_transform().transform([*axis.get_view_interval(), *values])
-        middles_in = [length_in * (place - low) / (high - low) for place in scaled]
-        sides = sorted(
-            (middle - size / 2, middle + size / 2)
-            for middle, size in zip(middles_in, sizes_in, strict=True)
-        )
-        return all(end + LABEL_GAP_IN <= begin for (_, end), (begin, _) in pairwise(sides))
-
-
-def _fewer(ticks: list[float]) -> Iterator[list[float]]:
-    """All ticks, then fewer and fewer: zero and the powers of ten where there are several, then every second tick, every third...
-
-    Zero stays, if it is one of them.
-    """
-    yield ticks
-    decades = [tick for tick in ticks if not tick or round(log10(abs(tick)), 9).is_integer()]
-    if len(decades) > 1:
-        yield decades
-    zero = ticks.index(0) if 0 in ticks else 0
-    for every in range(2, len(ticks) + 1):
-        yield ticks[zero % every :: every]
-
-
-def plain(number: float) -> str:
-    """`20,000`, `0.05`: no powers, no trailing zeros."""
-    return (
-        np.format_float_positional(number, trim="-", precision=6)
-        if abs(number) < 1000
-        else f"{number:,.0f}"
-    )
