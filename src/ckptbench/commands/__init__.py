@@ -1,1 +1,1 @@
-"""The command `ckptbench`."""
+"""The command `ckptbench`: its verbs, their options, and what they print."""

@@ -1,0 +1,140 @@
+"""What the options of `decide` say, put together into a case. What is missing, or too much, is told all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ckptbench.answer.quantities import Every
+from ckptbench.commands.case import Case, Strategy
+from ckptbench.commands.failing import failure_rate, failures_per_s, in_words, is_of_own_data
+from ckptbench.commands.options import Checkpoint
+from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.rates import FailureRate
+
+RATES = {"mtbf": "--mtbf", "gpu_mtbf": "--gpu-mtbf", "rate": "--rate", "log": "--log"}
+"""The options that say how often failures come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options, in seconds and bytes. None or empty where one is not given."""
+
+    gpus: int | None
+    mtbf: float | None
+    gpu_mtbf: float | None
+    rate: str | None
+    log: Path | None
+    step: float | None
+    blocking: tuple[Checkpoint, ...]
+    asynchronous: tuple[Checkpoint, ...]
+    state: float | None
+    bandwidth: float | None
+    restart: float | None
+    now: Every | None
+    study: Path | None = None
+    costs: Path | None = None
+
+    @property
+    def is_of_tables(self) -> bool:
+        """Whether costs come from a study or a file."""
+        return self.study is not None or self.costs is not None
+
+    def check(self) -> None:
+        """Raises a usage error with a line for all that is missing or does not go together."""
+        if faults := [*self._missing(), *self._too_much()]:
+            raise click.UsageError("\n  ".join(["correct the options:", *faults]))
+
+    def case(self) -> Case:
+        """What the options say without a table. They were checked."""
+        assert self.gpus is not None
+        assert self.step is not None
+        assert self.restart is not None
+        rate = self.failure_rate(self.gpus)
+        return Case(
+            gpus=self.gpus,
+            step_s=self.step,
+            strategies=tuple(self._strategies()),
+            recovering=Recovering(down_s=self.restart),
+            failures_per_s=failures_per_s(rate, self.gpus),
+            now=self.now,
+            rate=tuple(in_words(rate, self.gpus)),
+            is_of_own_data=is_of_own_data(rate),
+        )
+
+    def failure_rate(self, gpus: int) -> FailureRate:
+        """How often failures come. Raises ConfigError or DataError where a file cannot be read."""
+        return failure_rate(
+            gpus,
+            mtbf_s=self.mtbf,
+            gpu_mtbf_s=self.gpu_mtbf,
+            rate=self.rate,
+            log=self.log,
+            restart_s=self.restart,
+        )
+
+    def _missing(self) -> Iterator[str]:
+        if not self._rates():
+            yield f"{' or '.join(RATES.values())}: how often failures come"
+        if self.is_of_tables:
+            return
+        if self.gpus is None:
+            yield "--gpus: how many train together"
+        if self.step is None:
+            yield "--step: how long one step takes"
+        if not self._own_checkpoints():
+            yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it"
+        if self.restart is None:
+            yield "--restart: how long it takes from a failure until training goes on"
+
+    def _too_much(self) -> Iterator[str]:
+        if len(rates := self._rates()) > 1:
+            yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
+        if self.study is not None and self.costs is not None:
+            yield "--study and --costs: give one of them, as each says what checkpoints cost"
+        if self.is_of_tables and self._own_checkpoints():
+            yield f"{' and '.join(self._own_checkpoints())}: leave out what --study or --costs says too"
+        if (self.state is None) != (self.bandwidth is None):
+            yield "--state and --bandwidth: give both, as one alone says nothing"
+        for each in self._checkpoints():
+            if each.then_s is None and self._write_s() is None:
+                yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
+        counts = Counter(each.name for each in self._checkpoints())
+        for name in (name for name, number in counts.items() if number > 1):
+            yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
+
+    def _own_checkpoints(self) -> list[str]:
+        """The options that say what a checkpoint costs."""
+        given = {
+            "--blocking": self.blocking,
+            "--async": self.asynchronous,
+            "--state": self.state,
+            "--bandwidth": self.bandwidth,
+        }
+        return [option for option, own in given.items() if own]
+
+    def _rates(self) -> list[str]:
+        return [option for name, option in RATES.items() if getattr(self, name) is not None]
+
+    def _checkpoints(self) -> tuple[Checkpoint, ...]:
+        return (*self.blocking, *self.asynchronous)
+
+    def _write_s(self) -> float | None:
+        if self.state is None or self.bandwidth is None:
+            return None
+        return self.state / self.bandwidth
+
+    def _strategies(self) -> Iterator[Strategy]:
+        write_s = self._write_s()
+        if not self.blocking and write_s is not None:
+            yield Strategy(name="blocking", saving=Saving(stall_s=write_s, durable_s=write_s))
+        for each in self._checkpoints():
+            then_s = each.then_s if each.then_s is not None else write_s or 0.0
+            yield Strategy(
+                name=each.name,
+                saving=Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s),
+            )

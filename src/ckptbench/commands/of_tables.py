@@ -1,0 +1,122 @@
+"""The answer from costs in a table: those that a study measured, or those of a user's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.store import read_tables
+from ckptbench.answer import STUDY_TABLES
+from ckptbench.answer.quantities import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Every
+from ckptbench.answer.screen import text
+from ckptbench.answer.study import HOURS_PER_DAY, screen, shown
+from ckptbench.commands.asked import Asked
+from ckptbench.commands.case import Choice, Known
+from ckptbench.commands.told import Told
+from ckptbench.commands.usual import usual
+from ckptbench.decide.decision import decide, left_out
+from ckptbench.decide.given import read_given
+from ckptbench.decide.inputs import DECISION_COSTS
+from ckptbench.decide.rates import FailureRate
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.interval import Interval
+
+VALIDATION = "validation"
+
+
+def told(asked: Asked) -> Told:
+    """The answer as the screen of a study. Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
+    costs = costs_of(asked)
+    gpus = asked.gpus or costs.gpus
+    rate = asked.failure_rate(gpus)
+    tables = decided(costs, rate, gpus)
+    shown_screen = replace(screen(tables), ending=())
+    return Told(
+        text=text(shown_screen),
+        gpus=gpus,
+        failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
+        choices=tuple(map(_choice, records(shown(tables)))),
+        remarks=(*shown_screen.verdict, *shown_screen.remarks),
+    )
+
+
+def costs_of(asked: Asked) -> Costs:
+    """Those of the study or file, with what the options say in their place."""
+    costs = Costs.of(asked.study, asked.costs)
+    return costs.with_own(step_s=asked.step, down_s=asked.restart, now=asked.now)
+
+
+def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
+    """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
+    choices = usual(rate=rate.name, gpus=(gpus,))
+    if fewer := left_out(costs.table, choices):
+        raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
+    tables = {**costs.others, **decide(costs.table, [rate], choices)}
+    advice = tables["advice"]
+    return {**tables, "advice": advice[advice["gpus"] == gpus]}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The table `decision_costs`, and of a study those that say whether to believe it."""
+
+    table: pd.DataFrame
+    others: Mapping[str, pd.DataFrame]
+
+    @classmethod
+    def of(cls, study: Path | None, file: Path | None) -> Self:
+        """From the folder of a study's tables, or from a user's file. Raises ConfigError or RunFolderError."""
+        if study is not None:
+            others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
+            return cls(others.pop(DECISION_COSTS.name), others)
+        assert file is not None
+        return cls(read_given(file), {VALIDATION: pd.DataFrame()})
+
+    @property
+    def gpus(self) -> int:
+        """The most that they are of."""
+        return int(self.table["ranks"].max())
+
+    def with_own(self, *, step_s: float | None, down_s: float | None, now: Every | None) -> Self:
+        """With a step, a restart and an interval in use of the reader in place of those in the table, where they are given."""
+        table = self.table[self.table["foremost"]].copy()
+        for name, own in (("step_s", step_s), ("down_s", down_s)):
+            if own is not None:
+                table[[name, f"{name}_lo", f"{name}_hi"]] = [own, float("nan"), float("nan")]
+        if now is not None:
+            steps = [now.in_steps(step_s) for step_s in table["step_s"]]
+            table["interval"] = [str(Interval("steps", each)) for each in steps]
+        return replace(self, table=table)
+
+
+def _choice(row: Mapping[str, Any]) -> Choice:
+    """A row of the screen."""
+    step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
+    now = Choice(
+        name=row["name"],
+        steps=Known(row["in_use_steps"]),
+        interval_s=Known(row["in_use_steps"] * step_s),
+        loses=_lost(row, "goodput_in_use"),
+    )
+    return Choice(
+        name=row["name"],
+        steps=_known(row, "best_steps"),
+        interval_s=_known(row, "best_minutes", SECONDS_PER_MINUTE),
+        loses=_lost(row, "goodput"),
+        fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
+        saves_gpu_hours=HOURS_PER_DAY * row["gpus"] * (row["goodput"] - row["goodput_in_use"]),
+        now=now,
+    )
+
+
+def _known(row: Mapping[str, Any], name: str, scale: float = 1.0) -> Known:
+    return Known(*(scale * row[f"{name}{end}"] for end in ("", "_lo", "_hi")))
+
+
+def _lost(row: Mapping[str, Any], name: str) -> Known:
+    return Known(*(1 - row[f"{name}{end}"] for end in ("", "_hi", "_lo")))

@@ -1,0 +1,70 @@
+"""The values that options take: times, sizes and bandwidths with their units, and what a checkpoint costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ckptbench.answer.quantities import read_bandwidth, read_every, read_size, read_time
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import show
+from ckptbench.settings.text import unseen_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What one checkpoint of a strategy costs, as an option says it."""
+
+    name: str
+    stall_s: float
+    """Training is blocked."""
+    then_s: float | None = None
+    """From then on until the checkpoint is durable. None: as long as `--state` and `--bandwidth` say."""
+
+
+class Read(click.ParamType[Any]):
+    """A text that one of the functions of `quantities` reads."""
+
+    def __init__(self, metavar: str, read: Callable[[str], Any]) -> None:
+        self.name = metavar
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _blocking(text: str) -> Checkpoint:
+    name, time = _named(text, "blocking")
+    return Checkpoint(name=name, stall_s=read_time(time), then_s=0.0)
+
+
+def _asynchronous(text: str) -> Checkpoint:
+    name, times = _named(text, "async")
+    stall, plus, then = times.partition("+")
+    return Checkpoint(name=name, stall_s=read_time(stall), then_s=read_time(then) if plus else None)
+
+
+def _named(text: str, usual: str) -> tuple[str, str]:
+    """The name, and what stands behind it. Without a name the usual one."""
+    name, given, rest = text.rpartition("=")
+    if not given:
+        return usual, text
+    if not name.strip() or unseen_in(name):
+        raise ConfigError(f"{show(text)}: write a name before =, as in sharded=20s")
+    return " ".join(name.split()), rest
+
+
+TIME = Read("TIME", read_time)
+SIZE = Read("SIZE", read_size)
+BANDWIDTH = Read("BANDWIDTH", read_bandwidth)
+EVERY = Read("TIME|STEPS", read_every)
+BLOCKING = Read("[NAME=]TIME", _blocking)
+ASYNCHRONOUS = Read("[NAME=]TIME+TIME", _asynchronous)

@@ -1,0 +1,114 @@
+"""The verbs of the command, with their options. What a verb needs is imported when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ckptbench import __version__
+from ckptbench.commands.options import (
+    ASYNCHRONOUS,
+    BANDWIDTH,
+    BLOCKING,
+    EVERY,
+    SIZE,
+    TIME,
+)
+
+WRONG_USE = 2
+FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb that the arguments name, and return the exit status. What is wrong with options is told in one line."""
+    try:
+        done = ckptbench.main(list(arguments), prog_name="ckptbench", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Error: interrupted", err=True)
+        return 1
+    except click.ClickException as error:
+        click.echo(f"Error: {error.format_message()}", err=True)
+        return error.exit_code
+    return done if isinstance(done, int) else 0
+
+
+def _help_json(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    from ckptbench.commands.told import KEYS
+
+    formatter = ctx.make_formatter()
+    formatter.write_dl(list(KEYS.items()))
+    click.echo(formatter.getvalue(), nl=False)
+    ctx.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="ckptbench")
+def ckptbench() -> None:
+    """What checkpoints cost, and how often to take them."""
+
+
+# fmt: off
+@ckptbench.command()
+@click.option("--gpus", type=click.IntRange(1, 10**6), metavar="NUMBER", help="How many train together.")
+@click.option("--mtbf", type=TIME, help="Mean time between failures of the whole job.")
+@click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
+@click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
+@click.option("--log", type=FILE, metavar="FILE", help="Your own log of failures, or a table of sacct.")
+@click.option("--step", type=TIME, help="One step of the training, without checkpoints.")
+@click.option("--blocking", type=BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
+@click.option("--async", "asynchronous", type=ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
+@click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
+@click.option("--bandwidth", type=BANDWIDTH, help="How fast it is written.")
+@click.option("--restart", type=TIME, help="From a failure until training goes on.")
+@click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
+@click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
+@click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
+@click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--help-json", is_flag=True, is_eager=True, expose_value=False, callback=_help_json, help="Say what the keys of --json mean.")
+def decide(
+    save_steps: bool, as_json: bool, **options: Any
+) -> None:
+    """How often to checkpoint, and what that loses.
+
+    A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
+
+    \b
+    ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
+        --blocking 60s --async 3s+90s --restart 8min --now 2h
+    """
+    from ckptbench.commands.asked import Asked
+
+    if save_steps and as_json:
+        raise click.UsageError("--save-steps and --json: give one of them")
+    asked = Asked(**options)
+    asked.check()
+    if asked.is_of_tables:
+        from ckptbench.commands.of_tables import told
+    else:
+        from ckptbench.commands.of_options import told
+    answer = told(asked)
+    text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
+    click.echo(text, nl=False)
+# fmt: on
+
+
+# fmt: off
+@ckptbench.command()
+@click.option("--repeats", type=click.IntRange(2), metavar="NUMBER", help="Of the calibration: more of them make its intervals narrower.")
+@click.option("--config", type=FILE, metavar="FILE", help="Of the study, where it is not config/config.yaml.")
+def audit(repeats: int | None, config: Path | None) -> int:
+    """Is this machine's study to be believed? As `make audit` in a clone of ckptbench: less than three minutes."""
+    from ckptbench.commands.clone import make
+
+    return make("audit", {"REPEATS": repeats, "CONFIG": config and config.absolute()})
+# fmt: on

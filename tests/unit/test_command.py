@@ -1,0 +1,207 @@
+"""The command `ckptbench`: what it prints, in which units, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckptbench.commands.main import EXTRA, INSTALL
+from ckptbench.commands.verbs import WRONG_USE, run
+
+CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
+BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
+HEAVY = ("pandas", "matplotlib", "scipy.stats", "pyarrow", "snakemake")
+"""Packages that take longer to import than an answer may take."""
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    status = run(arguments)
+    captured = capsys.readouterr()
+    assert (status, captured.err) == (0, "")
+    return captured.out
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    status = run(arguments)
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (WRONG_USE, "")
+    return captured.err
+
+
+def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(BOTH, capsys).splitlines()
+    assert lines[:3] == [
+        "now       120 min   loses 8.7 %",
+        "blocking   40 min   loses 5.7 %   saves 182 GPU-hours a day   (fine: 20 - 81 min)",
+        "async     9.1 min   loses 2.2 %   saves 398                   (fine: 3.8 - 22 min)",
+    ]
+    assert "The interval in use is taken to be of blocking." in lines
+
+
+def test_the_settings_to_copy_are_in_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said([*BOTH, "--save-steps"], capsys)
+    for number in (968, 219):
+        for setting in ("save_steps={}", "every_n_train_steps={}", "checkpoint.interval={}"):
+            assert setting.format(number) in text
+
+
+def test_without_an_interval_in_use_nothing_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said([*CASE, "--async", "3s+90s"], capsys)
+    assert text.startswith("async  9.1 min   loses 2.2 %")
+    assert "saves" not in text
+    assert "now" not in text
+
+
+@pytest.mark.parametrize(
+    "rate", [["--mtbf", "50400 s"], ["--gpu-mtbf", "3584 hours"], ["--gpu-mtbf", "149d 8h"]]
+)
+def test_the_rate_of_a_gpu_and_that_of_the_job_give_the_same(
+    rate: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = [*CASE[:3], *CASE[5:], "--blocking", "60s", *rate]
+    assert "blocking  40 min   loses 5.7 %" in said(others, capsys)
+
+
+def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    storage = ["--state", "96GB", "--bandwidth", "1.6GB/s"]
+    assert said([*CASE, *storage], capsys) == said([*CASE, "--blocking", "60s"], capsys)
+    both = said([*CASE, *storage, "--async", "3s"], capsys)
+    assert both == said([*CASE, "--blocking", "60s", "--async", "3s+60s"], capsys)
+
+
+def test_several_strategies_of_a_kind_have_names(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said([*CASE, "--blocking", "one file=60s", "--blocking", "sharded=20s"], capsys)
+    assert [line.split("  ")[0] for line in text.splitlines()[:2]] == ["one file", "sharded"]
+    text = refused([*CASE, "--blocking", "60s", "--blocking", "20s"], capsys)
+    assert "blocking: 2 strategies have this name" in text
+
+
+def test_all_that_is_missing_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(["decide"], capsys)
+    for option in ("--gpus", "--mtbf", "--gpu-mtbf", "--rate", "--log", "--step", "--blocking", "--restart"):  # fmt: skip
+        assert option in text
+
+
+def test_options_that_do_not_go_together_are_told_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = refused([*CASE, "--gpu-mtbf", "5y", "--async", "3s", "--state", "9GB"], capsys)
+    for words in ("--mtbf and --gpu-mtbf", "--state and --bandwidth", "--async"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [("--mtbf", "14"), ("--step", "2 GB"), ("--blocking", "60"), ("--async", "3s+"), ("--state", "98"), ("--now", "2 huors")],
+)  # fmt: skip
+def test_a_wrong_unit_is_one_line_that_names_the_option(
+    option: str, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = refused([*CASE, option, wrong], capsys)
+    assert text.count("\n") == 1
+    assert option in text
+    assert "as in" in text
+
+
+def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(said([*BOTH, "--json"], capsys))
+    documented = said(["decide", "--help-json"], capsys).split()
+    keys = {*told, *(key for each in told["strategies"] for key in (*each, *each["now"]))}
+    named = {key.removesuffix("_lo").removesuffix("_hi") for key in keys}
+    assert named <= {word.rstrip(",") for word in documented}
+    assert [each["steps"] for each in told["strategies"]] == [968, 219]
+    assert told["strategies"][1]["now"]["steps"] == 2880
+    assert round(told["strategies"][1]["saves_gpu_hours_a_day"]) == 398
+
+
+def test_the_other_rates_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    more = said(["decide", *BOTH[1:3], "--mtbf", "4h 40min", *BOTH[5:]], capsys).splitlines()
+    text = " ".join(said(BOTH, capsys).split())
+    every = more[1].removeprefix("blocking").strip().split("   ")[0]
+    assert f"three times as often, the best would be {every} (blocking)" in text
+
+
+def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
+    names = ["--blocking", f"{'a long name ' * 12}=60s", "--async", "b=3s+90s"]
+    text = printed([*CASE, *names, "--now", "2h"], COLUMNS="40", TERM="xterm-256color")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b" not in text
+    assert text == printed([*CASE, *names, "--now", "2h"], COLUMNS="300")
+
+
+def test_an_answer_from_options_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from ckptbench.commands.verbs import run; run(sys.argv[1:]);"
+        f"sys.exit(str([name for name in {HEAVY} if name in sys.modules] or 0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *BOTH], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == "0"
+
+
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it() -> None:
+    code = (
+        "import sys; sys.modules['click'] = None; sys.argv = ['ckptbench', 'decide'];"
+        "from ckptbench.commands.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"Error: the package click is not installed: {INSTALL}\n"
+
+
+def test_the_extra_installs_all_packages_whose_lack_is_told() -> None:
+    import tomllib
+
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = {name.partition(">")[0] for name in project["optional-dependencies"]["decide"]}
+    names = {"yaml": "pyyaml", "vl_convert": "vl-convert-python"}
+    assert {names.get(name, name) for name in EXTRA} == declared
+
+
+def test_a_verb_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such command" in refused(["decode"], capsys)
+
+
+def test_the_audit_needs_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", "from ckptbench.commands.main import main; main()", "audit"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "is no clone of ckptbench" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_audit_is_what_make_audit_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that looks like a clone, whose Makefile tells what it was asked."""
+    for part in ("Snakefile", "src/ckptbench/inside"):
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / part).touch()
+    (tmp_path / "Makefile").write_text('audit:\n\techo "$$REPEATS $$CONFIG" > asked\n\tfalse\n')
+    monkeypatch.chdir(tmp_path / "src")
+    (tmp_path / "src" / "my.yaml").touch()
+    assert run(["audit", "--repeats", "20", "--config", "my.yaml"]) == 1
+    assert (tmp_path / "asked").read_text() == f"20 {tmp_path / 'src' / 'my.yaml'}\n"
+
+
+def printed(arguments: list[str], **environment: str) -> str:
+    code = "from ckptbench.commands.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    ).stdout
