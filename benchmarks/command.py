@@ -17,7 +17,8 @@ from ratio import report
 
 COMMAND = Path(sys.executable).parent / "ckptbench"
 OPTIONS = "--gpus 256 --step 2.5s --blocking 60s --async 3s+90s --restart 8min --now 2h"
-ASKED = {"a number": "--mtbf 14h", "a published rate": "--rate llama3"}
+ASKED = {"a number": ("--mtbf 14h", 2.5), "a published rate": ("--rate llama3", 6.0)}
+"""Options, and the ratio that is promised."""
 PROMISED_S = 1.0
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    for name, rate in ASKED.items():
+    for name, (rate, promise) in ASKED.items():
         commands = [
             [str(COMMAND), "decide", *OPTIONS.split(), *rate.split()],
             [sys.executable, "-c", "import numpy"],
@@ -34,7 +35,7 @@ def main() -> None:
         runs = [[seconds(command) for command in commands] for _ in range(options.repeats)]
         answered, with_numpy, alone = (statistics.median(own) for own in zip(*runs, strict=True))
         print(f"ckptbench decide with {name}: {answered:.3f} s, promised: at most {PROMISED_S} s; python alone {alone:.3f} s, with NumPy {with_numpy:.3f} s")  # fmt: skip
-        report([(run[0], run[1]) for run in runs], "command", "python with NumPy", promise=PROMISED_S / with_numpy)  # fmt: skip
+        report([(run[0], run[1]) for run in runs], "command", "python with NumPy", promise=promise)
 
 
 def seconds(command: list[str]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,11 +120,67 @@ def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str
     assert round(told["strategies"][1]["saves_gpu_hours_a_day"]) == 398
 
 
-def test_the_other_rates_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    more = said(["decide", *BOTH[1:3], "--mtbf", "4h 40min", *BOTH[5:]], capsys).splitlines()
-    text = " ".join(said(BOTH, capsys).split())
-    every = more[1].removeprefix("blocking").strip().split("   ")[0]
-    assert f"three times as often, the best would be {every} (blocking)" in text
+def test_one_line_says_what_other_rates_would_give(capsys: pytest.CaptureFixture[str]) -> None:
+    def best(mtbf: str) -> str:
+        lines = said(["decide", *BOTH[1:3], "--mtbf", mtbf, *BOTH[5:]], capsys).splitlines()
+        return ", ".join(line[len("blocking") :].split(" loses ")[0].strip() for line in lines[1:3])
+
+    lines = said(BOTH, capsys).splitlines()
+    rarer, oftener = best("42h"), best("4h 40min")
+    assert (
+        f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
+        in lines
+    )
+
+
+def test_a_published_rate_has_an_interval_and_the_line_of_other_rates(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = said(["decide", *BOTH[1:3], "--rate", "llama3", *BOTH[5:]], capsys)
+    assert re.search(r"async +\d+ min \[\d+, \d+\] +loses [\d.]+ % \[[\d.]+, [\d.]+\]", text)
+    assert "as published of Llama 3" in text
+    assert "Best with a third as many failures" in text
+
+
+def test_a_log_of_ones_own_has_an_interval_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "mine.csv"
+    log.write_text("time\n" + "".join(f"{50_000 * each}\n" for each in range(40)))
+    text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:]], capsys)
+    assert "as in mine.csv" in text
+    assert re.search(r"blocking +\d+ min \[\d+, \d+\]", text)
+    assert "as many failures" not in text
+
+
+def test_an_unknown_rate_is_one_line_with_the_names() -> None:
+    done = ended(["decide", *BOTH[1:3], "--rate", "lama", *BOTH[5:]])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "llama3" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interval_that_spans_more_than_tenfold_is_no_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two failures in clusters, hardly anything is known."""
+    log = tmp_path / "mine.csv"
+    log.write_text("time\n0\n9e6\n")
+    text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:]], capsys)
+    assert re.search(r"blocking +cannot be told", text)
+    assert "none is recommended" in text
+    assert "save_steps=" not in said(
+        ["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys
+    )
+    told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
+    assert not any(each["told"] for each in told["strategies"])
+
+
+def test_where_failures_come_too_often_no_interval_helps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = said([*CASE[:3], "--mtbf", "2min", *CASE[5:], "--blocking", "60s"], capsys)
+    assert re.match(r"blocking +none helps +loses (99|100) %", text)
 
 
 def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
@@ -169,16 +226,9 @@ def test_a_verb_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "No such command" in refused(["decode"], capsys)
 
 
-def test_the_audit_needs_a_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_audit_needs_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", "from ckptbench.commands.main import main; main()", "audit"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(["audit"])
     assert done.returncode == 1
     assert "is no clone of ckptbench" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -197,11 +247,18 @@ def test_the_audit_is_what_make_audit_runs(tmp_path: Path, monkeypatch: pytest.M
 
 
 def printed(arguments: list[str], **environment: str) -> str:
+    done = ended(arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def ended(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """The whole process, as the console script starts it."""
     code = "from ckptbench.commands.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         env={**os.environ, **environment},
-    ).stdout
+    )

@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ckptbench.answer.quantities import Every
 from ckptbench.commands.case import Case, Strategy
-from ckptbench.commands.failing import failure_rate, failures_per_s, in_words, is_of_own_data
+from ckptbench.commands.failing import Failing, failure_rate
 from ckptbench.commands.options import Checkpoint
 from ckptbench.decide.model import Recovering, Saving
-from ckptbench.decide.rates import FailureRate
+
+if TYPE_CHECKING:
+    from ckptbench.decide.rates import FailureRate
 
 RATES = {"mtbf": "--mtbf", "gpu_mtbf": "--gpu-mtbf", "rate": "--rate", "log": "--log"}
 """The options that say how often failures come."""
@@ -54,28 +57,30 @@ class Asked:
         assert self.gpus is not None
         assert self.step is not None
         assert self.restart is not None
-        rate = self.failure_rate(self.gpus)
         return Case(
             gpus=self.gpus,
             step_s=self.step,
             strategies=tuple(self._strategies()),
             recovering=Recovering(down_s=self.restart),
-            failures_per_s=failures_per_s(rate, self.gpus),
+            failing=self._failing(self.gpus),
             now=self.now,
-            rate=tuple(in_words(rate, self.gpus)),
-            is_of_own_data=is_of_own_data(rate),
         )
+
+    def mtbf_s(self, gpus: int) -> float | None:
+        """Seconds between failures of the job. None where a rate or a log says it."""
+        return self.gpu_mtbf / gpus if self.gpu_mtbf is not None else self.mtbf
 
     def failure_rate(self, gpus: int) -> FailureRate:
         """How often failures come. Raises ConfigError or DataError where a file cannot be read."""
         return failure_rate(
-            gpus,
-            mtbf_s=self.mtbf,
-            gpu_mtbf_s=self.gpu_mtbf,
-            rate=self.rate,
-            log=self.log,
-            restart_s=self.restart,
+            gpus, mtbf_s=self.mtbf_s(gpus), rate=self.rate, log=self.log, restart_s=self.restart
         )
+
+    def _failing(self, gpus: int) -> Failing:
+        mtbf_s = self.mtbf_s(gpus)
+        if mtbf_s is not None:
+            return Failing.as_given(mtbf_s)
+        return Failing.of(self.failure_rate(gpus), gpus)
 
     def _missing(self) -> Iterator[str]:
         if not self._rates():

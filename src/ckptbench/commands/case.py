@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.answer.quantities import Every, tells
+from ckptbench.commands.failing import Failing
+from ckptbench.decide import OTHERS
 from ckptbench.decide.model import Recovering, Saving, best, goodput
-from ckptbench.decide.rates import OTHERS
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ class Known:
 
     @classmethod
     def of(cls, values: Floats) -> Self:
-        """Of `Case.failures_per_s`, shape (1,) or (1 + others,): the others are those of rates within the interval of the rate."""
+        """At each of the rates of `Failing`: the ends are the lowest and the highest."""
         if len(values) == 1:
             return cls(float(values[0]))
         return cls(float(values[0]), float(values[1:].min()), float(values[1:].max()))
@@ -55,14 +56,9 @@ class Case:
     step_s: float
     strategies: tuple[Strategy, ...]
     recovering: Recovering
-    failures_per_s: Floats
-    """Of the whole job, shape (1,), or (1 + others,): the estimate, and rates from one end of its 95 % interval to the other."""
+    failing: Failing
     now: Every | None
     """The interval in use, of the first strategy."""
-    rate: tuple[str, ...]
-    """Sentences on the failure rate."""
-    is_of_own_data: bool = False
-    """Whether the rate is from a count of the reader's own failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +91,7 @@ def _useful_now(case: Case, now: Every) -> Floats:
     """Goodput at the interval in use."""
     interval_s = now.in_steps(case.step_s) * case.step_s
     saving = case.strategies[0].saving
-    return np.asarray(goodput(interval_s, saving, case.recovering, case.failures_per_s))
+    return np.asarray(goodput(interval_s, saving, case.recovering, case.failing.per_s))
 
 
 def _now(case: Case, now: Every, useful: Floats) -> Choice:
@@ -109,7 +105,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
 
 
 def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
-    found = best(strategy.saving, case.recovering, case.failures_per_s, step_s=case.step_s)
+    found = best(strategy.saving, case.recovering, case.failing.per_s, step_s=case.step_s)
     choice = Choice(
         name=strategy.name,
         steps=Known.of(found.steps),
@@ -125,9 +121,9 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:
-    if case.is_of_own_data:
+    if case.failing.is_counted:
         return None
-    rates = case.failures_per_s[0] * np.array(OTHERS)
+    rates = case.failing.per_s[0] * np.array(OTHERS)
     found = best(strategy.saving, case.recovering, rates, step_s=case.step_s, fine=False)
     rarer_s, oftener_s = found.interval_s
     return float(rarer_s), float(oftener_s)

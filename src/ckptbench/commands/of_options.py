@@ -12,11 +12,11 @@ def told(asked: Asked) -> Told:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
     case = asked.case()
     choices = answer(case)
-    sentences = (*case.rate, *remarks(choices))
+    sentences = (case.failing.said, *remarks(choices))
     return Told(
-        text=table(choices) + "".join(map(paragraph, sentences)),
+        text=table(choices) + "\n" + "".join(map(paragraph, sentences)),
         gpus=case.gpus,
-        failures_per_s=float(case.failures_per_s[0]),
+        failures_per_s=float(case.failing.per_s[0]),
         choices=choices,
         remarks=sentences,
     )

@@ -19,9 +19,11 @@ from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Choice, Known
 from ckptbench.commands.told import Told
 from ckptbench.commands.usual import usual
-from ckptbench.decide.decision import decide, left_out
+from ckptbench.decide.advice import advice
+from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
+from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval
@@ -56,9 +58,14 @@ def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataF
     choices = usual(rate=rate.name, gpus=(gpus,))
     if fewer := left_out(costs.table, choices):
         raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
-    tables = {**costs.others, **decide(costs.table, [rate], choices)}
-    advice = tables["advice"]
-    return {**tables, "advice": advice[advice["gpus"] == gpus]}
+    every = advice(costs.table, [rate], choices)
+    return {
+        **costs.others,
+        DECISION_COSTS.name: costs.table,
+        "failure_rates": failure_rates([rate]),
+        "advice": every[every["gpus"] == gpus],
+        "scale": every[["rate"]],  # of which the screen takes the rate that was chosen
+    }
 
 
 @dataclass(frozen=True, slots=True)

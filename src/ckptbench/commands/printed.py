@@ -59,19 +59,10 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
             unit = unit_of_times([choice.interval_s.value])
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
             yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
-    if others := list(_others(choices)):
-        yield f"If failures came {', and '.join(others)}."
-
-
-def _others(choices: Sequence[Choice]) -> Iterator[str]:
-    for place, often in enumerate(("a third as often", "three times as often")):
-        every = [
-            f"{duration(choice.other_s[place])} ({choice.name})"
-            for choice in choices
-            if choice.other_s is not None and is_told(choice)
-        ]
-        if every:
-            yield f"{often}, the best would be {', '.join(every)}"
+    others = [choice.other_s for choice in choices if choice.other_s is not None]
+    if len(others) == len(choices) and all(map(is_told, choices)):
+        rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
+        yield f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
 
 
 def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
@@ -99,9 +90,10 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
     grid = Table.grid(padding=(0, GAP, 0, 0))
     grid.add_column(overflow="fold", max_width=longest_name)
     grid.add_column(justify="right", no_wrap=True)
-    for _ in range(3):
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    for _ in columns[2:]:
         grid.add_column(no_wrap=True)
-    for cells in rows:
+    for cells in zip(*columns, strict=True):
         grid.add_row(*map(Text, cells))
     file = StringIO()
     Console(width=WIDTH + GAP, file=file, color_system=None).print(grid)

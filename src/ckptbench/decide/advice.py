@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
-from ckptbench.decide import drawn, formulas, storage
+from ckptbench.decide import OTHERS, drawn, formulas, storage
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
@@ -49,7 +49,7 @@ def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, 
 RARER, OFTENER = "rarer", "oftener"
 OTHER_RATES = {RARER: "a third as often", OFTENER: "three times as often"}
 """Other failure rates than the one that was chosen, by the ends of columns. Those that were published differ by as much."""
-TIMES_AS_OFTEN = {RARER: 1 / 3, OFTENER: 3.0}
+TIMES_AS_OFTEN = dict(zip((RARER, OFTENER), OTHERS, strict=True))
 
 
 def _other_rate(name: str, words: str) -> tuple[Column, Column]:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
+from ckptbench.decide import OTHERS
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
 from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.watched import Counted, LogOptions
@@ -27,8 +28,6 @@ OWN = "own"
 """The source of a rate that nobody has published."""
 ELSEWHERE = 0.94
 """Standard deviation of the logarithm of published rates of jobs: of Llama 3, OPT-175B, and three of Kokolis et al. (docs/failure-rates.md)."""
-OTHERS = (1 / 3, 3.0)
-"""Factors of a rate that nobody has measured on the reader's machine: three quarters of other machines lie between them, as ln 3 is 1.17 ELSEWHERE."""
 RULE_OF_THREE = 3.0
 """Of no failure in T: with 95 % one comes in T / 3 or later, as e^-3 is 0.05 (Hanley and Lippman-Hand 1983, "If nothing goes wrong, is everything all right?")."""
 TAIL = (1 - LEVEL) / 2

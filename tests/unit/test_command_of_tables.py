@@ -1,0 +1,100 @@
+"""`ckptbench decide` with the costs of a study or of a file: the screen of a study, for the reader's GPUs and failures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from decision_tables import REPOSITORY, measured
+from figure_tables import Study
+
+from ckptbench.analysis.tables.store import write_tables
+from ckptbench.answer import STUDY_TABLES
+from ckptbench.commands.verbs import WRONG_USE, run
+from ckptbench.decide.inputs import DECISION_COSTS
+from ckptbench.decide.validate import VALIDATION
+
+COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("study")
+    tables = Study(frameworks=("pytorch",)).tables()
+    costs = {DECISION_COSTS.name: measured(), VALIDATION.name: VALIDATION.rows([])}
+    write_tables(folder, {**{name: tables[name] for name in STUDY_TABLES}, **costs})
+    return str(folder)
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    status = run(["decide", *arguments])
+    captured = capsys.readouterr()
+    assert (status, captured.err) == (0, "")
+    return captured.out
+
+
+def strategies(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, dict]:
+    told = json.loads(said([*arguments, "--json"], capsys))
+    return {each["name"]: each for each in told["strategies"]}
+
+
+def test_a_file_of_costs_is_answered_at_its_own_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["--costs", COSTS, "--mtbf", "14h"], capsys)
+    assert text.startswith("How often to checkpoint: my training\n")
+    assert "500 steps" in text
+    assert "at 512" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_command_and_the_options_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    """The costs of the file, written as options: the same model answers both."""
+    of_file = strategies(["--costs", COSTS, "--mtbf", "14h", "--restart", "10min"], capsys)
+    options = ["--gpus", "512", "--mtbf", "14h", "--step", "2.5s", "--blocking", "torch.save=60s", "--restart", "10min", "--now", "500 steps"]  # fmt: skip
+    alone = strategies(options, capsys)["torch.save"]
+    other = of_file["torch.save, restart"]
+    for key in ("steps", "loses", "fine_from_steps", "fine_to_steps", "saves_gpu_hours_a_day"):
+        assert other[key] == pytest.approx(alone[key])
+    assert other["now"]["loses"] == pytest.approx(alone["now"]["loses"])
+    assert other["steps_lo"] < other["steps"] < other["steps_hi"]
+
+
+def test_a_study_is_answered_for_other_gpus(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["--study", study, "--gpus", "256", "--mtbf", "14h"], capsys)
+    rows = [line for line in text.splitlines() if line.startswith("256* ")]
+    assert len(rows) == 4
+    assert "projected" in text
+    assert "--study" not in text
+
+
+def test_ones_own_step_restart_and_interval_take_the_place_of_the_studys(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--study", study, "--gpus", "256", "--mtbf", "14h"]
+    before = strategies(given, capsys)
+    after = strategies([*given, "--step", "5s", "--restart", "1min", "--now", "1h"], capsys)
+    for name, each in after.items():
+        assert each["now"]["steps"] == 720
+        assert each["loses"] < before[name]["loses"]
+
+
+def test_settings_to_copy_are_those_of_the_rows(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--study", study, "--gpus", "256", "--mtbf", "14h"]
+    steps = [round(each["steps"]) for each in strategies(given, capsys).values() if each["told"]]
+    text = said([*given, "--save-steps"], capsys)
+    assert [int(line.partition("save_steps=")[2]) for line in text.splitlines() if " save_steps=" in line] == steps  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--costs", COSTS], "--mtbf or --gpu-mtbf or --rate or --log"),
+        (["--costs", COSTS, "--mtbf", "1h", "--async", "3s+9s", "--state", "1GB"], "--async and --state: leave out"),
+    ],
+)  # fmt: skip
+def test_options_are_checked_before_a_file_is_read(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["decide", *options]) == WRONG_USE
+    assert words in capsys.readouterr().err
