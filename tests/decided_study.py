@@ -17,7 +17,11 @@ from ckptbench.decide.inputs import DECISION_COSTS
 ROOT = Path(__file__).resolve().parents[1]
 RATES = ROOT / "config" / "failures"
 CHOICES = Choices(
-    rate="llama3", gpus=(1024, 16384, 131072), survivable=0.77, replacement_minutes=60.0, gpus_per_node=8
+    rate="llama3",
+    gpus=(1024, 16384, 131072),
+    survivable=0.77,
+    replacement_minutes=60.0,
+    gpus_per_node=8,
 )
 SHARED = {
     "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "deterministic": False,

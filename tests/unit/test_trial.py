@@ -220,7 +220,10 @@ def test_a_file_system_without_locks_is_warned_of_and_one_that_fails_refused(
         for folder in (plan.run_folder, plan.checkpoint_folder, environment):
             assert f"{folder} is on a file system without locks" in caplog.text
         return
-    with pytest.raises(LaunchError, match=r"run cannot be locked: Input/output error; the storage of .* fails: .*dmesg.*, or have the"):
+    with pytest.raises(
+        LaunchError,
+        match=r"run cannot be locked: Input/output error; the storage of .* fails: .*dmesg.*, or have the",
+    ):
         run_cell(plan, execution)
     with (
         pytest.raises(EnvironmentSetupError, match="environment cannot be locked"),
