@@ -37,6 +37,7 @@ class Browser:
 
     def __init__(self, driver: webdriver.Chrome, downloads: Path) -> None:
         self.driver = driver
+        self.opened = ""
         self.downloads = downloads
         self.shape(1280, 900)
         self.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
@@ -57,8 +58,11 @@ class Browser:
         """Anew: nothing of an earlier page is left."""
         self.driver.get("about:blank")
         self.requests(), self.console()
-        self.driver.get(f"{page.as_uri()}{what_if}")
-        self.wait(lambda: self.element("sentence").text)
+        self.opened = page.as_uri()
+        self.driver.get(f"{self.opened}{what_if}")
+        self.wait(
+            lambda: self.element("known" if page.suffix == ".html" and what_if else "sentence").text
+        )
 
     def wait(self, until: Callable[[], object]) -> None:
         WebDriverWait(self.driver, WAIT_S).until(lambda _: until())

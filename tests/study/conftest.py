@@ -12,10 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from ckptbench.decide.decision import decide
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.page.html import page
 from tests.decided_study import CHOICES, RATES, costs
@@ -77,9 +75,11 @@ def written(rates: dict[str, FailureRate], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def decided(rates: dict[str, FailureRate]) -> dict[str, pd.DataFrame]:
-    """The study's own tables."""
-    return decide(costs(), [rates[CHOICES.rate]], CHOICES)
+def calculator(rates: dict[str, FailureRate], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page without a study."""
+    path = tmp_path_factory.mktemp("calculator") / "calculator.html"
+    path.write_text(page(None, list(rates.values()), CHOICES), encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +99,6 @@ def browser(window: Browser, written: Path) -> Iterator[Browser]:
     window.open(written)
     yield window
     asked = {address.partition("#")[0] for address in window.requests()}
-    assert asked <= {written.as_uri(), "data:,"}
-    assert written.as_uri() in asked
+    assert asked <= {window.opened, "data:,"}
+    assert window.opened in asked
     assert window.console() == []

@@ -1,406 +1,304 @@
-"""The numbers of the page to ask "what if", in a real Chromium: they are Python's."""
+"""The numbers of the page, in a real Chromium: they are Python's."""
 
 from __future__ import annotations
 
-import math
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from selenium.webdriver.support.ui import Select
 
-from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer.quantities import SECONDS, amount, duration
-from ckptbench.decide import drawn
-from ckptbench.decide.model import (
-    Far,
-    Recovering,
-    Saving,
-    best,
-    daly_s,
-    goodput,
-    saxena_s,
-    young_s,
-)
+from ckptbench.answer import quantities
+from ckptbench.decide import drawn, formulas
+from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate
-from tests.decided_study import CHOICES, LEVELS, costs
+from ckptbench.errors import ConfigError
+from tests.decided_study import CHOICES, LEVELS
 from tests.study.browser import Browser
-from tests.study.what_if import choose, enter
+from tests.study.what_if import choose, enter, enter_cost, expected, row_of
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-9
+NUMBER = 1500
+PYTORCH, TENSORFLOW = "PyTorch · 4 ranks", "TensorFlow · 4 ranks"
+SEARCH = """return arguments[0].map(([rate, stallS, durableS, slowdownS, downS, survived, pauseS, every, needed, farS, step, interval]) => {
+    const one = {stepS: step, slower: 1, failuresPerS: rate, saving: {stallS, durableS, slowdownS},
+        recovering: {downS, survived, pauseS}, far: {every, needed, durableS: farS, downS}};
+    const found = best(one), range = fine(one, found);
+    return [usefulAt(one, interval / step), found.steps, found.useful, range.from, range.to,
+        formulas.young_s(stallS, rate), formulas.daly_s(stallS, rate), formulas.saxena_s(stallS, downS, rate)];
+})"""
 
 
-def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
-    (row,) = (
-        row for row in records(costs())
-        if (row["ranks"], row["strategy"], row["recovery"]) == (ranks, strategy, recovery)
+def cases(seed: int) -> np.ndarray:
+    """Random ones, shape (NUMBER, 12), among them short saves of long versions, survivors and two levels."""
+    random = np.random.default_rng(seed)
+
+    def between(first: float, last: float) -> np.ndarray:
+        return np.exp(random.uniform(np.log(first), np.log(last), NUMBER))
+
+    def some(part: float, values: np.ndarray) -> np.ndarray:
+        return np.where(random.random(NUMBER) < part, values, 0.0)
+
+    stall = some(0.9, between(1e-3, 300))
+    durable = stall + some(0.5, between(1e-2, 3000))
+    survived = some(0.5, random.random(NUMBER))
+    every = np.where(random.random(NUMBER) < 0.3, random.integers(2, 50, NUMBER), 1)
+    needed = np.where(every > 1, random.random(NUMBER), 0.0)
+    far = np.where(every > 1, between(1e-2, 600), 0.0)
+    pause = np.where(survived > 0, between(0.1, 1000), 0.0)
+    return np.stack(
+        [1 / between(300, 1e8), stall, durable, some(0.5, between(1e-3, 30)), between(1, 1000), survived, pause, every, needed, far,
+         between(1e-2, 100), between(1e-2, 1e5)],
+        axis=1,
     )  # fmt: skip
-    return row
 
 
-def exact(row: dict[str, Any], **times: float) -> dict[str, Any]:
-    """The row with these costs in place of its own, without intervals."""
-    return {**row, **times, **{f"{name}_{end}": math.nan for name in times for end in ("lo", "hi")}}
+def test_the_best_and_the_fine_steps_are_those_of_python(browser: Browser) -> None:
+    given = cases(seed=5)
+    rate, stall, durable, slowdown, down, survived, pause, every, needed, far_s, step, interval = given.T  # fmt: skip
+    saving = Saving(stall_s=stall, durable_s=durable, slowdown_s=slowdown)
+    recovering = Recovering(down_s=down, survived=survived, pause_s=pause)
+    far = Far(saving=Saving(stall_s=0.0, durable_s=far_s), every=every, needed=needed, down_s=down)  # type: ignore[arg-type]
+    shown = np.array(browser.run(SEARCH, given.tolist()))
+    found = best(saving, recovering, rate, step_s=step, far=far)
+    wanted = goodput(interval, saving, recovering, rate, far)
+    np.testing.assert_allclose(shown[:, 0], wanted, rtol=1e-12)
+    np.testing.assert_allclose(shown[:, 2], found.goodput, rtol=1e-12)
+    at_its_steps = np.asarray(goodput(shown[:, 1] * step, saving, recovering, rate, far))
+    np.testing.assert_allclose(at_its_steps, found.goodput, rtol=1e-12)
+    assert (shown[:, 1] == found.steps).mean() > 0.95  # the others are as good
+    for column, ends in ((3, found.fine_from_steps), (4, found.fine_to_steps)):
+        np.testing.assert_allclose(shown[:, column], ends, rtol=1e-5, atol=1)
+        assert (shown[:, column] == ends).mean() > 0.95
+    others = [formulas.young_s(stall, rate), formulas.daly_s(stall, rate), formulas.saxena_s(stall, down, rate)]  # fmt: skip
+    np.testing.assert_allclose(shown[:, 5:], np.stack(others, axis=1), rtol=1e-12)
 
 
-def given_hours(hours: float) -> FailureRate:
-    return FailureRate(
-        name="mine", title="", source="own", counts="", mean_gpu_hours=hours, is_projected=False, is_approximate=False, failures=None, gpus=None,
-    )  # fmt: skip
+def test_goodput_lies_between_0_and_1_for_any_costs(browser: Browser) -> None:
+    given = cases(seed=6)
+    given[:, [1, 2, 3, 4, 6, 9]] *= np.array([1e3, 1e5, 1e7, 1e6, 1e4, 1e5])
+    useful = np.array(browser.run(SEARCH, given.tolist()))[:, [0, 2]]
+    assert np.isfinite(useful).all()
+    assert ((useful >= 0) & (useful <= 1)).all()
 
 
-def expected(row: dict[str, Any], rate: FailureRate, gpus: int, interval: int, choices: Any = CHOICES) -> dict[str, Any]:  # fmt: skip
-    """By name, what the page must show: estimate and draws of each number."""
-    slower, saving = drawn.slower(row), drawn.saving(row)
-    step_s, recovering = drawn.step_s(row) * slower, drawn.recovering(row, gpus, choices)
-    failing, far = drawn.failures_per_s(rate, gpus), drawn.far(row, gpus, choices)
-    found = best(saving, recovering, failing, least_s=step_s, far=far)
+def test_a_step_beside_the_kink_is_not_taken_for_the_best(browser: Browser, written: Any) -> None:
+    """A checkpoint is durable after 12 s, and a step takes 8.4 s: after one step a save waits for the one before."""
+    browser.open(written, "#from=an+example&gpus=1&mtbf=1+day&step=8.4s&async=1s%2B11s&restart=1min&now=1+step")  # fmt: skip
+    (now, shown) = browser.table("strategies-compared")
+    saving = Saving(stall_s=1.0, durable_s=12.0)
+    found = best(saving, Recovering(down_s=60.0), 1 / 86400, step_s=8.4)
+    assert shown[2]["value"] == found.steps > 1
+    one = 1 - float(goodput(8.4, saving, Recovering(down_s=60.0), 1 / 86400))
+    assert now[3]["value"] == pytest.approx(one, rel=TOLERANCE)
 
-    def lost(interval_s: Any) -> np.ndarray:
-        return 1 - np.asarray(goodput(interval_s, saving, recovering, failing, far) / slower)
 
-    striking = failing * (1 - recovering.survived)
-    formulas = {
-        "Young 1974": young_s(saving, striking),
-        "Daly 2006": daly_s(saving, striking),
-        "Saxena et al. 2024": saxena_s(saving, recovering, striking),
-    }
-    epoch = int(row["steps_per_epoch"])
+def assert_shows(browser: Browser, wanted: dict[str, dict[str, Any]], now: str) -> None:
+    """The table of strategies: estimates, and the ends of the intervals."""
+    first, *rows = browser.table("strategies-compared")
+    assert first[0] == f"now: {now}"
+    assert_known(first[3], wanted[now]["now"])
+    assert [row[0] for row in rows] == list(wanted)
+    for row, each in zip(rows, wanted.values(), strict=True):
+        assert row[2]["value"] == each["steps"][0]
+        assert row[1]["value"] == pytest.approx(each["seconds"][0], rel=TOLERANCE)
+        assert_known(row[3], each["lost"])
+        assert row[4] == fine_of(each)
+        saved = 24 * each["gpus"] * (wanted[now]["now"] - each["lost"])
+        assert_known(row[5], saved)
+
+
+def fine_of(each: dict[str, Any]) -> str:
+    lo, hi = (steps * each["step_s"] for steps in each["fine"])
+    return quantities.span(lo, hi, quantities.unit_of_times([hi]))
+
+
+def assert_known(shown: dict[str, float], values: np.ndarray) -> None:
+    ends = drawn.ends(values)
+    scale = abs(values[0])
+    got = (shown["value"], shown["lo"], shown["hi"])
+    assert got == pytest.approx((values[0], *ends), rel=1e-6, abs=1e-9 * scale)
+
+
+def of_python(recovery: str, rate: FailureRate, gpus: int, now: int, choices: Any = CHOICES) -> dict[str, dict[str, Any]]:  # fmt: skip
     return {
-        "best": (np.maximum(np.round(found.interval_s / step_s), 1), found.interval_s, 1 - found.goodput / slower),
-        "chosen": (interval, interval * step_s, lost(interval * step_s)),
-        "every epoch": (epoch, epoch * step_s, lost(epoch * step_s)),
-        **{name: (None, each, lost(np.maximum(each, step_s))) for name, each in formulas.items()},
+        name.replace("_", " "): {**expected(row_of(4, name, recovery), rate, gpus, now, choices), "gpus": gpus}
+        for name in BOTH
     }  # fmt: skip
 
 
-def assert_shows(browser: Browser, wanted: dict[str, Any], *, slower: float = 1.0) -> None:
-    """The table of intervals, to a millionth: estimates, and the ends of the intervals of losses.
-
-    `slower`: by how much the recovery slows steps down, which does not tell the best interval.
-    """
-    shown = {name: rest for name, *rest in browser.table("intervals")}
-    assert shown.keys() == wanted.keys()
-    for name, (steps, interval_s, lost) in wanted.items():
-        own_steps, own_s, own_lost = shown[name]
-        loss = np.broadcast_to(lost, 1 + drawn.DRAWS)
-        assert own_lost["value"] == pytest.approx(loss[0], rel=TOLERANCE)
-        if name in ("best", "chosen", "every epoch"):
-            lo, hi = drawn.ends(loss)
-            assert (own_lost["lo"], own_lost["hi"]) == pytest.approx((lo, hi), rel=TOLERANCE)
-            # The best one is compared below: rounded to steps, the same interval may differ by one.
-            assert abs(own_steps["value"] - np.ravel(steps)[0]) <= (name == "best")
-        assert own_s["value"] == pytest.approx(
-            np.ravel(interval_s)[0], rel=located(1 - (1 - loss[0]) * slower)
-        )
-    for name in ("best", "chosen"):
-        assert browser.number(f"{name}-lost") == shown[name][2]
+BOTH = ("native", "async")
 
 
-def located(lost: float) -> float:
-    """How exactly the best interval can be found by comparing goodputs: so flat is the optimum where little is lost.
-
-    There the goodput is about 1 - lost (1 + x²/2), for an interval that is off by the part x. A dozen operations round it by some
-    units of its last digit.
-    """
-    part = 0.1  # of what is lost, that depends on the interval
-    return max(TOLERANCE, math.sqrt(64 * np.finfo(float).eps / (part * lost)))
-
-
-def test_the_formulas_are_those_of_python(browser: Browser) -> None:
-    random = np.random.default_rng(5)
-    number = 2000
-
-    def between(first: float, last: float) -> np.ndarray:
-        return np.exp(random.uniform(np.log(first), np.log(last), number))
-
-    none = random.random(number) < 0.1
-    stall, down = np.where(none, 0.0, between(1e-3, 300)), between(1, 1000)
-    durable = np.where(random.random(number) < 0.5, stall, stall + between(1e-2, 600))
-    slowdown = np.where(random.random(number) < 0.5, 0.0, between(1e-3, 30))
-    survived = np.where(random.random(number) < 0.5, 0.0, random.random(number))
-    pause = np.where(survived > 0, between(0.1, 100), 0.0)
-    rate, interval, step = 1 / between(300, 1e8), between(1e-2, 1e5), between(1e-2, 10)
-    saving = Saving(stall_s=stall, durable_s=durable, slowdown_s=slowdown)
-    recovering = Recovering(down_s=down, survived=survived, pause_s=pause)
-    found = best(saving, recovering, rate, least_s=step)
-    shown = np.array(
-        browser.run(
-            """return arguments[0].map(([stallS, durableS, slowdownS, downS, survived, pauseS, rate, interval, step]) => {
-                const saving = {stallS, durableS, slowdownS}, recovering = {downS, survived, pauseS};
-                const found = best(saving, recovering, rate, step);
-                const flat = flatAround(found, saving, recovering, rate, step);
-                return [goodput(interval, saving, recovering, rate), youngS(saving, rate), dalyS(saving, rate),
-                    saxenaS(saving, recovering, rate), found.goodput, flat.shortestS, flat.longestS, found.intervalS];
-            })""",
-            np.stack([stall, durable, slowdown, down, survived, pause, rate, interval, step], axis=1).tolist(),
-        )
-    )  # fmt: skip
-    wanted = np.stack(
-        [goodput(interval, saving, recovering, rate), young_s(saving, rate), daly_s(saving, rate),
-         saxena_s(saving, recovering, rate), found.goodput, found.shortest_s, found.longest_s],
-        axis=1,
-    )  # fmt: skip
-    np.testing.assert_allclose(shown[:, :-1], wanted, rtol=TOLERANCE)
-    at_its_best = np.asarray(goodput(shown[:, -1], saving, recovering, rate))
-    np.testing.assert_allclose(at_its_best, found.goodput, rtol=1e-12)
-    apart = np.abs(shown[:, -1] / found.interval_s - 1)
-    assert (apart <= np.array([located(1 - each) for each in found.goodput])).all()
+@pytest.mark.parametrize("recovery", ["restart", "ulfm"])
+@pytest.mark.parametrize("gpus", [4, *CHOICES.gpus])
+def test_a_setup_of_the_study_has_the_numbers_of_python(
+    browser: Browser, rates: dict[str, FailureRate], recovery: str, gpus: int
+) -> None:
+    choose(browser, "from", titled(browser, PYTORCH, recovery))
+    enter(browser, "gpus", str(gpus))
+    assert_shows(browser, of_python(recovery, rates["llama3"], gpus, 40), "native")
+    known = browser.element("known").text
+    assert known.startswith("measured at 4 ranks" if gpus == 4 else "projected from 4 ranks")
 
 
-def test_the_formulas_of_two_levels_are_those_of_python(browser: Browser) -> None:
-    random = np.random.default_rng(7)
-    number = 1000
-
-    def between(first: float, last: float) -> np.ndarray:
-        return np.exp(random.uniform(np.log(first), np.log(last), number))
-
-    stall, near, shared, down = (
-        between(1e-3, 1),
-        between(1e-1, 10),
-        between(1e-2, 600),
-        between(1, 1000),
-    )
-    needed = np.where(
-        random.random(number) < 0.2, random.integers(0, 2, number), random.random(number)
-    )
-    every = random.integers(2, 50, number)
-    rate, interval, step = 1 / between(300, 1e9), between(1e-2, 1e5), between(1e-2, 10)
-    saving, recovering = Saving(stall_s=stall, durable_s=stall + near), Recovering(down_s=down)
-    far = Far(saving=Saving(stall_s=0.0, durable_s=shared), every=every, needed=needed, down_s=down)
-    shown = np.array(
-        browser.run(
-            """return arguments[0].map(([stallS, durableS, sharedS, downS, needed, every, rate, interval, step]) => {
-                const saving = {stallS, durableS, slowdownS: 0}, recovering = {downS, survived: 0, pauseS: 0};
-                const far = {every, needed, durableS: sharedS, downS};
-                return [goodput(interval, saving, recovering, rate, far), best(saving, recovering, rate, step, far).goodput];
-            })""",
-            np.stack([stall, stall + near, shared, down, needed, every, rate, interval, step], axis=1).tolist(),
-        )
-    )  # fmt: skip
-    np.testing.assert_allclose(
-        shown[:, 0], goodput(interval, saving, recovering, rate, far), rtol=1e-12
-    )
-    found = best(saving, recovering, rate, least_s=step, far=far, flat=False)
-    np.testing.assert_allclose(shown[:, 1], found.goodput, rtol=TOLERANCE)
+def titled(browser: Browser, setup: str, recovery: str) -> str:
+    titles = [each.text for each in browser.element("from").find_elements("tag name", "option")]
+    (title,) = (each for each in titles if each.startswith(setup) and recovery in each.lower())
+    return title
 
 
-def test_versions_in_nodes_are_lost_with_them_and_those_at_the_shared_level_are_not(
+def test_versions_in_nodes_are_lost_with_them(
     browser: Browser, rates: dict[str, FailureRate]
 ) -> None:
-    field = browser.element("shared_durable_s")
-    browser.run("document.getElementById('details').open = true")
-    assert not field.is_displayed()
-    choose(browser, "setup", "TensorFlow · 4 ranks")
-    choose(browser, "recovery", "restart")
-    assert field.is_displayed()
-    assert "a failure of one node takes them" in browser.element("shared_durable_s-hint").text
-    row = row_of(4, LEVELS, "restart")
-    assert_shows(browser, expected(row, rates["llama3"], 4, 40))
-    enter(browser, "gpus", 20_000)
-    enter(browser, "shared_durable_s", 45)
-    enter(browser, "survivable", 30)
-    choices = replace(CHOICES, survivable=0.3)
-    row = exact(row, shared_durable_s=45.0)
-    assert_shows(browser, expected(row, rates["llama3"], 20_000, 40, choices))
-    enter(browser, "gigabytes", 0.378)
-    enter(browser, "gigabytes_per_s", 0.1)
-    twice = {name: 2 * row[name] for name in ("stall_s", "durable_s")}
-    slower = row["slowdown_s"] * 3.78 / 2.4
-    row = exact(row, **twice, shared_durable_s=3.78, slowdown_s=slower)
-    assert_shows(browser, expected(row, rates["llama3"], 20_000, 40, choices))
+    choose(browser, "from", titled(browser, TENSORFLOW, "restart"))
+    enter(browser, "gpus", "20000")
+    (row,) = browser.table("strategies-compared")[1:]
+    wanted = expected(row_of(4, LEVELS, "restart"), rates["llama3"], 20_000, 40)
+    assert row[2]["value"] == wanted["steps"][0]
+    assert_known(row[3], wanted["lost"])
+    assert "the others are lost with a node" in browser.element("strategy-0-hint").text
 
 
 def test_steps_that_a_recovery_slows_down_are_no_useful_time(
     browser: Browser, rates: dict[str, FailureRate]
 ) -> None:
-    choose(browser, "setup", "TensorFlow · 4 ranks")
-    choose(browser, "recovery", "ulfm")
-    row = row_of(4, LEVELS, "ulfm")
-    assert row["slower"] > 1
-    assert_shows(browser, expected(row, rates["llama3"], 4, 40), slower=row["slower"])
-    assert "1.04 times as long with this recovery" in browser.element("source").text
-    enter(browser, "gpus", 20_000)
-    enter(browser, "step_s", 3.5)
-    wanted = expected(exact(row, step_s=3.5), rates["llama3"], 20_000, 40)
-    assert_shows(browser, wanted, slower=row["slower"])
+    choose(browser, "from", titled(browser, TENSORFLOW, "ulfm"))
+    enter(browser, "gpus", "20000")
+    (row,) = browser.table("strategies-compared")[1:]
+    wanted = expected(row_of(4, LEVELS, "ulfm"), rates["llama3"], 20_000, 40)
+    assert row_of(4, LEVELS, "ulfm")["slower"] > 1
+    assert_known(row[3], wanted["lost"])
 
 
-def test_amounts_are_those_of_the_answer(browser: Browser) -> None:
-    random = np.random.default_rng(6)
-    values = [float(each) for each in 10 ** random.uniform(-6, 6, 500)]
-    rows = [{"n": each, "n_lo": each * random.uniform(0.3, 1), "n_hi": each * random.uniform(1, 3)} for each in values]  # fmt: skip
-    shown = browser.run(
-        "return arguments[0].map(row => [amount({value: row.n, lo: row.n_lo, hi: row.n_hi}, 1, 's'), plainAmount(row.n, 's'), duration(row.n)])",
-        rows,
-    )
-    assert shown == [
-        [amount(row["n"], SECONDS, row["n_lo"], row["n_hi"]), amount(row["n"], SECONDS), duration(row["n"])]
-        for row in rows
-    ]  # fmt: skip
-
-
-def test_it_starts_with_the_costs_of_the_study(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    assert browser.element("sentence").text.startswith(
-        "On this machine, at 4 ranks, with PyTorch, "
-    )
-    assert browser.element("known").text.startswith("From measured costs")
-    row = row_of(4, "async", "ulfm")
-    assert_shows(browser, expected(row, rates["llama3"], 4, 40))
-
-
-def test_every_field_starts_with_the_value_of_the_study(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    row = row_of(4, "async", "ulfm")
-    wanted = {
-        "gpus": 4, "mean_gpu_hours": rates["llama3"].mean_gpu_hours, "interval": 40, "gigabytes": 0.189, "gigabytes_per_s": 0.189 / row["durable_s"],
-        "survived": 100 * row["survived"], "survivable": 77, "replacement_minutes": 60,
-        **{name: row[name] for name in ("step_s", "stall_s", "slowdown_s", "durable_s", "shared_durable_s", "down_s", "pause_s")},
-    }  # fmt: skip
-    shown = browser.run(
-        "return Object.fromEntries([...document.querySelectorAll('input[type=number]')].map(each => [each.id, each.valueAsNumber]))"
-    )
-    assert shown == pytest.approx(wanted, rel=1e-3)
-
-
-@pytest.mark.parametrize("gpus", CHOICES.gpus)
-def test_projected_it_has_the_numbers_of_the_study(
-    browser: Browser, decided: dict[str, pd.DataFrame], gpus: int
-) -> None:
-    (button,) = (each for each in browser.element("numbers").find_elements("css selector", "button") if each.text == f"{gpus:,}")  # fmt: skip
-    button.click()
-    known = decided["advice"]
-    (row,) = records(known[(known["ranks"] == 4) & (known["gpus"] == gpus) & (known["strategy"] == "async") & (known["recovery"] == "ulfm")])  # fmt: skip
-    assert row["projected"]
-    shown = {name: rest for name, *rest in browser.table("intervals")}
-    lost = shown["best"][2]
-    ends = (1 - row["goodput"], 1 - row["goodput_hi"], 1 - row["goodput_lo"])
-    assert (lost["value"], lost["lo"], lost["hi"]) == pytest.approx(ends, rel=TOLERANCE)
-    assert shown["every epoch"][2]["value"] == pytest.approx(1 - row["goodput_every_epoch"], rel=TOLERANCE)  # fmt: skip
-    assert browser.element("sentence").text.startswith(f"Projected to {gpus:,} GPUs, with PyTorch")
-
-
-def test_moved_controls_give_the_numbers_of_python(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    choose(browser, "setup", "PyTorch · 2 ranks")
-    choose(browser, "strategy", "native")
-    choose(browser, "recovery", "restart")
-    row = row_of(2, "native", "restart")
-    assert_shows(browser, expected(row, rates["llama3"], 2, 40))
-    enter(browser, "gpus", 3000)
-    enter(browser, "interval", 75)
-    assert_shows(browser, expected(row, rates["llama3"], 3000, 75))
+def test_another_rate_has_its_own_draws(browser: Browser, rates: dict[str, FailureRate]) -> None:
+    choose(browser, "from", titled(browser, PYTORCH, "restart"))
+    enter(browser, "gpus", "3000")
     choose(browser, "rate", rates["log"].title)
-    assert_shows(browser, expected(row, rates["log"], 3000, 75))
-    choose(browser, "recovery", "ulfm")
-    row = row_of(2, "native", "ulfm")
-    assert_shows(browser, expected(row, rates["log"], 3000, 75))
-    enter(browser, "survivable", 50)
-    enter(browser, "replacement_minutes", 15)
-    choices = replace(CHOICES, survivable=0.5, replacement_minutes=15)
-    assert_shows(browser, expected(row, rates["log"], 3000, 75, choices))
-    enter(browser, "mean_gpu_hours", 20000)
-    assert_shows(browser, expected(row, given_hours(20000), 3000, 75, choices))
-    assert Select(browser.element("rate")).first_selected_option.text == "your number"
+    enter(browser, "now", "75 steps")
+    assert_shows(browser, of_python("restart", rates["log"], 3000, 75), "native")
 
 
-def test_costs_that_are_entered_are_exact(browser: Browser, rates: dict[str, FailureRate]) -> None:
-    enter(browser, "gpus", 512)
-    row = row_of(4, "async", "ulfm")
-    entered = {"step_s": 2.5, "stall_s": 3.25, "slowdown_s": 4.0, "durable_s": 31.0, "down_s": 240.0, "pause_s": 12.5}  # fmt: skip
-    for name, value in entered.items():
-        enter(browser, name, value)
-        row = exact(row, **{name: value})
-        assert_shows(browser, expected(row, rates["llama3"], 512, 40))
-    enter(browser, "survived", 35)
-    assert_shows(
-        browser, expected({**row, "survived": 0.35, "survived_of": None}, rates["llama3"], 512, 40)
-    )
-    assert browser.element("stall_s-known").text == "yours"
-    browser.element("reset").click()
-    assert_shows(browser, expected(row_of(4, "async", "ulfm"), rates["llama3"], 4, 40))
+def test_numbers_that_are_entered_are_exact(browser: Browser) -> None:
+    choose(browser, "from", titled(browser, PYTORCH, "ulfm"))
+    for name, text in {"gpus": "512", "mtbf": "90 min", "step": "2.5 s", "restart": "4 min", "now": "10 min", "survived": "35", "pause": "12.5 s"}.items():  # fmt: skip
+        enter(browser, name, text)
+    enter_cost(browser, 0, "stall", "3.25 s")
+    enter_cost(browser, 1, "stall", "0.5 s")
+    enter_cost(browser, 1, "then", "31 s")
+    survived = 0.35 * CHOICES.survivable
+    recovering = Recovering(down_s=240.0, survived=survived, pause_s=12.5 + 3600 / 512)
+    slowdown = row_of(4, "async", "ulfm")["slowdown_s"]
+    blocking, later = browser.table("strategies-compared")[1:]
+    exact = best(Saving(stall_s=3.25, durable_s=3.25), recovering, 1 / 5400, step_s=2.5)
+    assert blocking[2]["value"] == exact.steps
+    assert blocking[3]["value"] == pytest.approx(1 - exact.goodput, rel=TOLERANCE)
+    assert blocking[3]["lo"] == blocking[3]["hi"]
+    draws = browser.run("return answer(numbersOf(asked, origin)).strategies[1].estimate.saving")
+    assert draws == {"stallS": 0.5, "durableS": 31.5, "slowdownS": slowdown}
+    assert later[3]["lo"] < later[3]["value"] < later[3]["hi"]
+    assert "with numbers of yours" in browser.element("known").text or "projected" in browser.element("known").text  # fmt: skip
 
 
-def test_nearly_every_failure_can_be_survived(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    enter(browser, "survived", 100)
-    enter(browser, "survivable", 99.9)
-    row = {**row_of(4, "async", "ulfm"), "survived": 1.0, "survived_of": None}
-    shown = {name: rest for name, *rest in browser.table("intervals")}
-    wanted = expected(row, rates["llama3"], 4, 40, replace(CHOICES, survivable=0.999))
-    assert shown["chosen"][2]["value"] == pytest.approx(wanted["chosen"][2][0], rel=TOLERANCE)
-
-
-def test_size_and_bandwidth_project_what_a_checkpoint_costs(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    """A strategy that waits for the write stalls as long as it takes; any other stalls longer for a larger state."""
-    enter(browser, "gigabytes", 1.89)
-    row = row_of(4, "async", "ulfm")
-    tenfold = exact(row, durable_s=10 * row["durable_s"], stall_s=10 * row["stall_s"], slowdown_s=10 * row["slowdown_s"])  # fmt: skip
-    assert_shows(browser, expected(tenfold, rates["llama3"], 4, 40))
-    enter(browser, "gigabytes_per_s", 0.5)
-    slow = 1.89 / 0.5 / row["durable_s"]
-    projected = exact(tenfold, durable_s=1.89 / 0.5, slowdown_s=slow * row["slowdown_s"])
-    assert_shows(browser, expected(projected, rates["llama3"], 4, 40))
-    assert browser.element("durable_s-known").text == "projected"
-    assert "no measurement" in browser.element("storage").text
-    assert browser.element("known").text.startswith("Projected")
-    assert browser.element("sentence").text.startswith("At 4 ranks, by numbers that were not measured")  # fmt: skip
-    choose(browser, "strategy", "native")
-    waiting = exact(row_of(4, "native", "ulfm"), durable_s=3.78, stall_s=3.78)
-    assert_shows(browser, expected(waiting, rates["llama3"], 4, 40))
-
-
-def test_a_cost_that_is_entered_comes_before_size_and_bandwidth_until_these_change(
+def test_a_checkpoint_of_size_and_bandwidth_blocks_as_long_as_it_is_written(
     browser: Browser,
 ) -> None:
-    enter(browser, "gigabytes", 1.89)
-    enter(browser, "stall_s", 7)
-    assert browser.element("stall_s-known").text == "yours"
-    enter(browser, "gigabytes_per_s", 2)
-    assert browser.element("stall_s-known").text == "projected"
+    """And has no slower steps, whatever was measured of a smaller state."""
+    choose(browser, "from", titled(browser, PYTORCH, "restart"))
+    enter(browser, "state", "98GB")
+    enter(browser, "bandwidth", "1.6GB/s")
+    enter_cost(browser, 0, "stall", "")
+    saving = browser.run("return answer(numbersOf(asked, origin)).strategies[0].estimate.saving")
+    assert saving == {"stallS": 61.25, "durableS": 61.25, "slowdownS": 0}
+    enter_cost(browser, 1, "then", "")
+    saving = browser.run("return answer(numbersOf(asked, origin)).strategies[1].estimate.saving")
+    assert saving["durableS"] == pytest.approx(saving["stallS"] + 61.25)
 
 
-def test_the_curve_as_csv_is_that_of_python(
+def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator: Any) -> None:
+    browser.open(calculator)
+    now, blocking, later = browser.table("strategies-compared")
+    assert (now[2]["value"], blocking[2]["value"], later[2]["value"]) == (2880, 968, 219)
+    texts = browser.run("return [...document.querySelectorAll('#strategies-compared tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")  # fmt: skip
+    assert texts == [
+        ["now: blocking", "120 min", "2,880", "8.7 %", "", ""],
+        ["blocking", "40 min", "968", "5.7 %", "20 - 81 min", "182"],
+        ["async", "9.1 min", "219", "2.2 %", "3.8 - 22 min", "398"],
+    ]
+    assert browser.element("save-steps").text == "save_steps=219"
+
+
+def test_an_answer_that_cannot_be_told_is_not_told(
     browser: Browser, rates: dict[str, FailureRate]
 ) -> None:
-    enter(browser, "gpus", 2048)
-    path = browser.downloads / "goodput_curve.csv"
-    browser.element("csv").click()
-    browser.wait(path.exists)
-    curve = pd.read_csv(path)
-    row = row_of(4, "async", "ulfm")
-    saving, recovering = drawn.saving(row), drawn.recovering(row, 2048, CHOICES)
-    failing = drawn.failures_per_s(rates["llama3"], 2048)
-    assert len(curve) > 100
-    assert set(curve["projected"]) == {True}
-    for point in records(curve):
-        parts = np.asarray(goodput(60 * point["interval_minutes"], saving, recovering, failing))
-        wanted = (parts[0], *drawn.ends(parts))
-        shown = (point["goodput"], point["goodput_lo"], point["goodput_hi"])
-        assert shown == pytest.approx(wanted, rel=TOLERANCE)
-    assert curve["interval_minutes"].to_numpy() * 60 == pytest.approx(curve["interval_steps"] * row["step_s"])  # fmt: skip
+    browser.run("start.rates.find(({name}) => name === 'log').draws = start.draws.length")
+    spread = (10 ** np.linspace(1, 7, drawn.DRAWS)).tolist()
+    browser.run("ALL_DRAWS.push(new Float64Array(arguments[0]))", spread)
+    choose(browser, "rate", rates["log"].title)
+    assert "cannot be told" in browser.element("sentence").text
+    assert browser.element("save-steps").text == ""
 
 
-def test_every_strategy_and_recovery_is_compared(
-    browser: Browser, rates: dict[str, FailureRate]
-) -> None:
-    enter(browser, "gpus", 100_000)
-    shown = browser.table("compared")
-    wanted = {}
-    for strategy in ("native", "async"):
-        for recovery in ("restart", "ulfm"):
-            row = row_of(4, strategy, recovery)
-            _, interval_s, lost = expected(row, rates["llama3"], 100_000, 40)["best"]
-            wanted[strategy, recovery] = (interval_s[0], lost[0])
-    assert [(row[0], row[1]) for row in shown] == sorted(wanted, key=lambda each: wanted[each][1])
-    for strategy, recovery, interval, lost in shown:
-        assert (interval["value"], lost["value"]) == pytest.approx(wanted[strategy, recovery], rel=TOLERANCE)  # fmt: skip
+# ---- words
+
+
+def test_numbers_are_said_as_python_says_them(browser: Browser) -> None:
+    random = np.random.default_rng(6)
+    values = [*(float(each) for each in 10 ** random.uniform(-7, 7, 600)), 0.0, 12.5, 13.5, 0.125, 2.675, 968.0, 1e5]  # fmt: skip
+    rows = [(each, each * random.uniform(-0.5, 1), each * random.uniform(1, 3)) for each in values]
+    narrow = [(each, each * (1 - 1e-5), each * (1 + 1e-5)) for each in values[:50]]
+    shown = browser.run(
+        "return arguments[0].map(([value, lo, hi]) => [amount({value, lo, hi}, PERCENT), plain(value), duration(value), span(value, hi), tells({lo, hi})])",
+        [*rows, *narrow],
+    )  # fmt: skip
+    wanted = [
+        [quantities.percent(*row), quantities.plain(row[0]), quantities.duration(row[0]),
+         quantities.span(row[0], row[2], quantities.PLAIN), quantities.tells(*row[1:])]
+        for row in [*rows, *narrow]
+    ]  # fmt: skip
+    assert shown == wanted
+
+
+TEXTS = [
+    "2h", "90 s", "14 hours", "1h 30min", "1h30", "5", "", "2 parsecs", "0 s", "-3s", "1e3 s", "98GB", "98 GiB", "1.6GB/s", "100 Gbit/s", "1,000 s",
+    "1,00 s", "2880 steps", "1 step", "0 steps", "2.5 steps", "3 Steps", ".5 h", "1e30 s", "2h extra", "constructor", "1 constructor", "toString",
+]  # fmt: skip
+
+
+def test_numbers_are_read_as_python_reads_them(browser: Browser) -> None:
+    def read(reader: Any, text: str) -> Any:
+        try:
+            return reader(text)
+        except ConfigError:
+            return None
+
+    def every(text: str) -> int:
+        return quantities.read_every(text).in_steps(7.0)
+
+    readers = (quantities.read_time, quantities.read_size, quantities.read_bandwidth, every)
+    shown = browser.run(
+        """const of = (read, text) => { try { return read(text); } catch (error) { if (error instanceof Wrong) return null; throw error; } };
+        return arguments[0].map(text => [readTime, readSize, readBandwidth, text => readEvery(text)(7)].map(read => of(read, text)))""",
+        TEXTS,
+    )  # fmt: skip
+    assert shown == [[read(reader, text) for reader in readers] for text in TEXTS]
+
+
+def test_a_changed_number_of_survivors_is_taken(browser: Browser, rates: dict[str, FailureRate]) -> None:  # fmt: skip
+    choose(browser, "from", titled(browser, PYTORCH, "ulfm"))
+    browser.run("start.choices.survivable = 0.5; start.choices.replacement_minutes = 15; show()")
+    choices = replace(CHOICES, survivable=0.5, replacement_minutes=15.0)
+    assert_shows(browser, of_python("ulfm", rates["llama3"], 4, 40, choices), "native")
+
+
+def test_the_chart_has_a_line_for_each_strategy(browser: Browser) -> None:
+    drawn_lines = browser.run("return view.data('lines')")
+    assert {each["place"] for each in drawn_lines} == {0, 1}
+    one = json.loads(browser.run("return JSON.stringify(answer(numbersOf(asked, origin)).strategies[0].estimate)"))  # fmt: skip
+    saving = Saving(stall_s=one["saving"]["stallS"], durable_s=one["saving"]["durableS"], slowdown_s=one["saving"]["slowdownS"])  # fmt: skip
+    known = one["recovering"]
+    recovering = Recovering(down_s=known["downS"], survived=known["survived"], pause_s=known["pauseS"])  # fmt: skip
+    for point in (each for each in drawn_lines if each["place"] == 0):
+        lost = 1 - float(goodput(point["seconds"], saving, recovering, one["failuresPerS"]))
+        assert point["lost"] == pytest.approx(lost, rel=1e-6)

@@ -1,4 +1,4 @@
-"""The page to ask "what if" before a browser sees it: what it starts from, and that it is one file."""
+"""The page before a browser sees it: what it starts from, and that it is one file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide import drawn
-from ckptbench.decide.advice import advice
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.errors import ConfigError
+from ckptbench.page.cases import EXAMPLE
 from ckptbench.page.html import page
 from ckptbench.page.payload import payload
-from tests.decided_study import CHOICES, RATES, costs
+from tests.decided_study import CHOICES, LEVELS, RATES, costs
 
 
 @pytest.fixture(scope="module")
@@ -42,85 +42,98 @@ def drawn_of(study: dict[str, Any], known: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(study["draws"][known["draws"]]), "<f8")
 
 
-def row_of(study: dict[str, Any], strategy: str, recovery: str) -> dict[str, Any]:
-    (row,) = (
-        row for row in study["rows"]
-        if (row["ranks"], row["strategy"], row["recovery"]) == (2, strategy, recovery)
+def case_of(study: dict[str, Any], ranks: int, recovery: str) -> dict[str, Any]:
+    return next(
+        case for case in study["cases"]
+        if case.get("ranks") == ranks and recovery in case["title"].lower()
     )  # fmt: skip
-    return row
 
 
 def test_costs_come_with_the_draws_of_the_decision(study: dict[str, Any]) -> None:
-    for row in records(costs()[lambda frame: frame["ranks"] == 2]):
-        own = row_of(study, row["strategy"], row["recovery"])
-        stall, step = own["costs"]["stall_s"], own["costs"]["step_s"]
-        assert (stall["value"], stall["lo"], stall["hi"]) == (
-            row["stall_s"],
-            row["stall_s_lo"],
-            row["stall_s_hi"],
-        )
-        assert (drawn_of(study, stall) == drawn.saving(row).stall_s[1:]).all()
-        assert (drawn_of(study, step) == drawn.step_s(row)[1:]).all()
+    two = costs()[lambda frame: frame["ranks"] == 2]
+    for row in records(two):
+        case = case_of(study, 2, row["recovery"])
+        (own,) = (each for each in case["strategies"] if each["name"] == row["strategy"])
+        saving = drawn.saving(row)
+        assert own["stall"]["value"] == row["stall_s"]
+        assert (drawn_of(study, own["stall"]) == saving.stall_s[1:]).all()
+        assert (drawn_of(study, own["durable"]) == saving.durable_s[1:]).all()
+        assert (drawn_of(study, case["step"]) == drawn.step_s(row)[1:]).all()
 
 
 def test_an_exact_cost_has_no_draws(study: dict[str, Any]) -> None:
-    cost = row_of(study, "native", "ulfm")["costs"]["down_s"]
-    assert cost == {"value": 9.9, "lo": None, "hi": None, "draws": None}
+    assert case_of(study, 2, "ulfm")["restart"] == {"value": 9.9, "draws": None}
 
 
-def test_rows_of_one_setup_share_their_draws(study: dict[str, Any]) -> None:
-    first, second = (row_of(study, "async", recovery)["costs"] for recovery in ("restart", "ulfm"))
-    assert first["stall_s"]["draws"] == second["stall_s"]["draws"]
-    assert first["stall_s"]["draws"] != row_of(study, "native", "ulfm")["costs"]["stall_s"]["draws"]
+def test_strategies_of_one_setup_share_their_draws(study: dict[str, Any]) -> None:
+    first, second = (case_of(study, 2, recovery)["strategies"] for recovery in ("restart", "ulfm"))
+    assert first[0]["stall"]["draws"] == second[0]["stall"]["draws"]
+    assert first[0]["stall"]["draws"] != first[1]["stall"]["draws"]
 
 
 def test_the_pause_has_no_replacement_in_it(study: dict[str, Any]) -> None:
     """It depends on the number of GPUs, so the page adds it."""
-    own = row_of(study, "async", "ulfm")
-    assert own["costs"]["pause_s"]["value"] == 1.4
-    assert not own["replaces"]
+    case = case_of(study, 2, "ulfm")
+    assert case["strategies"][0]["pause"]["value"] == 1.4
+    assert not case["replaces"]
 
 
 def test_rates_come_with_their_draws(study: dict[str, Any], rates: list[FailureRate]) -> None:
     known = {rate["name"]: rate for rate in study["rates"]}
     assert known.keys() == {rate.name for rate in rates}
-    for name in ("llama3", "log"):
-        (rate,) = (rate for rate in rates if rate.name == name)
+    for rate in rates:
         hours = 1 / (drawn.failures_per_s(rate, 1) * 3600)
-        assert known[name]["mean_gpu_hours"] == pytest.approx(hours[0], rel=1e-12)
-        assert (drawn_of(study, known[name]) == hours[1:]).all()
-    assert known["kokolis-1k"]["draws"] is not None, "a published rate is another machine's"
+        assert known[rate.name]["value"] == pytest.approx(hours[0], rel=1e-12)
+        if known[rate.name]["draws"] is not None:
+            assert (drawn_of(study, known[rate.name]) == hours[1:]).all()
+    assert known["llama3"]["draws"] is not None
 
 
-def test_it_starts_with_the_winner_on_the_most_ranks(
-    study: dict[str, Any], rates: list[FailureRate]
-) -> None:
-    chosen = [rate for rate in rates if rate.name == CHOICES.rate]
-    known = advice(costs(), chosen, CHOICES)
-    (winner,) = records(known[known["wins"] & (known["gpus"] == 4) & (known["framework"] == "pytorch")])  # fmt: skip
-    start = study["rows"][study["start"]]
-    assert (start["ranks"], start["strategy"], start["recovery"]) == (
-        4,
-        winner["strategy"],
-        winner["recovery"],
-    )
-    assert start["in_use_steps"] == winner["in_use_steps"] == 40
+def test_a_setup_is_a_case_in_the_options_of_the_command(study: dict[str, Any]) -> None:
+    """The most ranks of the first system come first; a strategy that waits for its write is a blocking one."""
+    first = study["cases"][0]
+    assert first["title"] == "PyTorch · 4 ranks · restart"
+    assert first["pairs"] == [
+        ("gpus", "4"), ("rate", "llama3"), ("step", "2.2 s"), ("blocking", "native=1.9 s"), ("async", "async=0.21 s+2.39 s"),
+        ("restart", "9.5 s"), ("now", "40 steps"),
+    ]  # fmt: skip
+    assert [case["title"] for case in study["cases"]][-1] == "an example"
+
+
+def test_restarts_that_differ_are_those_that_were_measured(rates: list[FailureRate]) -> None:
+    rows = costs().assign(down_s=lambda frame: frame["down_s"].where(frame["strategy"] != "async", 20.0))  # fmt: skip
+    case = case_of(payload(rows, rates, CHOICES), 2, "ulfm")
+    assert dict(case["pairs"])["restart"] == "as measured"
+    assert case["restart"] is None
+    assert [each["down"]["value"] for each in case["strategies"]] == [9.9, 20.0]
+
+
+def test_levels_come_with_their_strategy(study: dict[str, Any]) -> None:
+    (case,) = (each for each in study["cases"] if "TensorFlow" in each["title"] and "restart" in each["title"])  # fmt: skip
+    (strategy,) = case["strategies"]
+    assert LEVELS.startswith("deepfreeze")
+    assert (strategy["every"], strategy["copied"], strategy["far"]["value"]) == (6, False, 2.4)
 
 
 def test_a_strategy_is_named_with_what_tells_it_from_others(rates: list[FailureRate]) -> None:
     rows = pd.concat([costs(), costs().assign(interval="s10")], ignore_index=True)
-    names = {row["strategy"] for row in payload(rows, rates, CHOICES)["rows"]}
+    cases = payload(rows, rates, CHOICES)["cases"]
+    names = {each["name"] for case in cases for each in case["strategies"]}
     assert names == {f"{strategy}, every {unit}" for strategy in ("native", "async", "deepfreeze (memory 1, shared 6)") for unit in ("epoch", "10 steps")}  # fmt: skip
 
 
-def test_unknown_bytes_are_null(rates: list[FailureRate]) -> None:
-    rows = costs().assign(bytes=np.nan)
-    assert {row["bytes"] for row in payload(rows, rates, CHOICES)["rows"]} == {None}
+def test_it_starts_with_the_readers_case(rates: list[FailureRate]) -> None:
+    own = [("gpus", "64"), ("mtbf", "1 day")]
+    cases = payload(costs(), rates, CHOICES, own)["cases"]
+    assert cases[0] == {"title": "your case", "how": "", "pairs": own, "strategies": []}
 
 
-def test_without_costs_there_is_nothing_to_start_from(rates: list[FailureRate]) -> None:
-    study = payload(costs()[:0], rates, CHOICES)
-    assert (study["rows"], study["start"]) == ([], None)
+@pytest.mark.parametrize("none", [None, costs()[:0]])
+def test_without_a_study_it_starts_with_an_example(
+    rates: list[FailureRate], none: pd.DataFrame | None
+) -> None:
+    (case,) = payload(none, rates, CHOICES)["cases"]
+    assert case["pairs"] == EXAMPLE
 
 
 def test_a_rate_that_is_not_there_is_refused(rates: list[FailureRate]) -> None:
@@ -145,28 +158,26 @@ def test_the_page_forbids_itself_the_network(text: str) -> None:
 
 
 def test_every_part_of_the_page_is_in_it(text: str) -> None:
-    for part in ("function goodput(", "function amount(", "function answer(", "async function begin(", "University of Washington"):  # fmt: skip
+    for part in ("function goodput(", "function amount(", "function answer(", "function usefulAt(", "async function makeChart(", "University of Washington"):  # fmt: skip
         assert text.count(part) == 1
     (chart,) = re.findall(r'id="chart-spec">\n(.*?)\n</script>', text)
-    assert json.loads(chart)["layer"]
+    assert json.loads(chart)["marks"]
 
 
 def test_names_cannot_end_a_script(rates: list[FailureRate]) -> None:
     spoilt = "</script><script>alert(1)//<!--"
     text = page(costs().assign(source=spoilt), rates, CHOICES)
     assert spoilt not in text
-    (study,) = re.findall(r'id="study">\n(.*?)\n</script>', text)
-    assert json.loads(study)["rows"][0]["source"] == spoilt
+    (start,) = re.findall(r'id="start">\n(.*?)\n</script>', text)
+    assert spoilt in json.loads(start)["cases"][0]["source"]
 
 
 @pytest.mark.parametrize("text", ["3", "{", '{"rate": "llama3"}', '{"gpus": 3}'])
 def test_choices_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(
-        ConfigError, match="rate, gpus, survivable, replacement_minutes, gpus_per_node"
-    ):
+    with pytest.raises(ConfigError, match="rate, gpus, survivable, replacement_minutes"):
         Choices.parse(text)
 
 
 def test_choices_are_read() -> None:
-    text = '{"rate": "llama3", "gpus": [1024, 16384, 131072], "survivable": 0.77, "replacement_minutes": 60, "gpus_per_node": 8}'
+    text = '{"rate": "llama3", "gpus": [1024, 16384, 131072], "survivable": 0.77, "replacement_minutes": 60}'
     assert Choices.parse(text) == CHOICES

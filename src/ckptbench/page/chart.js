@@ -1,72 +1,53 @@
 "use strict";
-// The chart, and its curve as CSV.
+// The chart: what each interval loses, a line for each strategy.
 
-const MARKS_S = [
-  0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400, 365.25 * 86400, 3652.5 * 86400, 36525 * 86400,
-];
-const SHOWN_LOSS = 0.02; // The axis shows at least such a part of the time, and more where the best or the chosen interval loses more.
-const SHOWN_OF_BEST = 6;
-const SHOWN_OF_CHOSEN = 1.5;
+const TIMES = new Map(["1 ms", "10 ms", "100 ms", "1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 day", "10 days", "100 days", "1000 days", "10000 days"].map((text) => [readTime(text), text]));
+const LOSSES = Array.from({ length: 36 }, (_, place) => [1, 2, 5][place % 3] * 10 ** (Math.floor(place / 3) - 12));
+const MANY = 8; // Where there are more losses to mark, only powers of ten are.
+const COLORS = 6; // of page.css, which has others where it is dark
+const DASHES = [[1, 0], [6, 3], [2, 2]];
+const POINTS = 100;
+const BEYOND = 4; // The axis goes so many times beyond the fine ranges.
+const SHOWN = 5; // Losses up to so many times the largest of interest are drawn.
 let view = null;
 
+const lineOf = (place) => ({ color: `var(--line-${place % COLORS})`, dash: DASHES[Math.floor(place / COLORS) % DASHES.length] });
+
 async function makeChart() {
-  const spec = JSON.parse(byId("chart-spec").textContent);
-  const options = { mode: "vega-lite", renderer: "svg", actions: false, defaultStyle: false, expressionFunctions: { mark } };
-  view = (await vegaEmbed("#chart", spec, options)).view;
+  vega.expressionFunction("time", (seconds) => TIMES.get(seconds));
+  vega.expressionFunction("loss", (part) => `${Number((100 * part).toPrecision(1))} %`);
+  view = new vega.View(vega.parse(JSON.parse(byId("chart-spec").textContent)), { renderer: "svg", container: "#chart" });
+  await view.runAsync();
 }
 
-function showChart(row, asked, answered, stands) {
-  const points = curve(answered);
-  const flatPoints = points.filter(({ intervalS }) => answered.flat.shortestS <= intervalS && intervalS <= answered.flat.longestS);
-  const isStudy = stands.known === "study";
-  const [before] = casesOf(study, row, { gpus: row.ranks, rate: asked.mean_gpu_hours === undefined ? asked.rate : study.choices.rate });
-  const shown = ({ intervalS, goodput: useful }) => ({ seconds: intervalS, goodput: useful.value, lo: useful.lo, hi: useful.hi });
+function showChart({ now, strategies }) {
+  const reached = [now.seconds, ...strategies.flatMap(({ estimate, fine: { from, to } }) => [from * estimate.stepS / BEYOND, to * estimate.stepS * BEYOND])];
+  const shortest = Math.max(Math.min(...reached), Math.min(...strategies.map(({ estimate }) => estimate.stepS)));
+  const longest = Math.max(...reached, shortest * BEYOND);
+  const lowest = Math.min(...strategies.map(({ lost }) => lost.value));
+  const highest = Math.max(now.lost.value, ...strategies.map(({ lost }) => lost.value));
+  const foremost = strategies.findIndex(({ lost }) => lost.value === lowest);
+  const points = strategies.flatMap(({ estimate, draws, fine: { from, to } }, place) => Array.from({ length: POINTS }, (_, point) => {
+    const seconds = shortest * (longest / shortest) ** (point / (POINTS - 1));
+    const all = (place === foremost ? draws : [estimate]).map((one) => Math.max(1 - usefulAt(one, seconds / one.stepS), Number.MIN_VALUE));
+    const { value, lo, hi } = uncertain(all);
+    return { place, seconds, lost: value, lo, hi, ...lineOf(place), isFine: from * estimate.stepS <= seconds && seconds <= to * estimate.stepS };
+  }));
+  const bests = strategies.map(({ seconds, lost }, place) => ({ seconds: seconds.value, lost: lost.value, ...lineOf(place) }));
   const data = {
-    curve: points.map(shown),
-    flat: flatPoints.map(shown),
-    reference: isStudy ? [] : points.map(({ intervalS }) => ({ seconds: intervalS, goodput: goodputAt(before, intervalS) })),
-    chosen: [{ seconds: answered.chosen.intervalS }],
-    formulas: answered.formulas.map(({ name, possibleS, lost }) => ({ name, seconds: possibleS, goodput: 1 - lost })),
-    best: [{ seconds: answered.best.intervalS.value, goodput: 1 - answered.best.lost.value }],
+    band: points.filter(({ lo, hi }) => lo < hi),
+    now: [{ seconds: now.seconds }],
+    fine: points.filter(({ isFine }) => isFine),
+    lines: points,
+    best: bests,
   };
-  const seconds = [...data.curve, ...data.formulas].map((each) => each.seconds);
-  const parts = [...data.curve.flatMap(({ lo, hi }) => [lo, hi]), ...data.reference.map((each) => each.goodput)];
-  const [shortest, longest] = [Math.min(...seconds), Math.max(...seconds)];
-  const ends = { shortest, longest, lowest: Math.max(Math.min(...parts), lowestOf(answered)), highest: Math.max(...parts) };
-  for (const [name, value] of Object.entries(ends)) view.signal(name, value);
-  view.signal("marks", MARKS_S.filter((each) => shortest <= each && each <= longest));
+  const ends = { shortest, longest, lowest: Math.max(lowest / 2, 1e-9), highest: Math.min(SHOWN * highest, 1) };
+  const losses = LOSSES.filter((each) => ends.lowest <= each && each <= ends.highest);
+  const marks = {
+    times: [...TIMES.keys()].filter((each) => shortest <= each && each <= longest),
+    losses: losses.length > MANY ? losses.filter((each) => Number.isInteger(Number(Math.log10(each).toFixed(9)))) : losses,
+  };
+  for (const [name, value] of Object.entries({ ...ends, ...marks })) view.signal(name, value);
   for (const [name, values] of Object.entries(data)) view.data(name, values);
   view.run();
-  byId("chart").classList.toggle("is-projected", !isStudy);
-  byId("legend-now").classList.toggle("is-projected", !isStudy);
-  byId("legend-now").lastElementChild.textContent = nameOf(row, asked, stands);
-  byId("legend-study").hidden = isStudy;
-  byId("legend-study").lastElementChild.textContent = `${row.given ? "given" : "measured"}: ${counted(row.ranks, row.given ? "GPU" : "rank")}, costs as in the study`;
-  byId("caption").textContent = `Goodput, the useful part of the time, against the interval: ${percentOfUseful(answered)} at the best.` +
-    (isStudy ? "" : " Dashed: not measured. Solid grey: the costs of the study at its own number of GPUs.");
-  showCsv(points, asked, answered, stands);
-}
-
-/** Where the axis of the goodput begins at the least: what is far worse than the best and the chosen interval is cut off. */
-function lowestOf({ best: found, chosen }) {
-  return 1 - Math.max(SHOWN_LOSS, SHOWN_OF_BEST * found.lost.hi, SHOWN_OF_CHOSEN * chosen.lost.hi);
-}
-
-function percentOfUseful(answered) {
-  return amount(useful(answered.best.lost), 100, "%");
-}
-
-function nameOf(row, asked, stands) {
-  const where = counted(asked.gpus, row.given || asked.gpus !== row.ranks ? "GPU" : "rank");
-  if (stands.known === "study") return `${row.given ? "given" : "measured"}: ${where}`;
-  return `${where}, ${stands.text.toLowerCase()}`;
-}
-
-function showCsv(points, asked, answered, stands) {
-  const lines = points.map(({ intervalS, goodput: part }) =>
-    [intervalS / SECONDS_PER_MINUTE, intervalS / answered.stepS, part.value, part.lo, part.hi, asked.gpus, stands.known === "projected", stands.own].join(","));
-  const link = byId("csv");
-  URL.revokeObjectURL(link.href);
-  const text = ["interval_minutes,interval_steps,goodput,goodput_lo,goodput_hi,gpus,projected,own_numbers", ...lines, ""].join("\n");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
 }

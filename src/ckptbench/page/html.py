@@ -12,19 +12,33 @@ import vl_convert
 
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate
+from ckptbench.page.cases import Pairs
 from ckptbench.page.payload import payload
+from ckptbench.page.translate import javascript
 
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
 SCRIPT = re.compile(r'<script((?: type="application/json" id="[\w-]+")?) src="([\w.]+)"></script>')
 VEGA = "/* {license} */\n(function () {{\n{bundle}\n}})();"
-BUNDLED = "globalThis.vegaEmbed = vegaEmbed;"
+BUNDLED = f"""import {{ View, parse, expressionFunction }} from "/npm/vega@{vl_convert.get_vega_version()}/+esm";
+globalThis.vega = {{ View, parse, expressionFunction }};"""
+"""Vega-Lite, a third of the usual bundle, is left out: the chart is compiled here."""
 
 
-def page(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices) -> str:
-    """The text of the file, from the table `decision_costs`. Raises ConfigError where the chosen rate is none of `rates`."""
+def page(
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: Choices,
+    case: Pairs | None = None,
+) -> str:
+    """The text of the file. It starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+
+    A case is written in the options of the command, without their dashes: `("gpus", "256")`, `("async", "3s+90s")`; all of them are in
+    `cases.EXAMPLE`. Raises ConfigError where the chosen rate is none of `rates`.
+    """
     made = {
-        "study.json": _json(payload(costs, rates, choices)),
-        "chart.json": _json(json.loads(_own("chart.json"))),
+        "start.json": _json(payload(costs, rates, choices, case)),
+        "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
+        "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
         "vega.js": VEGA.format(
             license=_own("vega-license.txt"), bundle=vl_convert.javascript_bundle(BUNDLED)
         ),
@@ -47,4 +61,8 @@ def _json(value: object) -> str:
 
 
 def _own(name: str) -> str:
-    return (resources.files("ckptbench.page") / name).read_text(encoding="utf-8")
+    return _text("ckptbench.page", name)
+
+
+def _text(package: str, name: str) -> str:
+    return (resources.files(package) / name).read_text(encoding="utf-8")

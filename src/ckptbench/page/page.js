@@ -1,115 +1,234 @@
 "use strict";
-// The page: controls -> what is asked -> the answer -> text, tables and chart. What is asked is in the address, after the #.
+// The page: fields -> a case -> its answer -> sentence, table and chart. The case is in the address, after the #.
 
-const byId = (id) => document.getElementById(id);
+const USUAL = ["1 hour", "1 day"];
+const SMALLEST_PART = 1e-5;
+const NEXT_TO_NOTHING = 0.01; // Where even the best interval leaves less than this, none is recommended.
+let origin = start.cases[0];
+/** The texts of the case. */
+let asked = readPairs(origin.pairs);
 
-const CHOICES = ["setup", "strategy", "recovery", "rate"];
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
 
-const study = unpack(JSON.parse(byId("study").textContent));
-/** What the user has changed. All else is as in the study. */
-let changed = {};
+// ---- the fields
 
-/** The row of the study that is asked about. What a setup does not have is taken from the start, or is its first. */
-function chosenRow() {
-  const start = study.rows[study.start];
-  let rows = study.rows;
-  for (const name of ["setup", "strategy", "recovery"]) {
-    const known = [changed[name], start[name], rows[0][name]].find((wanted) => rows.some((row) => row[name] === wanted));
-    rows = rows.filter((row) => row[name] === known);
+function makeFields() {
+  for (const holder of document.querySelectorAll("[data-field]")) {
+    const name = holder.dataset.field;
+    holder.className = "field";
+    const input = element("input", { id: name, spellcheck: false, oninput: () => enter(name, input.value) });
+    input.setAttribute("aria-describedby", `${name}-wrong ${name}-hint`);
+    holder.append(
+      element("label", { htmlFor: name, textContent: holder.dataset.label }), input,
+      element("p", { className: "wrong", id: `${name}-wrong` }), element("p", { className: "hint", id: `${name}-hint` }),
+    );
   }
-  return rows[0];
+  byId("from").append(...start.cases.map(({ title }, place) => new Option(title, place)));
+  byId("origins").hidden = start.cases.length < 2;
+  byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
+  byId("rate").append(new Option("as entered:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));
+  byId("rate").onchange = ({ target: { value } }) => setFailures(value === "" || USUAL.includes(value) ? ["mtbf", value || mtbf()] : ["rate", value]);
+  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: `strategy ${asked.strategies.length + 1}`, stall: "3s", then: "90s" }]);
+  byId("reset").onclick = () => begin(origin, []);
+  byId("controls").onsubmit = (event) => event.preventDefault();
 }
 
-/** Every number that the answer needs, and what the user wants otherwise. */
-function askedOf(row) {
-  return { gpus: row.ranks, rate: study.choices.rate, interval: row.in_use_steps, ...changed };
+/** A number was typed. Its field is left as it is. */
+function enter(name, text) {
+  asked.texts.set(name, text);
+  if (name === "mtbf") asked.texts.delete("rate");
+  show();
 }
 
-/** What each field shows where the user has set nothing. */
-function startOf(name, row, asked, costs) {
-  if (name === "gpus") return row.ranks;
-  if (name === "interval") return row.in_use_steps;
-  if (name === "mean_gpu_hours") return study.rates.find((each) => each.name === asked.rate).mean_gpu_hours;
-  if (OF_STORAGE.includes(name)) return seenStorage(row)[name];
-  if (name === "survived") return row.survived.value;
-  if (COSTS.includes(name)) return costs[name].value;
-  return study.choices[name];
+function setFailures(pair) {
+  asked = readPairs([pair], asked);
+  fill();
 }
 
-// ---- the address
-
-function writeAddress() {
-  const text = new URLSearchParams(Object.entries(changed).map(([name, value]) => [name, String(value)])).toString();
-  if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
+function changeStrategies(strategies) {
+  asked = { ...asked, strategies };
+  fill();
 }
 
-/** What the address asks for. A number that no field would take is left out. */
-function readAddress() {
-  const asked = {};
-  for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
-    const field = FIELDS[name];
-    const value = Number(text);
-    if (field && refusal(field, text, value * (field.scale ?? 1)) === "") asked[name] = value;
-    else if (CHOICES.includes(name)) asked[name] = text;
+/** What a published rate means for this job, as a text. */
+function mtbf() {
+  const rate = rateOf(asked.texts.get("rate"));
+  const gpus = Number(asked.texts.get("gpus"));
+  return rate === undefined || !(gpus >= 1) ? "" : duration((rate.value / gpus) * SECONDS_PER_HOUR);
+}
+
+function fill() {
+  for (const name of Object.keys(FIELDS)) byId(name).value = asked.texts.get(name) ?? "";
+  byId("from").value = start.cases.indexOf(origin);
+  byId("strategies").replaceChildren(...asked.strategies.map(rowOf));
+  show();
+}
+
+function rowOf(strategy, place) {
+  const entry = (name, label) => {
+    const input = element("input", { value: strategy[name], spellcheck: false, ariaLabel: `${label}, ${strategy.name}`, oninput: () => { strategy[name] = input.value.trim(); show(); } });
+    return element("label", { className: `of-${name}`, textContent: label }, input);
+  };
+  const kinds = element("select", { ariaLabel: `Kind, ${strategy.name}` }, new Option("blocking", "blocking"), new Option("asynchronous", "async"));
+  kinds.value = strategy.kind;
+  kinds.onchange = () => changeStrategies(asked.strategies.with(place, { ...strategy, kind: kinds.value, then: kinds.value === "async" ? strategy.then || "90s" : "" }));
+  const remove = element("button", { type: "button", textContent: "×", title: "Remove", ariaLabel: `Remove ${strategy.name}`, disabled: asked.strategies.length === 1 });
+  remove.onclick = () => changeStrategies(asked.strategies.toSpliced(place, 1));
+  const row = element("div", { className: "strategy", role: "group", ariaLabel: strategy.name },
+    entry("name", "Name"), element("label", { textContent: "Kind" }, kinds), remove, entry("stall", "Stops training for"), entry("then", "Then written for"),
+    element("p", { className: "wrong", id: `strategy-${place}-wrong` }), element("p", { className: "hint", id: `strategy-${place}-hint` }));
+  row.dataset.kind = strategy.kind;
+  return row;
+}
+
+function showFields({ wrong, values }) {
+  byId("rate").value = asked.texts.get("rate") ?? USUAL.find((time) => time === asked.texts.get("mtbf")) ?? "";
+  byId("mtbf").placeholder = mtbf();
+  byId("source").textContent = origin.source ?? "";
+  for (const name of Object.keys(FIELDS)) {
+    byId(name).setAttribute("aria-invalid", wrong.has(name));
+    byId(`${name}-wrong`).textContent = wrong.get(name) ?? "";
+    const isMeasured = origin[name] && values[name] === origin[name];
+    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how}: ${measured(values[name])}` : "";
   }
-  if (asked.rate !== undefined && !study.rates.some((rate) => rate.name === asked.rate)) delete asked.rate;
-  return asked;
+  byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
+  asked.strategies.forEach((each, place) => {
+    byId(`strategy-${place}-wrong`).textContent = wrong.get(`strategy-${place}`) ?? "";
+    const known = origin.strategies.find(({ name }) => name === each.name);
+    byId(`strategy-${place}-hint`).textContent = known === undefined ? "" : hintOf(known, each.kind);
+  });
 }
 
-// ---- all of it
-
-function show(typing) {
-  const row = chosenRow();
-  const asked = askedOf(row);
-  const costs = costsOf(study, row, asked);
-  const answered = answer(study, row, asked);
-  const stands = standing(row, asked, costs);
-  showControls(row, asked, costs, typing);
-  showStorage(row, asked);
-  showAnswer(row, asked, answered, stands);
-  showIntervals(answered);
-  showCompared(row, asked);
-  showAbout(row);
-  showChart(row, asked, answered, stands);
-  writeAddress();
+function measured(known) {
+  const drawn = uncertain([known.value, ...(known.draws === null ? [] : ALL_DRAWS[known.draws])]);
+  return amount(drawn, unitOfTimes([known.value]));
 }
 
-function makeShortcuts() {
-  const numbers = new Set([...study.rows.map((row) => row.ranks), ...study.choices.gpus]);
-  byId("numbers").replaceChildren(...[...numbers].sort((one, other) => one - other).map((value) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.value = String(value);
-    button.textContent = value.toLocaleString("en-US");
-    button.addEventListener("click", () => set("gpus", value, null));
-    return button;
+function hintOf({ stall, slowdown, every, far, copied }, kind) {
+  const slower = kind === "async" && slowdown.value > 0 ? `; slower steps meanwhile cost ${duration(slowdown.value)}` : "";
+  const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(far.value)}${copied ? "" : ", the others are lost with a node"}` : "";
+  return `${origin.how}: stops training for ${measured(stall)}${slower}${levels}`;
+}
+
+// ---- the answer
+
+/** A number as text, beside the number with all its digits and the ends of its interval. */
+function data(known, text) {
+  const made = element("data", { value: String(known.value) });
+  made.replaceChildren(...text.split(/ (?=\[)/).map((part, place) => (place === 0 ? part : element("small", { textContent: part }))));
+  Object.assign(made.dataset, { lo: known.lo ?? NaN, hi: known.hi ?? NaN });
+  return made;
+}
+
+function lost(known) {
+  return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
+}
+
+/** In place of a number that its interval does not tell, the interval. */
+const told = (known, unit) => (tells(known) ? amount(known, unit) : `cannot be told: ${span(known.lo, known.hi, unit)}`);
+const whole = (steps) => steps.toLocaleString("en-US");
+
+function sentence({ now, strategies }, foremost) {
+  const { name, seconds, steps, lost: least, fine: { from, to }, saved } = foremost;
+  if (1 - least.value < NEXT_TO_NOTHING) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
+  const unit = unitOfTimes([seconds.value]);
+  if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
+  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
+  if (foremost === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}. The change saves ${amount(saved)} GPU-hours a day.`;
+}
+
+/** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
+function standing({ values, strategies, rate }) {
+  if (origin.how === "") return asked.texts.size === readPairs(origin.pairs).texts.size && isStart() ? ["yours", origin.title] : ["yours", "your numbers"];
+  if (values.gpus.value !== origin.ranks) return ["projected", `projected from ${origin.where}: not measured`];
+  const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
+  return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
+}
+
+const isStart = () => JSON.stringify(writePairs(asked)) === JSON.stringify(writePairs(readPairs(origin.pairs)));
+
+function tableRow(cells, heads, properties) {
+  return element("tr", properties, ...cells.map((cell, place) => {
+    const made = element(place === 0 ? "th" : "td", place === 0 ? { scope: "row" } : {}, ...[cell].flat());
+    made.dataset.head = heads[place]?.textContent ?? "";
+    return made;
   }));
 }
 
-async function begin() {
-  if (study.rows.length === 0) {
-    byId("nothing").hidden = false;
-    return;
-  }
-  byId("main").hidden = false;
-  makeFields();
-  makeShortcuts();
-  await makeChart();
-  byId("survivable-assumed").textContent = plainAmount(100 * study.choices.survivable, "%");
-  byId("replacement-assumed").textContent = duration(study.choices.replacement_minutes * SECONDS_PER_MINUTE);
-  byId("draws").textContent = study.number_of_draws.toLocaleString("en-US");
-  for (const name of CHOICES) byId(name).addEventListener("change", (event) => choose(name, event.target.value));
-  byId("reset").addEventListener("click", () => {
-    changed = {};
-    show(null);
-  });
-  byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  window.addEventListener("hashchange", () => {
-    changed = readAddress();
-    show(null);
-  });
-  changed = readAddress();
-  show(null);
+function showTable(id, rows) {
+  const heads = byId(id).tHead.rows[0].cells;
+  byId(id).tBodies[0].replaceChildren(...rows.map(([cells, properties]) => tableRow(cells, heads, properties)));
 }
 
-begin();
+function swatch(place) {
+  const { color, dash } = lineOf(place);
+  const made = element("span", { className: "swatch" });
+  made.innerHTML = `<svg viewBox="0 0 24 8" aria-hidden="true"><path d="M0 4H24" style="stroke:${color};stroke-width:3;stroke-dasharray:${dash}"/></svg>`;
+  return made;
+}
+
+function showAnswer(numbers) {
+  const answered = answer(numbers);
+  const { now, strategies } = answered;
+  const foremost = strategies.reduce((found, each) => (each.lost.value < found.lost.value ? each : found));
+  const [known, words_] = standing(numbers);
+  byId("known").dataset.known = known;
+  byId("known").textContent = words_;
+  byId("sentence").textContent = sentence(answered, foremost);
+  byId("save-steps").textContent = tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
+  const steady = (value) => ({ value });
+  const others = start.other_rates.map((factor) => best({ ...foremost.estimate, failuresPerS: factor * foremost.estimate.failuresPerS }).steps);
+  byId("other-rates").textContent = `Were failures three times as many: ${others.map(whole).join("; a third as many: ")}.`;
+  const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [[
+    [swatch(place), name],
+    data(seconds, told(seconds, unitOfTimes([seconds.value]))),
+    data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
+    data(least, lost(least)),
+    span(from * estimate.stepS, to * estimate.stepS, unitOfTimes([to * estimate.stepS])),
+    data(saved, amount(saved)),
+  ], { className: strategies[place] === foremost ? "foremost" : "" }]);
+  const ofNow = [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
+  showTable("strategies-compared", [[ofNow, { className: "now" }], ...rows]);
+  showTable("others", byOthers(foremost.estimate).map(({ name, seconds, steps }) => {
+    const least = steady(1 - usefulAt(foremost.estimate, steps));
+    return [[name, data(steady(seconds), duration(seconds)), data(steady(steps), whole(steps)), data(least, lost(least))], {}];
+  }));
+  byId("foremost").textContent = foremost.name;
+  showChart(answered);
+}
+
+function show() {
+  const numbers = numbersOf(asked, origin);
+  showFields(numbers);
+  byId("results").classList.toggle("is-old", numbers.wrong.size > 0);
+  if (numbers.wrong.size > 0) {
+    byId("known").textContent = "Correct what is marked.";
+    return;
+  }
+  showAnswer(numbers);
+  const pairs = isStart() ? [] : writePairs(asked);
+  const from = origin === start.cases[0] ? [] : [["from", origin.title]];
+  const text = new URLSearchParams([...from, ...pairs]).toString();
+  if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
+}
+
+function begin(from, pairs) {
+  origin = from;
+  asked = readPairs(pairs, readPairs(origin.pairs));
+  fill();
+}
+
+function readAddress() {
+  const pairs = [...new URLSearchParams(location.hash.slice(1))];
+  const title = pairs.find(([name]) => name === "from")?.[1];
+  begin(start.cases.find((each) => each.title === title) ?? start.cases[0], pairs);
+}
+
+makeFields();
+window.addEventListener("hashchange", readAddress);
+makeChart().then(readAddress);

@@ -1,82 +1,98 @@
 "use strict";
-// Numbers in words, as in the findings (src/ckptbench/figures/findings): as many digits as their interval allows.
+// Numbers as people write and read them: the functions of src/ckptbench/answer/quantities.py, with its constants.
 
-const SMALLEST_PART = 1e-5;
-const STEPS_WIDE = 3;
-const STEPS_WIDE_ABOUT_ZERO = 6;
-const DIGITS = 2;
-const MOST_DIGITS = 4;
-const NOT_ZERO = 0.02;
+const byId = (id) => document.getElementById(id);
+const start = JSON.parse(byId("start").textContent);
+const { words } = start;
+const UNITS = Object.fromEntries(words.units.map((unit) => [unit.name, unit]));
+const PERCENT = { name: "%", scale: 100 };
+const PLAIN = { name: "", scale: 1 };
 
-function exponent(number) {
-  return Math.floor(Math.log10(number));
-}
+/** What is wrong with a text that was entered, and what to enter. */
+class Wrong extends Error {}
 
-/** Rounded to this power of ten. */
-function rounded(number, step) {
-  const text = step > 0 ? String(Math.round(number / 10 ** step) * 10 ** step) : number.toFixed(Math.min(-step, 100));
-  return Number(text) === 0 ? text.replace("-", "") : text;
-}
-
-/** `12 % [9, 15]` of {value, lo, hi}, which are multiplied by `scale`. */
-function amount(known, scale, unit) {
-  const [value, lo, hi] = [known.value, known.lo, known.hi].map((number) => scale * number);
-  const named = (text) => (unit ? `${text} ${unit}` : text);
-  if (!Number.isFinite(value)) return "not known";
-  if (!(lo < hi)) return named(rounded(value, value ? exponent(Math.abs(value)) - DIGITS + 1 : 0));
-  const nearest = exponent(Math.min(...[lo, hi, value].map(Math.abs)));
-  const step = lo <= 0 && 0 <= hi
-    ? exponent((hi - lo) / STEPS_WIDE_ABOUT_ZERO)
-    : Math.max(Math.min(exponent((hi - lo) / STEPS_WIDE), nearest), nearest - MOST_DIGITS + 1);
-  const [plain, low, high] = [value, lo, hi].map((number) => rounded(number, step));
-  const lost = Number(plain) === 0 && Math.abs(value) >= NOT_ZERO * (hi - lo);
-  const shown = named(lost ? rounded(value, exponent(Math.abs(value))) : plain);
-  return low === high ? shown : `${shown} [${low}, ${high}]`;
-}
-
-function plainAmount(value, unit) {
-  return amount({ value, lo: NaN, hi: NaN }, 1, unit);
-}
-
-/** A part of the time in percent. Tiny ones are only said to be small. */
-function percent(part) {
-  const highest = part.lo < part.hi ? part.hi : part.value;
-  if (highest < SMALLEST_PART) return `less than ${100 * SMALLEST_PART} %`;
-  return amount(part, 100, "%");
-}
-
-/** `12 s`, `5.2 minutes`, `3.1 hours`, `40 days`, `12 years`. */
-function duration(seconds) {
-  const hours = seconds / 3600;
-  const units = [["s", 3600, 1 / 60], ["minutes", 60, 2], ["hours", 1, 48], ["days", 1 / 24, 2 * 365.25 * 24]];
-  for (const [name, scale, most] of units) {
-    if (hours < most) return plainAmount(hours * scale, name);
+function sum(text, units, what, asIn) {
+  const part = new RegExp(words.part, "y");
+  const known = new Map(Object.entries(units));
+  let [end, total] = [0, 0];
+  for (let match = part.exec(text); match !== null && known.has(match[2]); match = part.exec(text)) {
+    end = part.lastIndex;
+    total += numberOf(match[1]) * known.get(match[2]);
   }
-  return plainAmount(hours / 24 / 365.25, "years");
+  if (end === 0 || text.slice(end).trim() !== "") throw new Wrong(`Not ${what}: write a number and its unit, as in ${asIn}`);
+  if (!(total > 0 && total <= words.largest)) throw new Wrong(`Not ${what} that can be meant: use one above 0`);
+  return total;
 }
 
-/** A whole number with three digits that count: `1,720`. */
-function number(value) {
-  return Number(value.toPrecision(3)).toLocaleString("en-US", { maximumFractionDigits: 0 });
-}
+const numberOf = (digits) => Number(digits.replaceAll(",", ""));
+const readTime = (text) => sum(text, words.times, "a time", "90s, 8 min, 2h, 1h30min or 3 days");
+const readSize = (text) => sum(text, words.sizes, "a size", "98GB or 512 MiB; bits are not read");
+const readBandwidth = (text) => sum(text, words.bandwidths, "a bandwidth", "1.6GB/s, 800 MiB/s or 100 Gbit/s");
 
-function steps(value) {
-  return `${number(value)} step${Math.round(value) === 1 ? "" : "s"}`;
-}
-
-function counted(value, noun) {
-  return `${value.toLocaleString("en-US")} ${noun}${value === 1 ? "" : "s"}`;
-}
-
-/** A short mark of the time axis: `10 s`, `5 min`, `2 h`, `3 d`. */
-function mark(seconds) {
-  for (const [name, scale] of [["y", 365.25 * 86400], ["d", 86400], ["h", 3600], ["min", 60]]) {
-    if (seconds >= scale * 0.999) return `${Number((seconds / scale).toPrecision(2))} ${name}`;
+/** An interval between checkpoints, as a function from the seconds of a step to whole steps. */
+function readEvery(text) {
+  const match = new RegExp(`^(?:${words.steps})$`, "i").exec(text);
+  if (match === null) {
+    const seconds = sum(text, words.times, "an interval", '2h, 30 min or "2880 steps"');
+    return (stepS) => Math.max(1, Number(fixed(seconds / stepS, 0)));
   }
-  return `${Number(seconds.toPrecision(2))} s`;
+  const steps = numberOf(match[1]);
+  if (!(steps >= 1 && steps <= words.largest && Number.isInteger(steps))) throw new Wrong("Not an interval: use a whole number of steps from 1");
+  return () => steps;
 }
 
-/** `a`, `a and b`, `a, b and c`. */
-function listed(words) {
-  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`;
+function readCount(text) {
+  const value = numberOf(text.trim());
+  if (text.trim() === "" || !Number.isInteger(value) || value < 1 || value > 1e9) throw new Wrong("Use a whole number from 1");
+  return value;
 }
+
+function readPercent(text) {
+  const value = Number(text.replace("%", "").trim() || NaN);
+  if (!(value >= 0 && value <= 100)) throw new Wrong("Use 0 to 100 %");
+  return value / 100;
+}
+
+/** With so many places after the point. A tie goes to the even digit, as in Python. */
+function fixed(value, places) {
+  const scaled = value * 10 ** places;
+  const isTie = Math.abs(scaled % 1) === 0.5 && Number.isInteger(value * 2 ** (places + 1));
+  return isTie ? ((2 * Math.round(scaled / 2)) / 10 ** places).toFixed(places) : value.toFixed(places);
+}
+
+const exponent = (number) => Math.floor(Math.log10(Math.abs(number)));
+const lastDigit = (number, digits) => (number && Number.isFinite(number) ? exponent(number) - digits + 1 : 0);
+
+/** Rounded to this power of ten; none before the point is lost. */
+function inDigits(number, step) {
+  const places = Math.min(Math.max(0, -step), 100);
+  const text = fixed(number, places);
+  const [whole, part] = (Number(text) === 0 ? text.replace("-", "") : text).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part === undefined ? "" : `.${part}`);
+}
+
+const plain = (number) => inDigits(number, Math.min(0, lastDigit(number, words.digits)));
+const named = (text, unit) => `${text} ${unit.name}`.trimEnd();
+
+function unitOfTimes(seconds) {
+  const known = seconds.filter(Number.isFinite).sort((one, other) => one - other);
+  const middle = known.length ? known[Math.floor(known.length / 2)] : 0;
+  return words.units.find(({ longest }) => longest === undefined || middle <= longest);
+}
+
+/** `12 % [9, 15]` of {value, lo, hi}: each number has as many digits as move it by at most a twentieth of the interval. */
+function amount(known, unit = PLAIN) {
+  const [value, lo, hi] = [known.value, known.lo, known.hi].map((each) => unit.scale * each);
+  if (!(lo < hi)) return named(plain(value), unit);
+  if (hi - lo < words.narrow * Math.abs(value)) return named(inDigits(value, lastDigit(value, words.most_digits)), unit);
+  const step = exponent((hi - lo) / words.steps_wide);
+  const own = (each) => inDigits(each, lo <= 0 && 0 <= hi ? step : Math.min(step, lastDigit(each, words.digits)));
+  const isLost = numberOf(own(value)) === 0 && Math.abs(value) >= words.not_zero * (hi - lo);
+  return `${named(isLost ? inDigits(value, exponent(value)) : own(value), unit)} [${own(lo)}, ${own(hi)}]`;
+}
+
+const duration = (seconds) => amount({ value: seconds }, unitOfTimes([seconds]));
+const percent = (known) => amount(known, PERCENT);
+const span = (lo, hi, unit = PLAIN) => named(`${plain(lo * unit.scale)} - ${plain(hi * unit.scale)}`, unit);
+const tells = ({ lo, hi }) => !(hi > words.tells * lo);
+const counted = (value, noun) => `${value.toLocaleString("en-US")} ${noun}${value === 1 ? "" : "s"}`;

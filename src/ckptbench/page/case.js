@@ -1,0 +1,174 @@
+"use strict";
+// From the texts of a case to the numbers of its answer. Nothing here touches the page.
+
+const SECONDS_PER_MINUTE = 60;
+const SECONDS_PER_HOUR = 3600;
+const HOURS_PER_DAY = 24;
+const KINDS = ["blocking", "async"];
+/** How each field is read. What is optional may be left empty. */
+const FIELDS = {
+  gpus: { read: readCount },
+  mtbf: { read: readTime, optional: true },
+  step: { read: readTime },
+  restart: { read: readTime },
+  now: { read: readEvery },
+  state: { read: readSize, optional: true },
+  bandwidth: { read: readBandwidth, optional: true },
+  survived: { read: readPercent, optional: true },
+  pause: { read: readTime, optional: true },
+};
+const ALL_DRAWS = start.draws.map((text) => new Float64Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
+const exactly = (value) => ({ value, draws: null });
+const NOTHING = exactly(0);
+const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : ALL_DRAWS[draws][place - 1]);
+
+const rateOf = (wanted) => start.rates.find(({ name }) => name === wanted);
+
+/** A case as a Map of texts and a list of strategies, from pairs in the options of the command. What is no option is left out. */
+function readPairs(pairs, before = null) {
+  const texts = new Map(before?.texts);
+  const strategies = [];
+  for (const [name, text] of pairs) {
+    if (KINDS.includes(name)) strategies.push(readStrategy(name, text));
+    else if (Object.hasOwn(FIELDS, name)) texts.set(name, text);
+    else if (name === "rate" && rateOf(text)) texts.set(name, text).delete("mtbf");
+    if (name === "mtbf") texts.delete("rate");
+  }
+  return { texts, strategies: strategies.length ? strategies : before?.strategies ?? [] };
+}
+
+/** `60s` and `sharded=60s` of a blocking strategy, `3s+90s` of an asynchronous one. */
+function readStrategy(kind, text) {
+  const named = text.lastIndexOf("=");
+  const [stall, then = ""] = text.slice(named + 1).split("+").map((each) => each.trim());
+  return { kind, name: named < 0 ? kind : text.slice(0, named).trim(), stall, then };
+}
+
+function writePairs({ texts, strategies }) {
+  const of = ({ kind, name, stall, then }) => `${name === kind ? "" : `${name}=`}${stall}${kind === "async" ? `+${then}` : ""}`;
+  return [...[...texts].filter(([, text]) => text !== ""), ...strategies.map((each) => [each.kind, of(each)])];
+}
+
+/** The numbers of a case: each one with its draws where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */
+function numbersOf(asked, origin) {
+  const first = readPairs(origin.pairs);
+  const wrong = new Map();
+  const attempt = (field, read) => {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof Wrong)) throw error;
+      wrong.set(field, error.message);
+      return null;
+    }
+  };
+  const values = Object.fromEntries(Object.entries(FIELDS).map(([name, { read, optional }]) => {
+    const text = asked.texts.get(name) ?? "";
+    if (text === first.texts.get(name) && origin[name] !== undefined) return [name, origin[name]];
+    if (text === "" && optional) return [name, null];
+    const value = attempt(name, () => read(text));
+    return [name, typeof value === "number" ? exactly(value) : value];
+  }));
+  const rate = rateOf(asked.texts.get("rate"));
+  if (rate === undefined && values.mtbf === null && !wrong.has("mtbf")) wrong.set("mtbf", "Enter the time between two failures of the job, or choose a rate");
+  const strategies = asked.strategies.map((each, place) =>
+    attempt(`strategy-${place}`, () => numbersOfStrategy(each, first.strategies, origin, values)));
+  return { values, rate, strategies, wrong, asked, origin };
+}
+
+function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
+  const place = firsts.findIndex(({ name }) => name === each.name);
+  const known = origin.strategies[place];
+  const before = known === undefined ? {} : firsts[place];
+  const written = (text) => {
+    if (text !== "") return exactly(readTime(text));
+    if (state && bandwidth) return exactly(state.value / bandwidth.value);
+    throw new Wrong("Enter a time, or state and bandwidth");
+  };
+  const isAsync = each.kind === "async";
+  const isMeasured = known !== undefined && ["kind", "stall", "then"].every((name) => each[name] === before[name]);
+  const stall = known !== undefined && each.stall === before.stall ? known.stall : written(each.stall);
+  if (isMeasured) return { name: each.name, known, stall, durable: known.durable, slowdown: known.slowdown, isMeasured };
+  const durable = isAsync ? exactly(stall.value + written(each.then).value) : stall;
+  return { name: each.name, known, stall, durable, slowdown: isAsync && known ? known.slowdown : NOTHING, isMeasured };
+}
+
+/** What the formulas take, of each draw; the first is the estimate. */
+function drawsOf({ values, rate, origin }, strategy) {
+  const { survivable, replacement_minutes: minutes } = start.choices;
+  const { known } = strategy;
+  const gpus = values.gpus.value;
+  const given = values.mtbf ?? rate;
+  const survived = values.survived ?? known?.survived ?? NOTHING;
+  const pause = values.pause ?? known?.pause ?? NOTHING;
+  const down = values.restart ?? known?.down ?? origin.strategies[0].down;
+  const slower = origin.slower ?? exactly(1);
+  // The share of the lost GPU is not done until another one has come.
+  const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE) / gpus : 0;
+  const all = [given, survived, pause, down, slower, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.far ?? NOTHING];
+  const number = all.every(({ draws }) => draws === null) ? 1 : 1 + start.number_of_draws;
+  return Array.from({ length: number }, (_, place) => {
+    const part = gpus > 1 ? at(survived, place) * survivable : 0;
+    const downS = at(down, place);
+    // Of the failures that are left, those that take a node take its versions.
+    const needed = known?.copied || part === 1 ? 0 : (survivable - part) / (1 - part);
+    const stallS = at(strategy.stall, place);
+    return {
+      stepS: at(values.step, place),
+      slower: at(slower, place),
+      failuresPerS: values.mtbf ? 1 / at(given, place) : gpus / (at(given, place) * SECONDS_PER_HOUR),
+      saving: { stallS, durableS: Math.max(at(strategy.durable, place), stallS), slowdownS: at(strategy.slowdown, place) },
+      recovering: { downS, survived: part, pauseS: at(pause, place) + missing },
+      far: known?.every > 1 ? { every: known.every, needed, durableS: at(known.far, place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
+    };
+  });
+}
+
+/** The estimate, and the ends of its 95 % interval. */
+function uncertain(values) {
+  if (values.length === 1) return { value: values[0], lo: NaN, hi: NaN };
+  const ordered = Float64Array.from(values.slice(1)).sort();
+  const [lo, hi] = start.ends.map((percent) => {
+    const place = (percent / 100) * (ordered.length - 1);
+    const below = Math.floor(place);
+    return ordered[below] + ((ordered[below + 1] ?? ordered[below]) - ordered[below]) * (place - below);
+  });
+  return { value: values[0], lo, hi };
+}
+
+/** Strategies side by side, and what the interval in use loses: it is that of the first one. */
+function answer(numbers) {
+  const own = numbers.strategies.map((strategy) => drawsOf(numbers, strategy));
+  const number = Math.max(...own.map((draws) => draws.length));
+  const ofAll = own.map((draws) => Array.from({ length: number }, (_, place) => draws[Math.min(place, draws.length - 1)]));
+  const [estimate] = ofAll[0];
+  const steps = numbers.values.now(estimate.stepS);
+  const useful = ofAll[0].map((one) => usefulAt(one, steps));
+  return {
+    now: { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) },
+    strategies: ofAll.map((draws, place) => {
+      const found = draws.map(best);
+      return {
+        name: numbers.strategies[place].name,
+        estimate: draws[0],
+        draws,
+        steps: uncertain(found.map((each) => each.steps)),
+        seconds: uncertain(found.map((each, draw) => each.steps * draws[draw].stepS)),
+        lost: uncertain(found.map((each) => 1 - each.useful)),
+        saved: uncertain(found.map((each, draw) => HOURS_PER_DAY * numbers.values.gpus.value * (each.useful - useful[draw]))),
+        fine: fine(draws[0], found[0]),
+      };
+    }),
+  };
+}
+
+/** By the formulas of others, who know of a checkpoint the stall alone, and no failures that survivors go on from. */
+function byOthers({ failuresPerS, recovering, saving, stepS }) {
+  const striking = failuresPerS * (1 - recovering.survived);
+  const found = {
+    "Young 1974": formulas.young_s(saving.stallS, striking),
+    "Daly 2006": formulas.daly_s(saving.stallS, striking),
+    "Saxena et al. 2024": formulas.saxena_s(saving.stallS, recovering.downS, striking),
+  };
+  return Object.entries(found).map(([name, seconds]) => ({ name, seconds, steps: Math.max(1, Math.round(seconds / stepS)) }));
+}
