@@ -75,6 +75,29 @@ def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]
     assert both == said([*CASE, "--blocking", "60s", "--async", "3s+60s"], capsys)
 
 
+def test_storage_tells_what_a_checkpoint_costs_on_many_gpus(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """12.25 GB a GPU at 1 GB/s each and 40 GB/s together; what was measured on 8 GPUs is asked for 1,024."""
+    many = ["decide", "--gpus", "1024", "--rate", "llama3", "--step", "1s", "--write-fixed", "2s"]
+    bandwidths = ["--rank-bandwidth", "1GB/s", "--bandwidth", "40GB/s", "--read-bandwidth", "1GB/s"]
+    restart = ["--restart", "60s", "--restart-per-gpu", "100ms"]
+    sharded = said([*many, *bandwidths, *restart, "--state", "98GB"], capsys)
+    assert re.match(r"blocking +21 min \[.+\] +loses 0\.80 %", sharded)
+    grown = said([*many, *bandwidths, *restart, "--state", "12.544TB"], capsys)
+    assert re.match(r"blocking +173 min \[.+\] +loses 6\.1 %", grown)
+    copied = [*many, *bandwidths, *restart, "--state", "98GB", "--copy-bandwidth", "1GB/s"]
+    assert "\nasync " in said(copied, capsys)
+    one_writer = [*many, *bandwidths, *restart, "--state", "98GB", "--shared-by", "1"]
+    told = json.loads(said([*one_writer, "--json"], capsys))["strategies"][0]
+    assert told["loses"] > json.loads(said([*many, *bandwidths, *restart, "--state", "98GB", "--json"], capsys))["strategies"][0]["loses"]  # fmt: skip
+
+
+def test_what_storage_does_is_nothing_without_a_state(capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused([*CASE, "--blocking", "60s", "--node-bandwidth", "9GB/s"], capsys)
+    assert "--node-bandwidth: give --state too" in text
+
+
 def test_several_strategies_of_a_kind_have_names(capsys: pytest.CaptureFixture[str]) -> None:
     text = said([*CASE, "--blocking", "one file=60s", "--blocking", "sharded=20s"], capsys)
     assert [line.split("  ")[0] for line in text.splitlines()[:2]] == ["one file", "sharded"]
@@ -92,7 +115,7 @@ def test_options_that_do_not_go_together_are_told_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = refused([*CASE, "--gpu-mtbf", "5y", "--async", "3s", "--state", "9GB"], capsys)
-    for words in ("--mtbf and --gpu-mtbf", "--state and --bandwidth", "--async"):
+    for words in ("--mtbf and --gpu-mtbf", "--state: give --bandwidth"):
         assert words in text
 
 
@@ -167,7 +190,8 @@ def test_an_interval_that_spans_more_than_tenfold_is_no_number(
     log = tmp_path / "mine.csv"
     log.write_text("time\n0\n9e6\n")
     text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:]], capsys)
-    assert re.search(r"blocking +cannot be told", text)
+    assert re.search(r"blocking +cannot be told +loses [?]", text)
+    assert "?: cannot be told" in text
     assert "none is recommended" in text
     assert "save_steps=" not in said(
         ["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys

@@ -14,7 +14,8 @@ from test_advice import CHOICES, LLAMA
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.advice import advice
 from ckptbench.decide.given import read_given
-from ckptbench.decide.storage import Storage, fitted, projected, projection
+from ckptbench.decide.growth import fitted
+from ckptbench.decide.storage import Storage, projected, projection
 from ckptbench.errors import ConfigError
 
 GB = 1e9

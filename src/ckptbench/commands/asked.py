@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +14,31 @@ from ckptbench.answer.quantities import Every
 from ckptbench.commands.case import Case, Strategy
 from ckptbench.commands.failing import Failing, failure_rate
 from ckptbench.commands.options import Checkpoint
+from ckptbench.decide.choices import GPUS_PER_NODE
 from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.storage import Storage
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
 
 RATES = {"mtbf": "--mtbf", "gpu_mtbf": "--gpu-mtbf", "rate": "--rate", "log": "--log"}
 """The options that say how often failures come."""
+CHECKPOINTS = {"blocking": "--blocking", "asynchronous": "--async", "state": "--state"}
+"""Those that say what a checkpoint costs."""
+WRITING = {
+    "bandwidth": "--bandwidth",
+    "rank_bandwidth": "--rank-bandwidth",
+    "node_bandwidth": "--node-bandwidth",
+}
+STORAGE = {
+    **WRITING,
+    "copy_bandwidth": "--copy-bandwidth",
+    "read_bandwidth": "--read-bandwidth",
+    "shared_by": "--shared-by",
+    "gpus_per_node": "--gpus-per-node",
+    "write_fixed": "--write-fixed",
+}
+"""Those that say how the state is written and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +55,18 @@ class Asked:
     asynchronous: tuple[Checkpoint, ...]
     state: float | None
     bandwidth: float | None
+    rank_bandwidth: float | None
+    node_bandwidth: float | None
+    copy_bandwidth: float | None
+    read_bandwidth: float | None
+    shared_by: int | None
+    gpus_per_node: int | None
+    write_fixed: float | None
     restart: float | None
+    restart_per_gpu: float | None
     now: Every | None
-    study: Path | None = None
-    costs: Path | None = None
+    study: Path | None
+    costs: Path | None
 
     @property
     def is_of_tables(self) -> bool:
@@ -60,8 +86,8 @@ class Asked:
         return Case(
             gpus=self.gpus,
             step_s=self.step,
-            strategies=tuple(self._strategies()),
-            recovering=Recovering(down_s=self.restart),
+            strategies=tuple(self._strategies(self.gpus)),
+            recovering=Recovering(down_s=self._down_s(self.restart, self.gpus)),
             failing=self._failing(self.gpus),
             now=self.now,
         )
@@ -103,10 +129,12 @@ class Asked:
             yield "--study and --costs: give one of them, as each says what checkpoints cost"
         if self.is_of_tables and self._own_checkpoints():
             yield f"{' and '.join(self._own_checkpoints())}: leave out what --study or --costs says too"
-        if (self.state is None) != (self.bandwidth is None):
-            yield "--state and --bandwidth: give both, as one alone says nothing"
+        if self.state is None and (given := self._given(STORAGE)):
+            yield f"{' and '.join(given)}: give --state too, as they say how it is written and read"
+        if self.state is not None and not self._given(WRITING):
+            yield f"--state: give {' or '.join(WRITING.values())} too, which say how fast it is written"
         for each in self._checkpoints():
-            if each.then_s is None and self._write_s() is None:
+            if each.then_s is None and self.state is None:
                 yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
         counts = Counter(each.name for each in self._checkpoints())
         for name in (name for name, number in counts.items() if number > 1):
@@ -114,32 +142,52 @@ class Asked:
 
     def _own_checkpoints(self) -> list[str]:
         """The options that say what a checkpoint costs."""
-        given = {
-            "--blocking": self.blocking,
-            "--async": self.asynchronous,
-            "--state": self.state,
-            "--bandwidth": self.bandwidth,
-        }
-        return [option for option, own in given.items() if own]
+        return self._given({**CHECKPOINTS, **STORAGE})
 
     def _rates(self) -> list[str]:
-        return [option for name, option in RATES.items() if getattr(self, name) is not None]
+        return self._given(RATES)
+
+    def _given(self, options: Mapping[str, str]) -> list[str]:
+        return [option for name, option in options.items() if getattr(self, name) not in (None, ())]
 
     def _checkpoints(self) -> tuple[Checkpoint, ...]:
         return (*self.blocking, *self.asynchronous)
 
-    def _write_s(self) -> float | None:
-        if self.state is None or self.bandwidth is None:
+    def _storage(self, gpus: int) -> Storage | None:
+        """What is written and read, and how fast. None where no option says it."""
+        if self.state is None:
             return None
-        return self.state / self.bandwidth
+        return Storage(
+            state_bytes=self.state,
+            gpus=gpus,
+            shared_by=self.shared_by,
+            gpus_per_node=self.gpus_per_node or GPUS_PER_NODE,
+            rank_bytes_per_s=self.rank_bandwidth,
+            node_bytes_per_s=self.node_bandwidth,
+            all_bytes_per_s=self.bandwidth,
+            copy_bytes_per_s=self.copy_bandwidth,
+            read_bytes_per_s=self.read_bandwidth,
+            write_fixed_s=self.write_fixed or 0.0,
+        )
 
-    def _strategies(self) -> Iterator[Strategy]:
-        write_s = self._write_s()
-        if not self.blocking and write_s is not None:
-            yield Strategy(name="blocking", saving=Saving(stall_s=write_s, durable_s=write_s))
+    def _down_s(self, restart_s: float, gpus: int) -> float:
+        """A restart, with what each GPU adds, and with the load where it is told how fast that is."""
+        storage = self._storage(gpus)
+        load_s = 0.0 if storage is None or self.read_bandwidth is None else storage.down_s(gpus)
+        return restart_s + gpus * (self.restart_per_gpu or 0.0) + load_s
+
+    def _strategies(self, gpus: int) -> Iterator[Strategy]:
+        storage = self._storage(gpus)
+        if storage is not None and not self.blocking:
+            yield Strategy(name="blocking", saving=storage.saving(gpus, asynchronous=False))
         for each in self._checkpoints():
-            then_s = each.then_s if each.then_s is not None else write_s or 0.0
+            then_s = each.then_s
+            if then_s is None:
+                assert storage is not None
+                then_s = storage.write_s(gpus)
             yield Strategy(
                 name=each.name,
                 saving=Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s),
             )
+        if storage is not None and self.copy_bandwidth is not None and not self.asynchronous:
+            yield Strategy(name="async", saving=storage.saving(gpus, asynchronous=True))

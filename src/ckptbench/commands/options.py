@@ -11,7 +11,6 @@ import click
 from ckptbench.answer.quantities import read_bandwidth, read_every, read_size, read_time
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
-from ckptbench.settings.text import unseen_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class Checkpoint:
 
 
 class Read(click.ParamType[Any]):
-    """A text that one of the functions of `quantities` reads."""
+    """A text that one of the functions of `quantities` reads. The context keeps it as it is written, for the page."""
 
     def __init__(self, metavar: str, read: Callable[[str], Any]) -> None:
         self.name = metavar
@@ -35,10 +34,18 @@ class Read(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
+        if ctx is not None and param is not None:
+            written(ctx).append((param.opts[0].removeprefix("--"), value))
         try:
             return self._read(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+def written(ctx: click.Context) -> list[tuple[str, str]]:
+    """The options of this kind as they are written, each with its name."""
+    texts: list[tuple[str, str]] = ctx.meta.setdefault(f"{__name__}.written", [])
+    return texts
 
 
 def _blocking(text: str) -> Checkpoint:
@@ -57,7 +64,7 @@ def _named(text: str, usual: str) -> tuple[str, str]:
     name, given, rest = text.rpartition("=")
     if not given:
         return usual, text
-    if not name.strip() or unseen_in(name):
+    if not name.strip() or not name.isprintable():
         raise ConfigError(f"{show(text)}: write a name before =, as in sharded=20s")
     return " ".join(name.split()), rest
 

@@ -59,6 +59,8 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
             unit = unit_of_times([choice.interval_s.value])
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
             yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
+    if not all(choice.loses.tells for choice in choices):
+        yield f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
     others = [choice.other_s for choice in choices if choice.other_s is not None]
     if len(others) == len(choices) and all(map(is_told, choices)):
         rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))

@@ -16,11 +16,14 @@ from ckptbench.commands.options import (
     EVERY,
     SIZE,
     TIME,
+    written,
 )
 
 WRONG_USE = 2
+COUNT = click.IntRange(1, 10**6)
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -58,7 +61,7 @@ def ckptbench() -> None:
 
 # fmt: off
 @ckptbench.command()
-@click.option("--gpus", type=click.IntRange(1, 10**6), metavar="NUMBER", help="How many train together.")
+@click.option("--gpus", type=COUNT, metavar="NUMBER", help="How many train together.")
 @click.option("--mtbf", type=TIME, help="Mean time between failures of the whole job.")
 @click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
@@ -67,16 +70,26 @@ def ckptbench() -> None:
 @click.option("--blocking", type=BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
 @click.option("--async", "asynchronous", type=ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
 @click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
-@click.option("--bandwidth", type=BANDWIDTH, help="How fast it is written.")
+@click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write it.")
+@click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
+@click.option("--node-bandwidth", type=BANDWIDTH, help="How fast one node does.")
+@click.option("--gpus-per-node", type=COUNT, metavar="NUMBER", help="8 where nothing is said.")
+@click.option("--shared-by", type=COUNT, metavar="NUMBER", help="So many GPUs hold one copy of the state in parts: all where nothing is said (FSDP); 1: each has all of it.")
+@click.option("--write-fixed", type=TIME, help="What each write takes besides.")
+@click.option("--copy-bandwidth", type=BANDWIDTH, help="How fast a GPU copies its part aside: an asynchronous checkpoint stops training for that.")
 @click.option("--restart", type=TIME, help="From a failure until training goes on.")
+@click.option("--restart-per-gpu", type=TIME, help="What each GPU adds to it.")
+@click.option("--read-bandwidth", type=BANDWIDTH, help="How fast a GPU reads its part: that is added to --restart.")
 @click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
 @click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--help-json", is_flag=True, is_eager=True, expose_value=False, callback=_help_json, help="Say what the keys of --json mean.")
+@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write a page too, which starts with this case and computes others in the browser.")
+@click.pass_context
 def decide(
-    save_steps: bool, as_json: bool, **options: Any
+    ctx: click.Context, /, save_steps: bool, as_json: bool, html: Path | None, **options: Any
 ) -> None:
     """How often to checkpoint, and what that loses.
 
@@ -99,7 +112,20 @@ def decide(
     answer = told(asked)
     text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
     click.echo(text, nl=False)
+    if html is not None:
+        from ckptbench.commands.html import write_case
+
+        write_case(html, asked, written(ctx))
 # fmt: on
+
+
+@ckptbench.command()
+@click.argument("file", type=NEW_FILE)
+def page(file: Path) -> None:
+    """Write the calculator to FILE: one HTML file that computes in the browser, and asks the network for nothing."""
+    from ckptbench.commands.html import write_calculator
+
+    write_calculator(file)
 
 
 # fmt: off

@@ -21,6 +21,7 @@ from ckptbench.analysis.tables.columns import (
 )
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.decide.growth import fitted
 from ckptbench.decide.recoveries import (
     CELL,
     as_usual,
@@ -36,7 +37,6 @@ from ckptbench.decide.recoveries import (
     uncertain,
     with_joined_ranks,
 )
-from ckptbench.decide.storage import fitted
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
 from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 

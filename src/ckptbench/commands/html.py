@@ -1,0 +1,66 @@
+"""The page that computes in the browser, from the options of the command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ckptbench.answer.quantities import SECONDS_PER_HOUR
+from ckptbench.commands.asked import Asked
+from ckptbench.commands.case import Case, Strategy
+from ckptbench.commands.usual import usual
+from ckptbench.decide.rates import published, read_rates
+from ckptbench.page.html import page
+
+Pairs = Sequence[tuple[str, str]]
+
+AS_WRITTEN = ("mtbf", "step", "blocking", "async", "restart", "now")
+"""Options that the page has fields for."""
+
+
+def write_calculator(path: Path) -> None:
+    """The page with an example. Raises OSError where it cannot be written."""
+    _write(path, page(None, read_rates(published()), usual()))
+
+
+def write_case(path: Path, asked: Asked, written: Pairs) -> None:
+    """The page with the case of the reader: of options as they are written, or of a study or file. Raises OSError."""
+    rates, choices = read_rates(published()), usual()
+    gpus = asked.gpus or 1
+    case = [(name, text) for name, text in written if name in AS_WRITTEN]
+    if asked.gpus is not None:
+        case.append(("gpus", str(gpus)))
+    if asked.gpu_mtbf is not None:
+        case.append(("mtbf", f"{asked.gpu_mtbf / gpus / SECONDS_PER_HOUR:g} h"))
+    elif asked.mtbf is None:
+        rate = asked.failure_rate(gpus)
+        case.append(("rate", rate.name))
+        rates = [rate, *(each for each in rates if each.name != rate.name)]
+        choices = replace(choices, rate=rate.name)
+    if asked.is_of_tables:
+        from ckptbench.commands.of_tables import costs_of
+
+        _write(path, page(costs_of(asked).table, rates, choices))
+    else:
+        if asked.state is not None:
+            case = _computed(asked.case(), case)
+        _write(path, page(None, rates, choices, case))
+
+
+def _computed(case: Case, written: Pairs) -> list[tuple[str, str]]:
+    """With seconds in place of what storage does: the page has no fields for all of that."""
+    kept = [(name, text) for name, text in written if name not in ("blocking", "async", "restart")]
+    return [*kept, ("restart", f"{case.recovering.down_s:g}s"), *map(_pair, case.strategies)]
+
+
+def _pair(strategy: Strategy) -> tuple[str, str]:
+    stall_s, durable_s = float(strategy.saving.stall_s), float(strategy.saving.durable_s)
+    if durable_s <= stall_s:
+        return "blocking", f"{strategy.name}={stall_s:g}s"
+    return "async", f"{strategy.name}={stall_s:g}s+{durable_s - stall_s:g}s"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
