@@ -16,6 +16,7 @@ from ckptbench.commands.verbs import WRONG_USE, run
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
 BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
+COSTS = str(Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml")
 HEAVY = ("pandas", "matplotlib", "scipy.stats", "pyarrow", "snakemake")
 """Packages that take longer to import than an answer may take."""
 
@@ -96,6 +97,12 @@ def test_storage_tells_what_a_checkpoint_costs_on_many_gpus(
 def test_what_storage_does_is_nothing_without_a_state(capsys: pytest.CaptureFixture[str]) -> None:
     text = refused([*CASE, "--blocking", "60s", "--node-bandwidth", "9GB/s"], capsys)
     assert "--node-bandwidth: give --state too" in text
+
+
+def test_a_plus_in_a_number_is_not_that_between_two_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert said([*CASE, "--async", "3e+0s + 9e+1 s"], capsys) == said([*CASE, "--async", "3s+90s"], capsys)  # fmt: skip
 
 
 def test_several_strategies_of_a_kind_have_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,14 +233,16 @@ def test_an_answer_from_options_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == "0"
 
 
-def test_a_missing_package_is_one_line_with_the_command_that_installs_it() -> None:
-    code = (
-        "import sys; sys.modules['click'] = None; sys.argv = ['ckptbench', 'decide'];"
-        "from ckptbench.commands.main import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("package", "options"),
+    [("click", BOTH), ("numpy", BOTH), ("pandas", ["decide", "--mtbf", "1h", "--costs", COSTS]), ("vl_convert", ["page", "never.html"])],
+)  # fmt: skip
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
+    package: str, options: list[str]
+) -> None:
+    done = ended(options, before=f"import sys; sys.modules[{package!r}] = None;")
     assert done.returncode == 1
-    assert done.stderr == f"Error: the package click is not installed: {INSTALL}\n"
+    assert done.stderr == f"Error: the package {package} is not installed: {INSTALL}\n"
 
 
 def test_the_extra_installs_all_packages_whose_lack_is_told() -> None:
@@ -276,9 +285,11 @@ def printed(arguments: list[str], **environment: str) -> str:
     return done.stdout
 
 
-def ended(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+def ended(
+    arguments: list[str], *, before: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """The whole process, as the console script starts it."""
-    code = "from ckptbench.commands.main import main; main()"
+    code = f"{before}from ckptbench.commands.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

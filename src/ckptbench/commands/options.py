@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ import click
 from ckptbench.answer.quantities import read_bandwidth, read_every, read_size, read_time
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
+
+PLUS = re.compile(r"(?<!\d[eE])\+")
+"""Between two times, and not that of a number such as 1e+3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,10 @@ def _blocking(text: str) -> Checkpoint:
 
 def _asynchronous(text: str) -> Checkpoint:
     name, times = _named(text, "async")
-    stall, plus, then = times.partition("+")
-    return Checkpoint(name=name, stall_s=read_time(stall), then_s=read_time(then) if plus else None)
+    stall, *then = PLUS.split(times, maxsplit=1)
+    return Checkpoint(
+        name=name, stall_s=read_time(stall), then_s=read_time(then[0]) if then else None
+    )
 
 
 def _named(text: str, usual: str) -> tuple[str, str]:
