@@ -207,6 +207,19 @@ def test_an_interval_that_spans_more_than_tenfold_is_no_number(
     assert not any(each["told"] for each in told["strategies"])
 
 
+def test_a_log_without_failures_gives_a_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(
+        "JobID|State|Start|End|Elapsed|AllocTRES\n"
+        "1|COMPLETED|2026-01-01T00:00:00|2026-01-11T00:00:00|10-00:00:00|gres/gpu=64\n"
+    )
+    text = said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:]], capsys)
+    assert "at most one in 3.3 days on 64 GPUs" in text
+    assert "So intervals may be longer, and less is lost." in " ".join(text.split())
+
+
 def test_where_failures_come_too_often_no_interval_helps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from decision_tables import REPOSITORY, measured
 from figure_tables import Study
 
@@ -13,6 +15,7 @@ from ckptbench.answer import STUDY_TABLES
 from ckptbench.commands.verbs import WRONG_USE, run
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.validate import VALIDATION
+from ckptbench.errors import ConfigError
 
 COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 
@@ -75,6 +78,33 @@ def test_ones_own_step_restart_and_interval_take_the_place_of_the_studys(
     for name, each in after.items():
         assert each["now"]["steps"] == 720
         assert each["loses"] < before[name]["loses"]
+
+
+def test_ones_own_restart_is_that_of_ones_own_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the file says of how restarts grow with the number of GPUs: the reader's is not projected."""
+    costs = tmp_path / "costs.yaml"
+    file = yaml.safe_load(Path(COSTS).read_text(encoding="utf-8"))
+    storage = {"state_gb": 98, "all_gb_per_s": 40, "down_fixed_s": 60, "down_per_gpu_s": 10}
+    costs.write_text(yaml.safe_dump({**file, "storage": storage}), encoding="utf-8")
+    given = ["--costs", str(costs), "--gpus", "4096", "--mtbf", "14h"]
+    own, projected = (
+        strategies([*given, *option], capsys) for option in (["--restart", "10min"], [])
+    )
+    options = ["--gpus", "4096", "--mtbf", "14h", "--step", "2.5s", "--blocking", "60s", "--restart", "10min"]  # fmt: skip
+    alone = strategies(options, capsys)["blocking"]
+    name = "torch.save, restart"
+    assert own[name]["loses"] == pytest.approx(alone["loses"], rel=1e-6)
+    assert projected[name]["loses"] > 2 * own[name]["loses"]
+
+
+def test_a_folder_without_a_study_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match="name its folder results/tables") as raised:
+        run(["decide", "--study", str(tmp_path), "--mtbf", "14h"])
+    assert "\n" not in str(raised.value)
 
 
 def test_settings_to_copy_are_those_of_the_rows(

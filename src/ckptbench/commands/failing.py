@@ -55,7 +55,9 @@ def _said(rate: FailureRate, gpus: int) -> str:
     often = duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)
     whose = f"as published of {rate.title}" if rate.is_published else f"as in {rate.title}"
     sure = f" ({'; '.join(rate.said())})" if any(rate.said()) else ""
-    return f"Failures {whose}: {'at most ' if rate.is_bound else ''}one in {often} on {gpus:,} GPUs{sure}."
+    if rate.is_bound:
+        return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."
+    return f"Failures {whose}: one in {often} on {gpus:,} GPUs{sure}."
 
 
 def failure_rate(

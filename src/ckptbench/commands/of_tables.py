@@ -12,7 +12,7 @@ import pandas as pd
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.answer import STUDY_TABLES
-from ckptbench.answer.quantities import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Every
+from ckptbench.answer.quantities import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.answer.screen import text
 from ckptbench.answer.study import HOURS_PER_DAY, screen, shown
 from ckptbench.commands.asked import Asked
@@ -22,9 +22,10 @@ from ckptbench.commands.usual import usual
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
-from ckptbench.decide.inputs import DECISION_COSTS
+from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.storage import projected
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval
 
@@ -49,8 +50,7 @@ def told(asked: Asked) -> Told:
 
 def costs_of(asked: Asked) -> Costs:
     """Those of the study or file, with what the options say in their place."""
-    costs = Costs.of(asked.study, asked.costs)
-    return costs.with_own(step_s=asked.step, down_s=asked.restart, now=asked.now)
+    return Costs.of(asked.study, asked.costs).with_own(asked)
 
 
 def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
@@ -79,6 +79,10 @@ class Costs:
     def of(cls, study: Path | None, file: Path | None) -> Self:
         """From the folder of a study's tables, or from a user's file. Raises ConfigError or RunFolderError."""
         if study is not None:
+            if not (study / f"{DECISION_COSTS.name}.parquet").exists():
+                raise ConfigError(
+                    f"{study} has no tables of a study: name its folder results/tables, or make one first (make study)"
+                )
             others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
@@ -89,16 +93,28 @@ class Costs:
         """The most that they are of."""
         return int(self.table["ranks"].max())
 
-    def with_own(self, *, step_s: float | None, down_s: float | None, now: Every | None) -> Self:
-        """With a step, a restart and an interval in use of the reader in place of those in the table, where they are given."""
-        table = self.table[self.table["foremost"]].copy()
-        for name, own in (("step_s", step_s), ("down_s", down_s)):
-            if own is not None:
-                table[[name, f"{name}_lo", f"{name}_hi"]] = [own, float("nan"), float("nan")]
-        if now is not None:
-            steps = [now.in_steps(step_s) for step_s in table["step_s"]]
-            table["interval"] = [str(Interval("steps", each)) for each in steps]
-        return replace(self, table=table)
+    def with_own(self, asked: Asked) -> Self:
+        """With what the reader gives in place of what the table says: a step, a restart on so many GPUs as are asked for, and an interval in use."""
+        gpus = asked.gpus or self.gpus
+        rows = records(self.table[self.table["foremost"]])
+        return replace(self, table=DECISION_COSTS.rows(_with_own(row, asked, gpus) for row in rows))
+
+
+def _with_own(row: Mapping[str, Any], asked: Asked, gpus: int) -> dict[str, Any]:
+    own = dict(row)
+    if asked.step is not None:
+        own |= _exactly("step_s", asked.step)
+    if asked.restart is not None:
+        # Projecting makes that of it which the reader gives.
+        grown = projected({**row, "down_s": 1.0}, gpus)["down_s"]
+        own |= {**_exactly("down_s", asked.restart / grown), "down_from": GIVEN}
+    if asked.now is not None:
+        own["interval"] = str(Interval("steps", asked.now.in_steps(own["step_s"])))
+    return own
+
+
+def _exactly(name: str, value: float) -> dict[str, float]:
+    return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"), value)
 
 
 def _choice(row: Mapping[str, Any]) -> Choice:

@@ -103,8 +103,12 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
 
 
 def _saves(choice: Choice) -> str:
-    saved = choice.saves_gpu_hours
-    return plain(max(0.0, saved)) if saved is not None and is_told(choice) else ""
+    """GPU-hours a day. Empty where there is nothing to compare with."""
+    if choice.now is None or choice.saves_gpu_hours is None or not is_told(choice):
+        return ""
+    if not (choice.loses.tells and choice.now.loses.tells):
+        return UNTOLD
+    return plain(max(0.0, choice.saves_gpu_hours))
 
 
 def _interval(choice: Choice) -> str:
