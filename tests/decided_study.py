@@ -25,7 +25,7 @@ CHOICES = Choices(
 )
 SHARED = {
     "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "deterministic": False,
-    "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6, "copied": False,
+    "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6, "copied": False, "growth": "",
     "source": "measured on 2026-11-23 on a small virtual machine",
 }  # fmt: skip
 STRATEGIES: dict[str, dict[str, Any]] = {

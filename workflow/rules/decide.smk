@@ -64,6 +64,7 @@ rule write_decision_page:
         ancient(get_failure_rates()),
         script=ancient("scripts/write_decision_page.py"),
         library=get_sources("page", "py", "js", "css", "html", "json", "txt"),
+        formulas=ancient("src/ckptbench/decide/formulas.py"),
         mark=get_mark("write_decision_page"),
     output:
         report(

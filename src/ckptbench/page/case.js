@@ -17,8 +17,9 @@ const FIELDS = {
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
 };
-const ALL_DRAWS = start.draws.map((text) => new Float64Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
+const ALL_DRAWS = start.draws.map((text) => new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
 const exactly = (value) => ({ value, draws: null });
+const MEASURED = ["stall", "durable", "slowdown", "down", "far"];
 const NOTHING = exactly(0);
 const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : ALL_DRAWS[draws][place - 1]);
 
@@ -93,33 +94,59 @@ function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
   return { name: each.name, known, stall, durable, slowdown: isAsync && known ? known.slowdown : NOTHING, isMeasured };
 }
 
+/** By what each measured cost of a strategy grows at another number of GPUs, as src/ckptbench/decide/storage.py has it. */
+function growthOf({ growth, every }, ranks, gpus) {
+  const ratio = ([before, after]) => (before > 0 ? after / before : 1);
+  const both = (of) => ratio([ranks, gpus].map(of));
+  if (growth?.fit) return Object.fromEntries(Object.entries(growth.fit).map(([name, numbers]) => [name, both((number) => formulas.fitted_s(number, ...numbers))]));
+  if (!growth) return {};
+  const known = growth.storage;
+  const limit = (bytesPerS) => bytesPerS ?? Infinity;
+  const whole = (number) => known.state_bytes * (known.grows ? number / known.gpus : 1);
+  const part = (number) => whole(number) / Math.min(known.shared_by ?? number, number);
+  const write = (number) => formulas.write_s(number, known.gpus_per_node, whole(number), part(number), known.write_fixed_s,
+    limit(known.rank_bytes_per_s), limit(known.node_bytes_per_s), limit(known.all_bytes_per_s));
+  const copy = (number) => (growth.asynchronous ? known.copy_fixed_s + part(number) / limit(known.copy_bytes_per_s) : 0);
+  const durable = both((number) => copy(number) + write(number));
+  return {
+    stall_s: growth.asynchronous ? both(copy) : durable,
+    slowdown_s: durable,
+    durable_s: every === 1 ? durable : both(part),
+    shared_durable_s: durable,
+    down_s: both((number) => formulas.down_s(number, known.reads_once ? whole(number) : number * part(number), part(number), known.down_fixed_s,
+      known.down_per_gpu_s, limit(known.read_bytes_per_s), limit(known.all_bytes_per_s))),
+  };
+}
+
 /** What the formulas take, of each draw; the first is the estimate. */
 function drawsOf({ values, rate, origin }, strategy) {
-  const { survivable, replacement_minutes: minutes } = start.choices;
+  const { survivable, replacement_minutes: minutes, gpus_per_node: perNode } = start.choices;
   const { known } = strategy;
   const gpus = values.gpus.value;
   const given = values.mtbf ?? rate;
   const survived = values.survived ?? known?.survived ?? NOTHING;
   const pause = values.pause ?? known?.pause ?? NOTHING;
-  const down = values.restart ?? known?.down ?? origin.strategies[0].down;
+  const down = values.restart === origin.restart ? (known ?? origin.strategies[0]).down : values.restart;
   const slower = origin.slower ?? exactly(1);
-  // The share of the lost GPU is not done until another one has come.
-  const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE) / gpus : 0;
+  // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
+  const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE * (gpus > perNode ? perNode : 1)) / gpus : 0;
   const all = [given, survived, pause, down, slower, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.far ?? NOTHING];
+  const growth = known === undefined || gpus === origin.ranks ? {} : growthOf(known, origin.ranks, gpus);
+  const grown = (cost, name, place) => at(cost, place) * (MEASURED.some((each) => known?.[each] === cost) ? growth[name] ?? 1 : 1);
   const number = all.every(({ draws }) => draws === null) ? 1 : 1 + start.number_of_draws;
   return Array.from({ length: number }, (_, place) => {
     const part = gpus > 1 ? at(survived, place) * survivable : 0;
-    const downS = at(down, place);
+    const downS = grown(down, "down_s", place);
     // Of the failures that are left, those that take a node take its versions.
     const needed = known?.copied || part === 1 ? 0 : (survivable - part) / (1 - part);
-    const stallS = at(strategy.stall, place);
+    const stallS = grown(strategy.stall, "stall_s", place);
     return {
       stepS: at(values.step, place),
       slower: at(slower, place),
       failuresPerS: values.mtbf ? 1 / at(given, place) : gpus / (at(given, place) * SECONDS_PER_HOUR),
-      saving: { stallS, durableS: Math.max(at(strategy.durable, place), stallS), slowdownS: at(strategy.slowdown, place) },
+      saving: { stallS, durableS: Math.max(grown(strategy.durable, "durable_s", place), stallS), slowdownS: grown(strategy.slowdown, "slowdown_s", place) },
       recovering: { downS, survived: part, pauseS: at(pause, place) + missing },
-      far: known?.every > 1 ? { every: known.every, needed, durableS: at(known.far, place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
+      far: known?.every > 1 ? { every: known.every, needed, durableS: grown(known.far, "shared_durable_s", place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
     };
   });
 }

@@ -7,7 +7,7 @@ A case is a list of pairs, such as `("gpus", "256")`, `("now", "2h")` and, once 
 from __future__ import annotations
 
 import base64
-import math
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ class Draws:
         """The estimate, which comes first, and where the draws are: None if they are all the same as it."""
         place = None
         if (values != values[0]).any():
-            text = base64.b64encode(values[1:].astype("<f8").tobytes()).decode("ascii")
+            text = base64.b64encode(values[1:].astype("<f4").tobytes()).decode("ascii")
             place = self.texts.setdefault(text, len(self.texts))
         return {"value": float(values[0]), "draws": place}
 
@@ -125,11 +125,11 @@ def _strategy(row: Row, ranks: int, choices: Choices, draws: Draws) -> Row:
     known = {cost: draws.known(np.atleast_1d(each)) for cost, each in values.items()}
     stall_s, durable_s = known["stall"]["value"], known["durable"]["value"]
     own, text = row["named"], in_a_field(stall_s)
-    waits = row["stall_s"] >= drawn.WAITS_FROM * row["durable_s"]
+    # Where it may be durable as soon as training goes on, it is a blocking one.
+    waits = not row["durable_s"] > np.fmax(row["stall_s"], row["stall_s_hi"])
     pair = ("blocking", f"{own}={text}") if waits else ("async", f"{own}={text}+{in_a_field(durable_s - stall_s)}")  # fmt: skip
     every = int(row["shared_every"])
-    bytes_ = None if math.isnan(row["bytes"]) else float(row["bytes"])
-    return {**known, "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "bytes": bytes_}  # fmt: skip
+    return {**known, "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "growth": json.loads(row["growth"] or "null")}  # fmt: skip
 
 
 def in_a_field(seconds: float) -> str:

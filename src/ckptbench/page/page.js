@@ -3,7 +3,6 @@
 
 const USUAL = ["1 hour", "1 day"];
 const SMALLEST_PART = 1e-5;
-const NEXT_TO_NOTHING = 0.01; // Where even the best interval leaves less than this, none is recommended.
 let origin = start.cases[0];
 /** The texts of the case. */
 let asked = readPairs(origin.pairs);
@@ -134,7 +133,7 @@ const whole = (steps) => steps.toLocaleString("en-US");
 
 function sentence({ now, strategies }, foremost) {
   const { name, seconds, steps, lost: least, fine: { from, to }, saved } = foremost;
-  if (1 - least.value < NEXT_TO_NOTHING) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
+  if (1 - least.value < start.least_useful) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTimes([seconds.value]);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
@@ -183,7 +182,7 @@ function showAnswer(numbers) {
   byId("save-steps").textContent = tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...foremost.estimate, failuresPerS: factor * foremost.estimate.failuresPerS }).steps);
-  byId("other-rates").textContent = `Were failures three times as many: ${others.map(whole).join("; a third as many: ")}.`;
+  byId("other-rates").textContent = `Were failures a third as many: ${others.map(whole).join("; three times as many: ")}.`;
   const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [[
     [swatch(place), name],
     data(seconds, told(seconds, unitOfTimes([seconds.value]))),

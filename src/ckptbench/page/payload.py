@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.answer import quantities
-from ckptbench.decide import drawn
+from ckptbench.answer.study import LOST
+from ckptbench.decide import OTHERS, drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.model import LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
@@ -17,9 +18,6 @@ from ckptbench.errors import ConfigError
 from ckptbench.page.cases import EXAMPLE, Draws, Pairs, measured_cases
 
 Row = dict[str, Any]
-
-OTHER_RATES = (3.0, 1 / 3)
-"""By so much the true rate may differ from one that is known without a count."""
 
 
 def payload(
@@ -47,7 +45,8 @@ def payload(
         "ends": [drawn.LOWEST, drawn.HIGHEST],
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
-        "other_rates": OTHER_RATES,
+        "other_rates": OTHERS,
+        "least_useful": LOST,
         "words": _words(),
     }
 
