@@ -16,7 +16,9 @@ from ckptbench.commands.verbs import WRONG_USE, run
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
 BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
-COSTS = str(Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml")
+CONFIG = Path(__file__).resolve().parents[2] / "config"
+COSTS = str(CONFIG / "costs-example.yaml")
+LOG = str(CONFIG / "failures" / "example" / "log.csv")
 HEAVY = ("pandas", "matplotlib", "scipy.stats", "pyarrow", "snakemake")
 """Packages that take longer to import than an answer may take."""
 
@@ -235,14 +237,19 @@ def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
     assert text == printed([*CASE, *names, "--now", "2h"], COLUMNS="300")
 
 
-def test_an_answer_from_options_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"], ["--log", LOG]])
+def test_an_answer_from_options_imports_nothing_heavy(rate: list[str]) -> None:
     code = (
         "import sys; from ckptbench.commands.verbs import run; run(sys.argv[1:]);"
         f"sys.exit(str([name for name in {HEAVY} if name in sys.modules] or 0))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *BOTH], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *BOTH[:3], *rate, *BOTH[5:]],
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert "blocking" in done.stdout
     assert done.stderr.strip() == "0"
 
 
