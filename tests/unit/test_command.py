@@ -110,8 +110,9 @@ def test_a_plus_in_a_number_is_not_that_between_two_times(
 def test_several_strategies_of_a_kind_have_names(capsys: pytest.CaptureFixture[str]) -> None:
     text = said([*CASE, "--blocking", "one file=60s", "--blocking", "sharded=20s"], capsys)
     assert [line.split("  ")[0] for line in text.splitlines()[:2]] == ["one file", "sharded"]
-    text = refused([*CASE, "--blocking", "60s", "--blocking", "20s"], capsys)
-    assert "blocking: 2 strategies have this name" in text
+    of_storage = ["--state", "9GB", "--bandwidth", "1GB/s", "--async", "blocking=3s+9s"]
+    for twice in (["--blocking", "60s", "--blocking", "20s"], of_storage):
+        assert "blocking: 2 strategies have this name" in refused([*CASE, *twice], capsys)
 
 
 def test_all_that_is_missing_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:

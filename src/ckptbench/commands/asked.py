@@ -13,7 +13,7 @@ import click
 from ckptbench.answer.quantities import Every
 from ckptbench.commands.case import Case, Strategy
 from ckptbench.commands.failing import Failing, failure_rate
-from ckptbench.commands.options import Checkpoint
+from ckptbench.commands.options import ASYNCHRONOUS, BLOCKING, Checkpoint
 from ckptbench.decide.choices import GPUS_PER_NODE
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.storage import Storage
@@ -39,6 +39,8 @@ STORAGE = {
     "write_fixed": "--write-fixed",
 }
 """Those that say how the state is written and read."""
+GROWING = {"restart_per_gpu": "--restart-per-gpu"}
+"""What a table says of its own costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class Asked:
             yield "--gpus: how many train together"
         if self.step is None:
             yield "--step: how long one step takes"
-        if not self._own_checkpoints():
+        if not self._given({**CHECKPOINTS, **STORAGE}):
             yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it"
         if self.restart is None:
             yield "--restart: how long it takes from a failure until training goes on"
@@ -127,8 +129,8 @@ class Asked:
             yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
         if self.study is not None and self.costs is not None:
             yield "--study and --costs: give one of them, as each says what checkpoints cost"
-        if self.is_of_tables and self._own_checkpoints():
-            yield f"{' and '.join(self._own_checkpoints())}: leave out what --study or --costs says too"
+        if self.is_of_tables and (given := self._given({**CHECKPOINTS, **STORAGE, **GROWING})):
+            yield f"{' and '.join(given)}: leave out what --study or --costs says too"
         if self.state is None and (given := self._given(STORAGE)):
             yield f"{' and '.join(given)}: give --state too, as they say how it is written and read"
         if self.state is not None and not self._given(WRITING):
@@ -136,13 +138,16 @@ class Asked:
         for each in self._checkpoints():
             if each.then_s is None and self.state is None:
                 yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
-        counts = Counter(each.name for each in self._checkpoints())
+        counts = Counter([*self._of_storage(), *(each.name for each in self._checkpoints())])
         for name in (name for name, number in counts.items() if number > 1):
             yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
 
-    def _own_checkpoints(self) -> list[str]:
-        """The options that say what a checkpoint costs."""
-        return self._given({**CHECKPOINTS, **STORAGE})
+    def _of_storage(self) -> list[str]:
+        """Strategies whose times storage tells."""
+        if self.state is None:
+            return []
+        is_copied = self.copy_bandwidth is not None and not self.asynchronous
+        return [*([] if self.blocking else [BLOCKING]), *([ASYNCHRONOUS] if is_copied else [])]
 
     def _rates(self) -> list[str]:
         return self._given(RATES)
@@ -178,8 +183,10 @@ class Asked:
 
     def _strategies(self, gpus: int) -> Iterator[Strategy]:
         storage = self._storage(gpus)
-        if storage is not None and not self.blocking:
-            yield Strategy(name="blocking", saving=storage.saving(gpus, asynchronous=False))
+        if storage is not None:
+            for name in self._of_storage():
+                saving = storage.saving(gpus, asynchronous=name == ASYNCHRONOUS)
+                yield Strategy(name=name, saving=saving)
         for each in self._checkpoints():
             then_s = each.then_s
             if then_s is None:
@@ -189,5 +196,3 @@ class Asked:
                 name=each.name,
                 saving=Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s),
             )
-        if storage is not None and self.copy_bandwidth is not None and not self.asynchronous:
-            yield Strategy(name="async", saving=storage.saving(gpus, asynchronous=True))

@@ -13,6 +13,8 @@ from ckptbench.answer.quantities import read_bandwidth, read_every, read_size, r
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
 
+BLOCKING, ASYNCHRONOUS = "blocking", "async"
+"""Names of strategies without one."""
 PLUS = re.compile(r"(?<!\d[eE])\+")
 """Between two times, and not that of a number such as 1e+3."""
 
@@ -53,12 +55,12 @@ def written(ctx: click.Context) -> list[tuple[str, str]]:
 
 
 def _blocking(text: str) -> Checkpoint:
-    name, time = _named(text, "blocking")
+    name, time = _named(text, BLOCKING)
     return Checkpoint(name=name, stall_s=read_time(time), then_s=0.0)
 
 
 def _asynchronous(text: str) -> Checkpoint:
-    name, times = _named(text, "async")
+    name, times = _named(text, ASYNCHRONOUS)
     stall, *then = PLUS.split(times, maxsplit=1)
     return Checkpoint(
         name=name, stall_s=read_time(stall), then_s=read_time(then[0]) if then else None
@@ -79,5 +81,5 @@ TIME = Read("TIME", read_time)
 SIZE = Read("SIZE", read_size)
 BANDWIDTH = Read("BANDWIDTH", read_bandwidth)
 EVERY = Read("TIME|STEPS", read_every)
-BLOCKING = Read("[NAME=]TIME", _blocking)
-ASYNCHRONOUS = Read("[NAME=]TIME+TIME", _asynchronous)
+A_BLOCKING = Read("[NAME=]TIME", _blocking)
+AN_ASYNCHRONOUS = Read("[NAME=]TIME+TIME", _asynchronous)

@@ -10,9 +10,9 @@ import click
 
 from ckptbench import __version__
 from ckptbench.commands.options import (
-    ASYNCHRONOUS,
+    A_BLOCKING,
+    AN_ASYNCHRONOUS,
     BANDWIDTH,
-    BLOCKING,
     EVERY,
     SIZE,
     TIME,
@@ -67,8 +67,8 @@ def ckptbench() -> None:
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
 @click.option("--log", type=FILE, metavar="FILE", help="Your own log of failures, or a table of sacct.")
 @click.option("--step", type=TIME, help="One step of the training, without checkpoints.")
-@click.option("--blocking", type=BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
-@click.option("--async", "asynchronous", type=ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
+@click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
+@click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
 @click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
 @click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write it.")
 @click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
