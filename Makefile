@@ -109,6 +109,7 @@ generated: environment ## write the files that follow from the source
 	$(BIN)/python -m ckptbench.matrix.document > docs/names.md
 	$(BIN)/python -m ckptbench.analysis.document > docs/tables.md
 	$(BIN)/python -m ckptbench.runs.document > docs/trace.md
+	$(BIN)/ckptbench page docs/calculator.html
 
 locks: environment ## lock the environments again
 	scripts/lock.sh

@@ -265,6 +265,15 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
     assert browser.element("save-steps").text == "save_steps=219"
 
 
+def test_the_interval_in_use_may_be_left_out(browser: Browser, calculator: Any) -> None:
+    browser.open(calculator)
+    enter(browser, "now", "")
+    blocking, later = browser.table("strategies-compared")
+    assert (blocking[2]["value"], later[2]["value"]) == (968, 219)
+    assert (blocking[5], browser.run("return view.data('now')")) == ("", [])
+    assert "now" not in browser.element("sentence").text
+
+
 def test_an_answer_that_cannot_be_told_is_not_told(
     browser: Browser, rates: dict[str, FailureRate]
 ) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.commands.usual import usual
 from ckptbench.decide import drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
@@ -20,7 +21,9 @@ from ckptbench.errors import ConfigError
 from ckptbench.page.cases import EXAMPLE
 from ckptbench.page.html import page
 from ckptbench.page.payload import payload
-from tests.decided_study import CHOICES, LEVELS, RATES, costs
+from tests.decided_study import CHOICES, LEVELS, RATES, ROOT, costs
+
+CALCULATOR = ROOT / "docs" / "calculator.html"
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +142,13 @@ def test_without_a_study_it_starts_with_an_example(
 def test_a_rate_that_is_not_there_is_refused(rates: list[FailureRate]) -> None:
     with pytest.raises(ConfigError, match=r"decision.rate is mine: use one of .*llama3"):
         payload(costs(), rates, replace(CHOICES, rate="mine"))
+
+
+def test_the_calculator_in_docs_is_up_to_date() -> None:
+    """`make generated` writes it."""
+    kept = CALCULATOR.read_text(encoding="utf-8")
+    assert kept == page(None, read_rates(RATES), usual())
+    assert len(kept.encode()) < 1_000_000
 
 
 def test_the_page_is_one_file_that_names_no_other(text: str) -> None:

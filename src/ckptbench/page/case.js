@@ -11,7 +11,7 @@ const FIELDS = {
   mtbf: { read: readTime, optional: true },
   step: { read: readTime },
   restart: { read: readTime },
-  now: { read: readEvery },
+  now: { read: readEvery, optional: true },
   state: { read: readSize, optional: true },
   bandwidth: { read: readBandwidth, optional: true },
   survived: { read: readPercent, optional: true },
@@ -163,16 +163,16 @@ function uncertain(values) {
   return { value: values[0], lo, hi };
 }
 
-/** Strategies side by side, and what the interval in use loses: it is that of the first one. */
+/** Strategies side by side, and what the interval in use loses, if one is given: it is that of the first one. */
 function answer(numbers) {
   const own = numbers.strategies.map((strategy) => drawsOf(numbers, strategy));
   const number = Math.max(...own.map((draws) => draws.length));
   const ofAll = own.map((draws) => Array.from({ length: number }, (_, place) => draws[Math.min(place, draws.length - 1)]));
   const [estimate] = ofAll[0];
-  const steps = numbers.values.now(estimate.stepS);
-  const useful = ofAll[0].map((one) => usefulAt(one, steps));
+  const steps = numbers.values.now?.(estimate.stepS);
+  const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
   return {
-    now: { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) },
+    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) } : null,
     strategies: ofAll.map((draws, place) => {
       const found = draws.map(best);
       return {
@@ -182,7 +182,7 @@ function answer(numbers) {
         steps: uncertain(found.map((each) => each.steps)),
         seconds: uncertain(found.map((each, draw) => each.steps * draws[draw].stepS)),
         lost: uncertain(found.map((each) => 1 - each.useful)),
-        saved: uncertain(found.map((each, draw) => HOURS_PER_DAY * numbers.values.gpus.value * (each.useful - useful[draw]))),
+        saved: useful && uncertain(found.map((each, draw) => HOURS_PER_DAY * numbers.values.gpus.value * (each.useful - useful[draw]))),
         fine: fine(draws[0], found[0]),
       };
     }),

@@ -21,11 +21,11 @@ async function makeChart() {
 }
 
 function showChart({ now, strategies }) {
-  const reached = [now.seconds, ...strategies.flatMap(({ estimate, fine: { from, to } }) => [from * estimate.stepS / BEYOND, to * estimate.stepS * BEYOND])];
+  const reached = [...(now ? [now.seconds] : []), ...strategies.flatMap(({ estimate, fine: { from, to } }) => [from * estimate.stepS / BEYOND, to * estimate.stepS * BEYOND])];
   const shortest = Math.max(Math.min(...reached), Math.min(...strategies.map(({ estimate }) => estimate.stepS)));
   const longest = Math.max(...reached, shortest * BEYOND);
   const lowest = Math.min(...strategies.map(({ lost }) => lost.value));
-  const highest = Math.max(now.lost.value, ...strategies.map(({ lost }) => lost.value));
+  const highest = Math.max(now?.lost.value ?? 0, ...strategies.map(({ lost }) => lost.value));
   const foremost = strategies.findIndex(({ lost }) => lost.value === lowest);
   const points = strategies.flatMap(({ estimate, draws, fine: { from, to } }, place) => Array.from({ length: POINTS }, (_, point) => {
     const seconds = shortest * (longest / shortest) ** (point / (POINTS - 1));
@@ -36,7 +36,7 @@ function showChart({ now, strategies }) {
   const bests = strategies.map(({ seconds, lost }, place) => ({ seconds: seconds.value, lost: lost.value, ...lineOf(place) }));
   const data = {
     band: points.filter(({ lo, hi }) => lo < hi),
-    now: [{ seconds: now.seconds }],
+    now: now ? [{ seconds: now.seconds }] : [],
     fine: points.filter(({ isFine }) => isFine),
     lines: points,
     best: bests,
@@ -47,6 +47,7 @@ function showChart({ now, strategies }) {
     times: [...TIMES.keys()].filter((each) => shortest <= each && each <= longest),
     losses: losses.length > MANY ? losses.filter((each) => Number.isInteger(Number(Math.log10(each).toFixed(9)))) : losses,
   };
+  byId("shaded").hidden = data.band.length === 0;
   for (const [name, value] of Object.entries({ ...ends, ...marks })) view.signal(name, value);
   for (const [name, values] of Object.entries(data)) view.data(name, values);
   view.run();

@@ -137,6 +137,7 @@ function sentence({ now, strategies }, foremost) {
   const unit = unitOfTimes([seconds.value]);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
+  if (now === null) return begin;
   if (foremost === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
   return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}. The change saves ${amount(saved)} GPU-hours a day.`;
 }
@@ -182,17 +183,17 @@ function showAnswer(numbers) {
   byId("save-steps").textContent = tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...foremost.estimate, failuresPerS: factor * foremost.estimate.failuresPerS }).steps);
-  byId("other-rates").textContent = `Were failures a third as many: ${others.map(whole).join("; three times as many: ")}.`;
+  byId("other-rates").textContent = `A third of the failures: ${others.map(whole).join(" steps. Three times as many: ")} steps.`;
   const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [[
     [swatch(place), name],
     data(seconds, told(seconds, unitOfTimes([seconds.value]))),
     data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
     data(least, lost(least)),
     span(from * estimate.stepS, to * estimate.stepS, unitOfTimes([to * estimate.stepS])),
-    data(saved, amount(saved)),
+    saved ? data(saved, amount(saved)) : "",
   ], { className: strategies[place] === foremost ? "foremost" : "" }]);
-  const ofNow = [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
-  showTable("strategies-compared", [[ofNow, { className: "now" }], ...rows]);
+  const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
+  showTable("strategies-compared", [...(now ? [[ofNow, { className: "now" }]] : []), ...rows]);
   showTable("others", byOthers(foremost.estimate).map(({ name, seconds, steps }) => {
     const least = steady(1 - usefulAt(foremost.estimate, steps));
     return [[name, data(steady(seconds), duration(seconds)), data(steady(steps), whole(steps)), data(least, lost(least))], {}];
