@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer import quantities
@@ -250,6 +251,11 @@ def test_a_checkpoint_of_size_and_bandwidth_blocks_as_long_as_it_is_written(
     enter_cost(browser, 1, "then", "")
     saving = browser.run("return answer(numbersOf(asked, origin)).strategies[1].estimate.saving")
     assert saving["durableS"] == pytest.approx(saving["stallS"] + 61.25)
+    assert saving["slowdownS"] == row_of(4, "async", "restart")["slowdown_s"] > 0
+    kind = Select(browser.driver.find_elements("css selector", ".strategy select")[1])
+    kind.select_by_visible_text("blocking")
+    saving = browser.run("return answer(numbersOf(asked, origin)).strategies[1].estimate.saving")
+    assert (saving["durableS"], saving["slowdownS"]) == (saving["stallS"], 0)
 
 
 def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator: Any) -> None:

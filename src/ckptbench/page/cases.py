@@ -91,7 +91,9 @@ def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
         "title": SEPARATOR.join([first["system"], where, describe("recovery", first["recovery"])]),
         "how": "given" if given else "measured",
         "where": where if given else f"{where} on {first['hardware']}",
-        "source": ". ".join(text for text in (first["source"], first["note"]) if text),
+        "source": ". ".join(
+            text[0].upper() + text[1:] for text in (first["source"], first["note"]) if text
+        ),
         "ranks": ranks,
         "replaces": bool(first["replaces"]),
         "pairs": [

@@ -87,6 +87,9 @@ function rowOf(strategy, place) {
 function showFields({ wrong, values }) {
   byId("rate").value = asked.texts.get("rate") ?? USUAL.find((time) => time === asked.texts.get("mtbf")) ?? "";
   byId("mtbf").placeholder = mtbf();
+  const [survivors] = origin.strategies.filter(({ survived }) => survived.value > 0);
+  byId("survived").placeholder = survivors ? `${plain(100 * survivors.survived.value)} %` : "";
+  byId("pause").placeholder = survivors ? duration(survivors.pause.value) : "";
   byId("source").textContent = origin.source ?? "";
   for (const name of Object.keys(FIELDS)) {
     byId(name).setAttribute("aria-invalid", wrong.has(name));
@@ -145,7 +148,7 @@ function sentence({ now, strategies }, foremost) {
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
 function standing({ values, strategies, rate }) {
   if (origin.how === "") return asked.texts.size === readPairs(origin.pairs).texts.size && isStart() ? ["yours", origin.title] : ["yours", "your numbers"];
-  if (values.gpus.value !== origin.ranks) return ["projected", `projected from ${origin.where}: not measured`];
+  if (values.gpus.value !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
   const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
   return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
 }
