@@ -13,6 +13,7 @@ from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer import quantities
+from ckptbench.commands.options import AN_ASYNCHRONOUS
 from ckptbench.decide import drawn, formulas
 from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate
@@ -315,6 +316,15 @@ TEXTS = [
     "2h", "90 s", "14 hours", "1h 30min", "1h30", "5", "", "2 parsecs", "0 s", "-3s", "1e3 s", "98GB", "98 GiB", "1.6GB/s", "100 Gbit/s", "1,000 s",
     "1,00 s", "2880 steps", "1 step", "0 steps", "2.5 steps", "3 Steps", ".5 h", "1e30 s", "2h extra", "constructor", "1 constructor", "toString",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["3s+90s", "a b = c=3 s + 1min", "1e+1s+2e+1s", "x=1s", "y=2s+"])
+def test_a_strategy_is_read_as_the_command_reads_it(browser: Browser, text: str) -> None:
+    shown = browser.run("return readStrategy('async', arguments[0])", text)
+    wanted = AN_ASYNCHRONOUS.convert(text.rstrip("+"), None, None)
+    assert shown["name"] == wanted.name
+    assert quantities.read_time(shown["stall"]) == wanted.stall_s
+    assert (quantities.read_time(shown["then"]) if shown["then"] else None) == wanted.then_s
 
 
 def test_numbers_are_read_as_python_reads_them(browser: Browser) -> None:

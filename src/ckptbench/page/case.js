@@ -41,8 +41,8 @@ function readPairs(pairs, before = null) {
 /** `60s` and `sharded=60s` of a blocking strategy, `3s+90s` of an asynchronous one. */
 function readStrategy(kind, text) {
   const named = text.lastIndexOf("=");
-  const [stall, then = ""] = text.slice(named + 1).split("+").map((each) => each.trim());
-  return { kind, name: named < 0 ? kind : text.slice(0, named).trim(), stall, then };
+  const [stall, ...then] = text.slice(named + 1).split(/(?<!\d[eE])\+/).map((each) => each.trim());
+  return { kind, name: named < 0 ? kind : text.slice(0, named).trim(), stall, then: then.join("+") };
 }
 
 function writePairs({ texts, strategies }) {
