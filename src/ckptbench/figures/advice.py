@@ -19,13 +19,13 @@ from ckptbench.figures.kit.decided import (
     NONE,
     Styles,
     caption,
+    curves_of,
     draw_band,
     foremost,
     handles,
+    known_and_beyond,
     looks,
     lost,
-    of_most_ranks,
-    prepared,
 )
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
 from ckptbench.figures.kit.style import INK, LineStyle
@@ -51,11 +51,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput_curves`, `advice`, `failure_rates` and `decision_costs`."""
     if tables["goodput_curves"].empty:
         return nothing_to_show(NONE, "")
-    curves = of_most_ranks(prepared(tables["goodput_curves"]))
+    curves = known_and_beyond(curves_of(tables["goodput_curves"]))
     curves = curves.assign(seconds=SECONDS_PER_MINUTE * curves["interval_minutes"])
     names = foremost(curves)
-    curves_of = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
-    found = _found(tables["advice"], curves["rate"].iloc[0]).merge(curves_of, on=[*KEY, "gpus"])
+    named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
+    found = _found(tables["advice"], curves["rate"].iloc[0]).merge(named, on=[*KEY, "gpus"])
     styles = looks(names)
     panels = [own for _, own in curves[curves["series"].isin(names)].groupby("gpus")]
     text = caption(READING, curves, len(names), "goodput_curves", tables)

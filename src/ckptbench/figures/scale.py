@@ -12,13 +12,13 @@ from matplotlib.lines import Line2D
 from ckptbench.figures.kit.decided import (
     NONE,
     caption,
+    curves_of,
     draw_band,
     foremost,
     handles,
+    known_and_beyond,
     looks,
     lost,
-    of_most_ranks,
-    prepared,
 )
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
 from ckptbench.figures.kit.style import DASHED, INK, SOLID
@@ -37,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `scale`, `failure_rates` and `decision_costs`."""
     if tables["scale"].empty:
         return nothing_to_show(NONE, "")
-    shown = of_most_ranks(prepared(tables["scale"]))
+    shown = known_and_beyond(curves_of(tables["scale"]))
     styles = looks(foremost(shown))
     figure, (axes,) = small_multiples(
         [""], PANEL_IN, caption(READING, shown, len(styles), "scale", tables)

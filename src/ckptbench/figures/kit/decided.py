@@ -40,16 +40,29 @@ Styles = Mapping[str, tuple[str, LineStyle]]
 
 
 def prepared(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, with `series`, the name of a curve, and the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
+    """The rows in order, with `system`: framework and facet in words, and `series`: what tells two rows of a system apart."""
     known = ordered(with_hardware(rows), (*SYSTEM, "framework", "ranks", *SERIES, "gpus"))
+    names = ["framework", *separating(known, SYSTEM)]
+    given = known["framework"] == GIVEN
+    system = in_words(known, names, SEPARATOR).mask(given, known["model"])
+    series = in_words(known, _inside(known) or ["strategy", "recovery"], ", ")
+    return known.assign(system=system, series=series)
+
+
+def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """The same of all systems in one panel, so that `series` names them too, and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
+    known = prepared(rows)
     names = ["framework", *separating(known, SYSTEM)] if _is_measured(known) else ["model"]
-    inside = [*varying(known, names), *(name for name in SERIES if _varies_within(known, name))]
-    series = in_words(known, inside or ["strategy", "recovery"], ", ")
+    inside = [*varying(known, names), *_inside(known)] or ["strategy", "recovery"]
     losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
     return known.assign(
-        series=series,
+        series=in_words(known, inside, ", "),
         **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
     )
+
+
+def _inside(rows: pd.DataFrame) -> list[str]:
+    return [name for name in SERIES if _varies_within(rows, name)]
 
 
 def _is_measured(rows: pd.DataFrame) -> bool:
@@ -66,9 +79,15 @@ def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """What was measured, and of what is projected that of the most ranks that a system was measured with."""
+    """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
     most = rows.groupby([rows[name] for name in ("framework", *SYSTEM)])["ranks"].transform("max")
-    return rows[(rows["ranks"] == most) | ~rows["projected"]]
+    return rows[rows["ranks"] == most]
+
+
+def known_and_beyond(rows: pd.DataFrame) -> pd.DataFrame:
+    """What was measured, and of what is projected that from the most ranks."""
+    beyond = of_most_ranks(rows)
+    return rows[~rows["projected"] | rows.index.isin(beyond.index)]
 
 
 def foremost(rows: pd.DataFrame) -> list[str]:
