@@ -71,7 +71,7 @@ def test_only_the_most_ranks_are_projected_from() -> None:
 def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:
     figure = FIGURES["advice"].draw(decided("given"))
     assert titles(figure)[0] == "512 GPUs, as given"
-    assert "My training." in caption_of(figure)
+    assert "With my training." in caption_of(figure)
     assert "measured" not in caption_of(figure).replace("not measured here", "")
     assert "Costs of costs-example.yaml, not measured here." in caption_of(figure)
 

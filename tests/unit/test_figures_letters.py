@@ -132,6 +132,7 @@ def test_letters_that_no_font_has_are_numbers_and_one_warning_names_the_title(
     assert "[U+5B66 U+7FD2] a" in texts(figure)
     assert "x[U+0007]" in texts(figure)
     assert LEARNING not in texts(figure)
+    assert f"{LEARNING} a" in " ".join((tmp_path / "advice.txt").read_text().split()), "not drawn"
     (warning,) = warned(caplog)
     assert f"'{LEARNING} a' as '[U+5B66 U+7FD2] a'" in warning
     assert "fonts-noto-cjk" in warning

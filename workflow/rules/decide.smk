@@ -40,12 +40,7 @@ rule write_answer:
         library=get_sources("answer", "py"),
         mark=get_mark("write_answer"),
     output:
-        report(
-            ANSWER,
-            caption="../report/answer.rst",
-            category="How often to checkpoint",
-            labels={"page": "The answer of this study"},
-        ),
+        ANSWER,  # the first page of the report has it
     log:
         "results/logs/write_answer.log",
     localrule: True

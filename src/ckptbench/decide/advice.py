@@ -292,7 +292,7 @@ def _is_certain(row: Row) -> bool:
 
 def _advice(case: _Case) -> Row:
     step_s, found = case.step_s, case.best
-    in_use = Interval.parse(case.row["interval"]).steps(int(case.row["steps_per_epoch"]))
+    in_use = _in_use_steps(case)
     epoch = int(case.row["steps_per_epoch"])
     survived = np.asarray(case.recovering.survived)
     return {
@@ -359,10 +359,15 @@ def _of_formulas(case: _Case, striking_per_s: Floats) -> Row:
     return columns
 
 
+def _in_use_steps(case: _Case) -> int:
+    return Interval.parse(case.row["interval"]).steps(int(case.row["steps_per_epoch"]))
+
+
 def _curve(case: _Case) -> Iterator[Row]:
-    """At whole steps: where these are few, each of them."""
-    shortest = max(case.fine.fine_from_steps[0] / BEYOND, 1.0)
-    longest = case.fine.fine_to_steps[0] * BEYOND
+    """At whole steps, as far as the interval of the setup: where these are few, each of them."""
+    in_use = _in_use_steps(case)
+    shortest = min(in_use, max(case.fine.fine_from_steps[0] / BEYOND, 1.0))
+    longest = max(in_use, case.fine.fine_to_steps[0] * BEYOND)
     for steps in np.unique(np.round(np.geomspace(shortest, longest, POINTS))):
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,

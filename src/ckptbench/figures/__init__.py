@@ -98,7 +98,7 @@ class FigureEntry:
         function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.figures.{self.module}").draw
         with lettered(tables) as legible:
-            return function(legible)
+            return function(legible.tables)
 
 
 DISTURBED = ("runs", "machine")

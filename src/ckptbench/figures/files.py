@@ -32,10 +32,11 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
         suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
     }
     with lettered(tables) as legible:
-        figure = entry.draw(legible)
+        figure = entry.draw(legible.tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)
-    paths[CAPTION].write_text(f"{fill(figure.caption, WIDTH)}\n", encoding="utf-8")
+    text = fill(legible.restored(figure.caption), WIDTH)
+    paths[CAPTION].write_text(f"{text}\n", encoding="utf-8")
     for path in paths.values():
         log.info("%s", path)
     return list(paths.values())

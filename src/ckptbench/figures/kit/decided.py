@@ -52,21 +52,20 @@ def prepared(rows: pd.DataFrame) -> pd.DataFrame:
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     """The same of all systems in one panel, so that `series` names them too, and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
     known = prepared(rows)
-    names = ["framework", *separating(known, SYSTEM)] if _is_measured(known) else ["model"]
-    inside = [*varying(known, names), *_inside(known)] or ["strategy", "recovery"]
+    inside = _inside(known)
+    series = in_words(known, inside or ["strategy", "recovery"], ", ")
+    if known["system"].nunique() > 1:
+        system = known["system"].str.replace(SEPARATOR, ", ")
+        series = system + (", " + series if inside else "")
     losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
     return known.assign(
-        series=in_words(known, inside, ", "),
+        series=series,
         **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
     )
 
 
 def _inside(rows: pd.DataFrame) -> list[str]:
     return [name for name in SERIES if _varies_within(rows, name)]
-
-
-def _is_measured(rows: pd.DataFrame) -> bool:
-    return bool((rows["framework"] != GIVEN).all())
 
 
 def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -142,8 +141,9 @@ def caption(reading: str, rows: pd.DataFrame, shown: int, table: str, tables: Ma
 
 def _common(rows: pd.DataFrame) -> str:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
-    columns = ("framework", *SYSTEM, *SERIES) if _is_measured(rows) else ("model",)
-    return ", ".join(constants(rows, columns))
+    if (rows["framework"] == GIVEN).all():
+        return f"with {'; '.join(rows['model'].unique())}"
+    return ", ".join(constants(rows, ("framework", *SYSTEM, *SERIES)))
 
 
 def _varies_within(frame: pd.DataFrame, column: str) -> bool:

@@ -10,6 +10,7 @@ import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
@@ -35,10 +36,24 @@ REMEDY = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Legible:
+    """Tables with a text in place of letters that no font of this machine has."""
+
+    tables: Tables
+    instead: Mapping[str, str]
+    """By text what is drawn for it."""
+
+    def restored(self, caption: str) -> str:
+        """A caption of a figure of these tables, with the letters of the user: it is not drawn."""
+        for text, readable in self.instead.items():
+            caption = caption.replace(readable, text)
+        return caption
+
+
 @contextmanager
-def lettered(tables: Tables) -> Iterator[Tables]:
-    """The style of the paper, with fonts for all letters of the tables. Yields the tables with a text in place of letters that no font
-    of this machine has, after one warning."""
+def lettered(tables: Tables) -> Iterator[Legible]:
+    """The style of the paper, with fonts for all letters of the tables, and one warning of those that no font has."""
     with paper(), _quiet():
         own = str(mpl.rcParams["font.family"][0])
         texts = _texts(tables)
@@ -50,7 +65,8 @@ def lettered(tables: Tables) -> Iterator[Tables]:
         nowhere = {
             letter for letter in lacking if not any(_draws(each, letter) for each in families)
         }
-        yield _replaced(tables, substitutes(texts, nowhere)) if nowhere else tables
+        instead = substitutes(texts, nowhere) if nowhere else {}
+        yield Legible(_replaced(tables, instead) if nowhere else tables, instead)
 
 
 @contextmanager
