@@ -18,7 +18,11 @@ from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, not
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
-READING = "Points are estimates, bars their 95 % intervals"
+READING = (
+    "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
+    " by its stalls and slower steps. Points are estimates, bars their 95 % intervals"
+)
+DISAGREE = "shaded: the two intervals do not overlap; do not quote either before it is known why"
 SINGLE = "one repeat has the spread of the other setups"
 WITHOUT = "without a repeat there is none"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
@@ -55,6 +59,7 @@ def _reading(rows: pd.DataFrame) -> str:
         *([SINGLE] if (once & known).any() else []),
         *([WITHOUT] if (once & ~known).any() else []),
         *([STEADY] if rows["in_run_steady"].notna().any() else []),
+        *([DISAGREE] if _disagree(rows).any() else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]
     return "; ".join(parts)

@@ -28,7 +28,7 @@ from ckptbench.matrix.catalogue import NOTHING
 
 READING = (
     "Left: medians over {restarts}, of each the rank that took longest; the number is the load."
-    " Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
+    " Before a cold load the checkpoint's pages are dropped from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
     " of the checkpoint's size (median; whole pages, so a small one passes 100): of a cold load at least {cold:.0f} % on every node, of a warm one"
     " less than {warm:.0f} % on every node"
 )

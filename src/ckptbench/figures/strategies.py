@@ -20,7 +20,8 @@ from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import durations, percent
 
 READING = (
-    "Points are estimates, bars their 95 % intervals. Stall, slowdown and durable are of one checkpoint, overhead is the"
+    "points are estimates, bars their 95 % intervals. Of one checkpoint: stall, the time that training is blocked; slowdown, the extra time of the steps"
+    " while it is written in the background; durable, the time until it survives a power cut. Overhead is the"
     " estimate that can tell, at the interval of the row"
 )
 MEMORY = "memory is the peak above the baseline's"

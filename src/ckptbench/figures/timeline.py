@@ -45,7 +45,8 @@ from ckptbench.matrix.levels import LEVELS, SHARED
 
 READING = (
     "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after its commit."
-    " Upper lane of a rank: training; lower lane: the checkpoint. A lane's times count from the start of its save"
+    " Upper lane of a rank: training; lower lane: the checkpoint; diamond: from here on it survives a power cut. A lane's times count from the start"
+    " of its own save, as clocks of several hosts cannot be compared"
 )
 SOONER = "fewer steps follow where the epoch ended before: {}"
 CUT = "long steps are cut at the edges"

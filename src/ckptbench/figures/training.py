@@ -31,7 +31,10 @@ from ckptbench.figures.kit.style import COLUMN_IN, DOTTED, PAGE_IN, SOLID, look
 from ckptbench.matrix.catalogue import WHOLE
 from ckptbench.matrix.interval import NEVER
 
-READING = "Lines are means over {pooled}, bands reach from the smallest to the largest of them"
+READING = (
+    "lines are means over {pooled}, bands reach from the smallest to the largest of them. Within the band of the baseline checkpoints have no visible"
+    " effect on the training"
+)
 FACET = (*SYSTEM, "ranks")
 """Columns that separate panels. The ranks are one of them: they change the batch of a step, and so the training."""
 POOLED = {

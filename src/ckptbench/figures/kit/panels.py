@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 
 from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
@@ -78,9 +79,8 @@ def legend(figure: PaperFigure, *rows: Sequence[Artist]) -> None:
     """Above all panels, in as few lines as have room, the mark of disturbed runs last. The figure grows by its height."""
     handles = [handle for row in rows for handle in row]
     if figure.marks_disturbed:
-        handles.append(
-            Line2D([], [], linestyle="", marker=r"$\dagger$", color=INK, label="disturbed")
-        )
+        sign = TextPath((-0.2, -0.3), MARK, size=1)
+        handles.append(Line2D([], [], linestyle="", marker=sign, color=INK, label="disturbed"))
     for across in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc="outside upper left", ncols=across)
         box = drawn.get_window_extent()
