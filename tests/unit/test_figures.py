@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 from figure_parts import SMALL, caption_of, titles
 from figure_tables import Study, empty_tables
+from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.errors import RunFolderError
 from ckptbench.figures import DISTURBED, FIGURES
 from ckptbench.figures.files import write_figure
+from ckptbench.matrix.variant import Variant
 
 REPOSITORY = Path(__file__).parents[2]
 OF_RUNS = [name for name, entry in FIGURES.items() if not set(entry.tables) & set(DECIDED)]
@@ -119,3 +123,24 @@ def test_a_figure_reads_derived_tables_and_which_runs_were_disturbed(name: str) 
 def test_the_report_has_a_caption_for_every_table_of_a_figure() -> None:
     tables = {*DERIVED, *DECIDED}
     assert all((REPOSITORY / f"workflow/report/table_{table}.rst").exists() for table in tables)
+
+
+def drawn_of(**lists: list[object]) -> set[str]:
+    """The figures of a study that varies these fields of a cell, with baselines."""
+    combinations = [dict(zip(lists, values, strict=True)) for values in product(*lists.values())]
+    cells = [dataclasses.replace(base, **own) for base in (BASELINE, WITH_CHECKPOINTS) for own in combinations]  # fmt: skip
+    return {name for name, entry in FIGURES.items() if entry.is_of(cells)}
+
+
+def test_a_figure_is_drawn_only_where_it_says_something() -> None:
+    always = {"overhead", "stall", "sizes", "timeline", "advice"}
+    few = drawn_of(ranks=[1, 2], epochs=[2])
+    assert always <= few
+    assert not few & {"strategies", "scaling", "training"}
+    assert "scaling" in drawn_of(ranks=[1, 2, 4], epochs=[2])
+    assert "training" in drawn_of(ranks=[1], epochs=[3])
+    other = dataclasses.replace(WITH_CHECKPOINTS, strategy=Variant("async"), format="safetensors")
+    cells = [BASELINE, WITH_CHECKPOINTS, other]
+    assert FIGURES["strategies"].is_of(cells)
+    assert not FIGURES["strategies"].is_of(cells[:2])
+    assert not any(entry.is_of([]) for entry in FIGURES.values())

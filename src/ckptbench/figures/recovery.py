@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
 
 from ckptbench.answer.setups import (
     CHECKPOINT,
@@ -20,7 +18,8 @@ from ckptbench.answer.setups import (
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
-from ckptbench.figures.kit.style import GREYS, INK, look
+from ckptbench.figures.kit.parts import Part, stack, write_beside
+from ckptbench.figures.kit.style import GREYS, look
 from ckptbench.figures.kit.ticks import of_whole
 from ckptbench.figures.kit.useful import beyond, farthest_of
 
@@ -37,20 +36,18 @@ UNCLEAR = ". The parts are not checked: what the runs lost against undisturbed o
 CLEAR = 5.0
 """How many times as long as half of its interval a loss must be for the parts to be held against it."""
 PARTS = {
-    "detection": ("detection", GREYS[0], "", ("detection_s",)),
-    "ending": ("ending the rest", GREYS[1], "", ("ending_s",)),
-    "launch": ("choice, launch", GREYS[2], "", ("choice_s", "launch_s")),
-    "import": ("import", GREYS[3], "", ("import_s",)),
-    "build": ("build", GREYS[4], "", ("build_s",)),
-    "regroup": ("regrouping", GREYS[5], "......", ("regroup_s",)),
-    "load": ("load", GREYS[2], "//////", ("load_s",)),
-    "again": ("done again (coloured)", None, "", ("unfinished_s", "again_s")),
-    "slower": ("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
-    "rest": ("rest", GREYS[5], "", ("rest_s",)),
+    "detection": Part("detection", GREYS[0], "", ("detection_s",)),
+    "ending": Part("ending the rest", GREYS[1], "", ("ending_s",)),
+    "launch": Part("choice, launch", GREYS[2], "", ("choice_s", "launch_s")),
+    "import": Part("import", GREYS[3], "", ("import_s",)),
+    "build": Part("build", GREYS[4], "", ("build_s",)),
+    "regroup": Part("regrouping", GREYS[5], "......", ("regroup_s",)),
+    "load": Part("load", GREYS[2], "//////", ("load_s",)),
+    "again": Part("done again (coloured)", None, "", ("unfinished_s", "again_s")),
+    "slower": Part("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
+    "rest": Part("rest", GREYS[5], "", ("rest_s",)),
 }
-"""Each part with its name, its grey (None: the colour of the framework), its hatch, and its columns in the table."""
 ROW = (*CHECKPOINT, "history", "recovery")
-BAR = 0.6
 ROOM = 1.3
 """The factor between the longest bar and the axis: the room for the numbers."""
 
@@ -71,15 +68,16 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     farthest = farthest_of(rows, ["goodput"])
     for panel in panels:
         _draw_panel(panel, rows, farthest)
-    legend(figure, _legend(panels[0].framework, present))
+    own = look(panels[0].framework).color
+    legend(figure, [part.handle(own) for name, part in PARTS.items() if name in present])
     return figure
 
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, each with `facet`, `label`, and the seconds of every part for one failure."""
     parts = {
-        part: shown[list(columns)].sum(axis=1) / shown["failures"]
-        for part, (_, _, _, columns) in PARTS.items()
+        name: shown[list(part.columns)].sum(axis=1) / shown["failures"]
+        for name, part in PARTS.items()
     }
     known = with_hardware(shown).assign(**parts)
     return labelled(faceted(ordered(known, (*SYSTEM, "framework", *ROW))), ROW)
@@ -135,30 +133,7 @@ def _draw_panel(panel: Panel, rows: pd.DataFrame, farthest: float) -> None:
 
 
 def _draw_parts(axes: Axes, panel: Panel) -> None:
-    rows, own = panel.rows, look(panel.framework).color
-    left = 0 * rows["detection"]
-    for part, (_, grey, hatch, _) in PARTS.items():
-        axes.barh(
-            rows["y"],
-            rows[part],
-            BAR,
-            left=left.where(rows[part] >= 0, 0.0),  # a gain goes to the other side
-            color=grey or own,
-            edgecolor=INK,
-            hatch=hatch,
-            gid=part,
-        )
-        left = left + rows[part].clip(lower=0)
-    for y, end, total in zip(rows["y"], left, rows[list(PARTS)].sum(axis=1), strict=True):
-        axes.annotate(
-            f"{total:.3g} s", (end, y), (3, 0), textcoords="offset points", va="center", gid="total"
-        )
-
-
-def _legend(framework: str, known: Sequence[str]) -> list[Artist]:
-    """Of the parts that any failure has."""
-    return [
-        Patch(facecolor=grey or look(framework).color, edgecolor=INK, hatch=hatch, label=name)
-        for part, (name, grey, hatch, _) in PARTS.items()
-        if part in known
-    ]
+    rows = panel.rows
+    ends = stack(axes, rows, PARTS, look(panel.framework).color)
+    totals = rows[list(PARTS)].sum(axis=1)
+    write_beside(axes, zip(ends, rows["y"], strict=True), totals.map("{:.3g} s".format), "total")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ckptbench.analysis.proof.restore import COLD, WARM
@@ -23,7 +21,8 @@ from ckptbench.answer.setups import (
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
-from ckptbench.figures.kit.style import BAND, DOTTED, FAINT, GREYS, INK, look
+from ckptbench.figures.kit.parts import Part, stack, write_beside
+from ckptbench.figures.kit.style import BAND, DOTTED, FAINT, GREYS, look
 from ckptbench.matrix.catalogue import NOTHING
 
 READING = (
@@ -33,20 +32,19 @@ READING = (
     " less than {warm:.0f} % on every node"
 )
 PARTS = {
-    "launch_and_meet_s": ("launch, meet", GREYS[0]),
-    "import_s": ("import", GREYS[1]),
-    "join_s": ("join", GREYS[2]),
-    "data_s": ("data", GREYS[3]),
-    "build_s": ("build", GREYS[4]),
-    "load_s": ("load (coloured)", None),
-    "first_step_s": ("first step", GREYS[5]),
+    "launch_and_meet_s": Part("launch, meet", GREYS[0]),
+    "import_s": Part("import", GREYS[1]),
+    "join_s": Part("join", GREYS[2]),
+    "data_s": Part("data", GREYS[3]),
+    "build_s": Part("build", GREYS[4]),
+    "load_s": Part("load (coloured)", None),
+    "first_step_s": Part("first step", GREYS[5]),
 }
-"""Phases in their order, each with its grey. The checkpoint's part has none: it is in the colour of the framework."""
+"""Phases in their order. The checkpoint's part is in the colour of the framework."""
 ROW = (*CHECKPOINT, "cache")
 GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
 COLD_PERCENT, WARM_PERCENT = 100 * COLD, 100 * WARM
 COUNTED = {"warm": "no warm load", "cold": "every cold load"}
-BAR = 0.6
 ROOM = 1.25
 """The factor between the longest bar and the axis: the room for the numbers."""
 
@@ -64,7 +62,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     figure, panels = forest(rows, text, pitch_in=0.17, axes_widths=(3, 1.4))
     for panel in panels:
         _draw_panel(panel, rows)
-    legend(figure, _legend(panels[0].framework))
+    own = look(panels[0].framework).color
+    legend(figure, [part.handle(own) for part in PARTS.values()])
     return figure
 
 
@@ -126,15 +125,10 @@ def _draw_panel(panel: Panel, rows: pd.DataFrame) -> None:
 
 
 def _draw_phases(axes: Axes, panel: Panel) -> None:
-    rows, own = panel.rows, look(panel.framework).color
-    left = 0 * rows["launch_and_meet_s"]
-    for part, (_, grey) in PARTS.items():
-        axes.barh(rows["y"], rows[part], BAR, left=left, color=grey or own, edgecolor=INK, gid=part)
-        left = left + rows[part]
-    for y, end, load in zip(rows["y"], left, rows["load_s"], strict=True):
-        axes.annotate(
-            f"{load:.2g} s", (end, y), (3, 0), textcoords="offset points", va="center", gid="load"
-        )
+    rows = panel.rows
+    ends = stack(axes, rows, PARTS, look(panel.framework).color)
+    loads = rows["load_s"].map("{:.2g} s".format)
+    write_beside(axes, zip(ends, rows["y"], strict=True), loads, "load")
 
 
 def _draw_read(axes: Axes, panel: Panel) -> None:
@@ -150,10 +144,3 @@ def _draw_read(axes: Axes, panel: Panel) -> None:
         axes.text(
             0.5, y, "not counted", transform=axes.get_yaxis_transform(), ha="center", va="center"
         )
-
-
-def _legend(framework: str) -> list[Artist]:
-    return [
-        Patch(facecolor=grey or look(framework).color, edgecolor=INK, label=name)
-        for name, grey in PARTS.values()
-    ]

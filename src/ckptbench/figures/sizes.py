@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ckptbench.analysis.cost.sizes import SIZES_KEY
@@ -24,6 +22,7 @@ from ckptbench.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
+from ckptbench.figures.kit.parts import BAR, Part, stack, write_beside
 from ckptbench.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN, look
 
 READING = (
@@ -33,16 +32,15 @@ READING = (
 MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
 UNEVEN = "thin lines reach from the smallest version to the largest"
 PARTS = {
-    "state_model_bytes": ("parameters and buffers", GREYS[1], ""),
-    "state_optimizer_bytes": ("optimizer", GREYS[3], "//////"),
-    "state_rest_bytes": ("state of the ranks", GREYS[5], "......"),
+    "state_model_bytes": Part("parameters and buffers", GREYS[1]),
+    "state_optimizer_bytes": Part("optimizer", GREYS[3], "//////"),
+    "state_rest_bytes": Part("state of the ranks", GREYS[5], "......"),
 }
 SAME = 0.01
 """Sizes whose relative difference is smaller than this share a row."""
 MUST_HAVE = "must have"
 ROW = ("framework", "strategy", "format", "counts")
 ROW_IN = 0.17
-BAR = 0.7
 TICKS = 4
 ROOM = 1.45
 """The factor between the longest bar and the axis: the room for the numbers."""
@@ -76,7 +74,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         axes.set_title(own["facet"].iloc[0])
         _draw_panel(axes, own)
     axes.set_xlabel("Checkpoint")
-    legend(figure, _legend())
+    legend(figure, [part.handle() for part in PARTS.values()])
     return figure
 
 
@@ -107,13 +105,16 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     for row in records(rows):
         if abs(must_have - row["must_have"]) > SAME * must_have:
             must_have = row["must_have"]
-            _draw_must_have(axes, len(names), row)
+            y = len(names)
+            stack(axes, pd.DataFrame([{**row, "y": y}]), PARTS)
+            write_beside(axes, [(must_have, y)], [size(must_have)], "words")
             names.append(MUST_HAVE)
         y = len(names)
         axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
         if not row["constant"]:
             axes.hlines(y, row["bytes_min"], row["bytes_max"], colors=INK)
-        _write(axes, y, row["bytes_max"], f"{size(row['bytes'])}, {_more(row['ratio'])}")
+        words = f"{size(row['bytes'])}, {_more(row['ratio'])}"
+        write_beside(axes, [(row["bytes_max"], y)], [words], "words")
         names.append(row["label"])
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -124,25 +125,6 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     axes.xaxis.set_major_formatter(EngFormatter("B"))
 
 
-def _draw_must_have(axes: Axes, y: int, row: Mapping[str, float]) -> None:
-    left = 0.0
-    for part, (_, grey, hatch) in PARTS.items():
-        axes.barh(y, row[part], BAR, left, color=grey, edgecolor=INK, hatch=hatch, gid=part)
-        left += row[part]
-    _write(axes, y, left, size(left))
-
-
-def _write(axes: Axes, y: int, end: float, words: str) -> None:
-    axes.annotate(words, (end, y), (3, 0), textcoords="offset points", va="center", gid="words")
-
-
 def _more(ratio: float) -> str:
     """`+0.11 %`: what is written beyond what must be, in percent of it."""
     return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")
-
-
-def _legend() -> list[Artist]:
-    return [
-        Patch(facecolor=grey, edgecolor=INK, hatch=hatch, label=name)
-        for name, grey, hatch in PARTS.values()
-    ]

@@ -28,6 +28,7 @@ from ckptbench.figures.kit.parts import (
     SYNC,
     UPDATE_WAITS,
     WRITE,
+    stack,
 )
 from ckptbench.figures.kit.style import FAINT, INK, look
 from ckptbench.figures.kit.ticks import durations
@@ -62,7 +63,6 @@ VISIBLE = 0.002
 SPREAD = 0.15
 """How far from the middle of its lane a point may lie."""
 GOLDEN = (5**0.5 - 1) / 2
-BAR = 0.6
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
@@ -147,19 +147,7 @@ def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
     counted = pd.concat([_counted(of_setup) for _, of_setup in rows.groupby("y")])
     parts = parts_of_stall(counted).groupby(counted["y"]).mean()
     percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
-    left = 0 * percent["write_s"]
-    for column, part in PARTS.items():
-        axes.barh(
-            percent.index,
-            percent[column],
-            BAR,
-            left,
-            color=part.grey,
-            edgecolor=INK,
-            hatch=part.hatch,
-            gid=column,
-        )
-        left = left + percent[column]
+    stack(axes, percent.reset_index(), PARTS)
     axes.set_xlim(0, 100)
 
 
