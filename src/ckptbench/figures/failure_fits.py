@@ -11,15 +11,8 @@ from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide.rate_tables import EXPONENTIAL, OBSERVED, WEIBULL
-from ckptbench.figures.kit.panels import (
-    LINE_IN,
-    PANEL_EDGES_IN,
-    PaperFigure,
-    folded,
-    legend,
-    nothing_to_show,
-)
-from ckptbench.figures.kit.style import COLUMN_IN, DASHED, FAINT, INK, PAGE_IN, SOLID
+from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
+from ckptbench.figures.kit.style import DASHED, FAINT, INK, SOLID
 from ckptbench.figures.kit.ticks import logarithmic
 
 READING = (
@@ -39,7 +32,6 @@ LINES: dict[str, dict[str, Any]] = {
     WEIBULL: {"label": "Weibull", "color": INK, "linestyle": SOLID, "linewidth": 1.0},
 }
 PANEL_IN = 1.7
-ACROSS = 2
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
@@ -48,22 +40,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     logs = list(tables["failure_fits"].groupby("rate"))
     if not logs:
         return nothing_to_show("No rate comes from a log of failures: there is no fit to show.", "")
-    across = min(ACROSS, len(logs))
-    lines = -(-len(logs) // across)
-    titles = [folded(str(rates[name]["title"])) for name, _ in logs]
-    title_in = LINE_IN * max(title.count("\n") for title in titles)
-    height_in = lines * (PANEL_IN + title_in + 1.6 * PANEL_EDGES_IN) + 1.5 * LINE_IN
-    figure = PaperFigure(COLUMN_IN if across == 1 else PAGE_IN, height_in, READING)
-    grid = figure.add_gridspec(lines, across)
-    for place, (name, curves) in enumerate(logs):
-        axes = figure.add_subplot(grid[place // across, place % across])
-        axes.set_title(titles[place])
+    titles = [str(rates[name]["title"]) for name, _ in logs]
+    figure, panels = small_multiples(titles, PANEL_IN, READING)
+    for axes, (name, curves) in zip(panels, logs, strict=True):
         _draw_panel(axes, curves, rates[name])
     shown = {curve for _, curves in logs for curve in curves["curve"]}
-    legend(
-        figure,
-        [Line2D([], [], **look) for name, look in LINES.items() if name in shown],
-    )
+    legend(figure, [Line2D([], [], **look) for name, look in LINES.items() if name in shown])
     return figure
 
 

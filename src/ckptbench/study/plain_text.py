@@ -1,4 +1,4 @@
-"""A parser by which reStructuredText includes a text that is no markup: `.. include:: x.txt` with `:parser: ckptbench.figures.plain_text`."""
+"""A parser by which reStructuredText includes a text that is no markup: `.. include:: x.txt` with `:parser: ckptbench.study.plain_text`."""
 
 from __future__ import annotations
 
