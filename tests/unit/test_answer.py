@@ -174,7 +174,7 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     row = shown(tables).query("gpus == 131072").iloc[0]
     said = words(tables)
     assert "Failures as published of Llama 3 405B, 16,384 H100: one in 23 min at 131,072." in said
-    fewer, more = (f"every {plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost" for name in ("rarer", "oftener"))  # fmt: skip
+    fewer, more = (f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost" for name in ("rarer", "oftener"))  # fmt: skip
     assert f"A third as many: {fewer}; three times as many: {more} (deepfreeze, ulfm)." in said
     tables["failure_rates"]["source"] = "own"
     assert "published" not in words(tables)
@@ -202,6 +202,13 @@ def test_a_step_that_may_take_a_twentieth_longer_is_told(hi: float, is_said: boo
     slower = {"slower": 1.0, "slower_lo": 0.9, "slower_hi": hi}
     costs = tables["decision_costs"].assign(**slower)
     assert ("a step takes up to" in words({**tables, "decision_costs": costs})) == is_said
+
+
+def test_a_rate_without_failures_is_said_to_be_a_bound() -> None:
+    tables = decided("measured")
+    assert "at most one in" not in words(tables)
+    tables["failure_rates"]["failures"] = 0
+    assert ": at most one in" in words(tables)
 
 
 def test_a_long_title_of_a_rate_is_cut() -> None:

@@ -136,15 +136,15 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
     rate = records(rates[rates["rate"] == row["rate"]])[0]
     title = rate["title"][:TITLE_LETTERS]
-    often = (
-        f"one in {duration(SECONDS_PER_HOUR * row['hours_between_failures'])} at {row['gpus']:,}"
-    )
+    is_bound = pd.notna(rate["failures"]) and rate["failures"] == 0
+    once = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
+    often = f"{'at most ' if is_bound else ''}one in {once} at {row['gpus']:,}"
     if rate["source"] == OWN:
         yield f"failures as in {title}: {often}."
         return
     yield f"failures as published of {title}: {often}. Yours may differ:"
     fewer, more = (
-        f"every {plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
+        f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
         for name in (RARER, OFTENER)
     )
     yield f"a third as many: {fewer}; three times as many: {more} ({row['name']})."
