@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ckptbench.analysis.cost.stall import of_slowest_rank, own_stall_s
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
 from ckptbench.analysis.tables.grouping import by_run, groups, records
 from ckptbench.decide.inputs import decision_costs
@@ -109,10 +110,10 @@ def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -
 
 
 def _stalls(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[Any, ...], Seen]:
-    # As in `decision_costs`, without the wait of the next save: the model has that.
-    own = checkpoints.assign(stall_s=checkpoints["stall_s"] - checkpoints["save_hold_s"])
-    slowest = own.groupby(["run", "step"], as_index=False)["stall_s"].max()
-    known = slowest.dropna().merge(runs[["run", *CELL, "interval"]], on="run")
+    """As in `decision_costs`."""
+    slowest = of_slowest_rank(checkpoints.dropna(subset=["stall_s"]))
+    own = slowest[["run", "step"]].assign(stall_s=own_stall_s(slowest))
+    known = own.merge(runs[["run", *CELL, "interval"]], on="run")
     keys = [*CELL, "interval"]
     return {
         tuple(key.values()): Seen.of(own["stall_s"], own["run"]) for key, own in groups(known, keys)

@@ -65,9 +65,7 @@ PARTS = ["capture_s", *WRITING, "wait_s", *HOLDS]
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`."""
     checkpoints = tables["checkpoints"]
-    slowest = checkpoints.sort_values("stall_s", kind="stable").drop_duplicates(
-        ["run", "step"], keep="last"
-    )[["run", "step", "stall_s", "save_s", *HOLDS]]
+    slowest = of_slowest_rank(checkpoints)[["run", "step", "stall_s", "save_s", *HOLDS]]
     slowest_writer = (
         checkpoints[checkpoints["writes"]]
         .sort_values("durable_s", kind="stable")
@@ -124,8 +122,18 @@ def stall_of_one(checkpoints: pd.DataFrame) -> Repeated:
 
     Without the time in which the next save waits for this one: that depends on the interval, and the decision's formula has it.
     """
-    own_s = checkpoints["stall_s"] - checkpoints["save_hold_s"]
-    return mean_of_runs(checkpoints.assign(own_s=own_s), "own_s")
+    return mean_of_runs(checkpoints.assign(own_s=own_stall_s(checkpoints)), "own_s")
+
+
+def own_stall_s(checkpoints: pd.DataFrame) -> pd.Series[float]:
+    """Of each checkpoint of the slowest rank, its stall without the time in which the next save waits for it."""
+    return checkpoints["stall_s"] - checkpoints["save_hold_s"]
+
+
+def of_slowest_rank(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """Of the table `checkpoints` one row a checkpoint: that of the rank with the longest stall."""
+    by_stall = checkpoints.sort_values("stall_s", kind="stable")
+    return by_stall.drop_duplicates(["run", "step"], keep="last")
 
 
 def reached_shared(checkpoints: pd.DataFrame) -> pd.DataFrame:
