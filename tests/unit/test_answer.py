@@ -16,7 +16,7 @@ from figure_tables import Study, empty_tables
 
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.answer import DECISION, STUDY_TABLES
-from ckptbench.answer.quantities import percent, plain
+from ckptbench.answer.quantities import amount, percent, plain
 from ckptbench.answer.screen import MOST_LINES, WIDTH, Line, Screen, text
 from ckptbench.answer.study import NOTHING, screen, shown, study_text
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
@@ -42,25 +42,20 @@ def cells(tables: Tables) -> list[tuple[str, ...]]:
     return [line.cells for line in screen(tables).lines]
 
 
-def number(cell: str) -> float:
-    return float(cell.split(maxsplit=1)[0].replace(",", ""))
-
-
 def test_a_row_says_what_the_tables_say() -> None:
     tables = decided("measured")
     row, first = shown(tables).iloc[0], cells(tables)[0]
     assert (row["gpus"], row["wins"]) == (2, True)
     gpus, name, every, loses, fine, in_use, saved, stops = first
     assert (gpus, name.removesuffix(" +")) == ("2", "deepfreeze, ulfm")
-    assert re.fullmatch(r"[\d,.]+ \[[\d,.]+, [\d,.]+\]", every)
-    assert number(every) == pytest.approx(row["best_minutes"], rel=0.02)
-    assert number(loses) == pytest.approx(100 * (1 - row["goodput"]), rel=0.06)
-    ends = [number(end) for end in fine.split(" - ")]
-    assert ends == pytest.approx([row["fine_from_minutes"], row["fine_to_minutes"]], rel=0.06)
-    assert number(in_use) == pytest.approx(100 * (1 - row["goodput_in_use"]), rel=0.06)
-    assert number(saved) == pytest.approx(
-        24 * 2 * (row["goodput"] - row["goodput_in_use"]), rel=0.06
+    assert every == amount(
+        row["best_minutes"], lo=row["best_minutes_lo"], hi=row["best_minutes_hi"]
     )
+    assert "[" in every
+    assert loses == percent(1 - row["goodput"])
+    assert fine == f"{plain(row['fine_from_minutes'])} - {plain(row['fine_to_minutes'])}"
+    assert in_use == percent(1 - row["goodput_in_use"])
+    assert saved == plain(24 * 2 * (row["goodput"] - row["goodput_in_use"]))
     assert stops == "2.0 s"
     assert row["stall_s"] == 2
     said = study_text(tables)
