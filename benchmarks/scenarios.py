@@ -14,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from ckptbench.analysis.tables.grouping import records
-from ckptbench.decide.arrivals import Bursts, Times, exponential, weibull, with_bursts
-from ckptbench.decide.given import read_given
-from ckptbench.decide.model import Recovering, Saving, best, goodput
-from ckptbench.decide.rates import read_rate
-from ckptbench.decide.simulate import useful_part
+from benchmarks.arrivals import Bursts, Times, exponential, weibull, with_bursts  # noqa: E402
+from benchmarks.drawn_training import useful_part  # noqa: E402
+from ckptbench.analysis.tables.grouping import records  # noqa: E402
+from ckptbench.decide.given import read_given  # noqa: E402
+from ckptbench.decide.model import Recovering, Saving, best, goodput  # noqa: E402
+from ckptbench.decide.rates import read_rate  # noqa: E402
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 DAY, HOUR = 86_400.0, 3600.0
 REPLICAS = 100
 TRIED = np.geomspace(0.25, 4, 9)
@@ -33,7 +33,7 @@ BURSTS = Bursts(followed=0.3, within_s=600.0)
 def main() -> int:
     options = _parse()
     row = records(read_given(options.costs))[options.row]
-    rate = read_rate(REPOSITORY / f"config/failures/{options.rate}.yaml")
+    rate = read_rate(ROOT / f"config/failures/{options.rate}.yaml")
     mean_s, until_s = rate.mean_gpu_hours * HOUR, options.days * DAY
     saving = Saving(
         stall_s=row["stall_s"], durable_s=row["durable_s"], slowdown_s=row["slowdown_s"]
@@ -91,7 +91,7 @@ def _shown(useful: tuple[float, float]) -> str:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--costs", type=Path, default=REPOSITORY / "config/costs-example.yaml")
+    parser.add_argument("--costs", type=Path, default=ROOT / "config/costs-example.yaml")
     parser.add_argument("--row", type=int, default=0, help="which of its strategies and recoveries")
     parser.add_argument("--rate", default="llama3")
     parser.add_argument("--gpus", type=int, default=100_000)

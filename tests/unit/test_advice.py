@@ -15,7 +15,6 @@ from ckptbench.decide import drawn, inputs
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import GPUS_PER_NODE, Choices
 from ckptbench.decide.decision import decide
-from ckptbench.decide.formulas import young_s
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
@@ -55,10 +54,9 @@ def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
     assert row["fine_from_minutes"] == pytest.approx(float(found.fine_from_steps) * 2.5 / 60)
     assert row["fine_to_minutes"] == pytest.approx(float(found.fine_to_steps) * 2.5 / 60)
     assert row["goodput_in_use"] == pytest.approx(float(goodput(1250.0, saving, recovering, rate)))
+    assert row["saved_gpu_hours"] == pytest.approx(24 * 16384 * (row["goodput"] - row["goodput_in_use"]))  # fmt: skip
+    assert row["saved_gpu_hours_lo"] < row["saved_gpu_hours"] < row["saved_gpu_hours_hi"]
     assert row["goodput_every_epoch"] == pytest.approx(float(goodput(20_000.0, saving, recovering, rate)))  # fmt: skip
-    assert row["young_minutes"] == pytest.approx(float(young_s(2.0, rate)) / 60)
-    steps = round(float(young_s(2.0, rate)) / 2.5)
-    assert row["goodput_young"] == goodput(steps * 2.5, saving, recovering, rate)
     assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
 
 
@@ -80,13 +78,6 @@ def test_another_rate_gives_what_the_chosen_one_would_give_then(
     wanted, known = (advice(slow, [rate], CHOICES) for rate in (other, LLAMA))
     assert list(known[f"best_minutes_{name}"]) == pytest.approx(list(wanted["best_minutes"]))
     assert list(known[f"goodput_{name}"]) == pytest.approx(list(wanted["goodput"]))
-
-
-def test_formulas_know_only_failures_after_which_all_go_back(told: pd.DataFrame) -> None:
-    row = one(told, "asynchronous", "shrink", 16384)
-    striking = (1 - row["survived"]) / (row["hours_between_failures"] * 3600)
-    young = young_s(2.0, striking)
-    assert row["young_minutes"] == pytest.approx(float(young) / 60)
 
 
 @pytest.mark.parametrize(

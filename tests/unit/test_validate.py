@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from test_decision_costs import Made, setup
 
-from ckptbench.decide.arrivals import exponential
+from benchmarks.arrivals import exponential
+from benchmarks.drawn_training import useful_part
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.seen import Seen, apart
-from ckptbench.decide.simulate import useful_part
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.validate import validation
 

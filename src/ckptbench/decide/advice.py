@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
-from ckptbench.decide import OTHERS, drawn, formulas, storage
+from ckptbench.decide import OTHERS, drawn, storage
 from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
-from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.rates import HOURS_PER_DAY, FailureRate
 from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
@@ -85,14 +85,9 @@ ADVICE = Table(
         *(column for name, words in OTHER_RATES.items() for column in _other_rate(name, words)),
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
+        *_with_ends("saved_gpu_hours", "number", "GPU-h", "that the best interval saves in a day, against that of the setup"),
         Column("epoch_steps", "number", "steps", "an epoch of the study"),
         *_with_ends("goodput_every_epoch", "number", "1", "with a checkpoint after every epoch"),
-        Column("young_minutes", "number", "min", "interval of Young 1974, in useful time, for the failures after which all go back to a version"),
-        Column("goodput_young", "number", "1", "at the nearest whole number of steps"),
-        Column("daly_minutes", "number", "min", "interval of Daly 2006"),
-        Column("goodput_daly", "number", "1", "in the same way"),
-        Column("saxena_minutes", "number", "min", "interval of Saxena et al. 2024"),
-        Column("goodput_saxena", "number", "1", "in the same way"),
         *WINNING,
     ),
 )  # fmt: skip
@@ -294,19 +289,21 @@ def _advice(case: _Case) -> Row:
     step_s, found = case.step_s, case.best
     in_use = _in_use_steps(case)
     epoch = int(case.row["steps_per_epoch"])
-    survived = np.asarray(case.recovering.survived)
+    in_use_goodput = case.goodput(in_use * step_s)
     return {
-        "survived": float(survived[0]),
+        "survived": float(np.asarray(case.recovering.survived)[0]),
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", found.steps),
         **case.best_columns(),
         **_fine(case),
         **_at_other_rates(case),
         "in_use_steps": in_use,
-        **_uncertain("goodput_in_use", case.goodput(in_use * step_s)),
+        **_uncertain("goodput_in_use", in_use_goodput),
+        **_uncertain(
+            "saved_gpu_hours", HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
+        ),
         "epoch_steps": epoch,
         **_uncertain("goodput_every_epoch", case.goodput(epoch * step_s)),
-        **_of_formulas(case, case.failures_per_s * (1 - survived)),
     }
 
 
@@ -341,22 +338,6 @@ def _estimate(costs: Costs) -> Costs:
     values = {field.name: getattr(costs, field.name) for field in fields(costs)}
     numbers = {name: own for name, own in values.items() if not isinstance(own, Saving)}
     return replace(costs, **{name: np.asarray(own).flat[0] for name, own in numbers.items()})
-
-
-def _of_formulas(case: _Case, striking_per_s: Floats) -> Row:
-    """For the failures after which all go back to a version: the formulas know no others."""
-    intervals_s = {
-        "young": formulas.young_s(case.saving.stall_s, striking_per_s),
-        "daly": formulas.daly_s(case.saving.stall_s, striking_per_s),
-        "saxena": formulas.saxena_s(case.saving.stall_s, case.recovering.down_s, striking_per_s),
-    }
-    columns = {}
-    for name, found in intervals_s.items():
-        interval_s = np.asarray(found)
-        columns[f"{name}_minutes"] = float(interval_s[0]) / SECONDS_PER_MINUTE
-        steps = np.maximum(np.round(interval_s / case.step_s), 1.0)
-        columns[f"goodput_{name}"] = float(case.goodput(steps * case.step_s)[0])
-    return columns
 
 
 def _in_use_steps(case: _Case) -> int:

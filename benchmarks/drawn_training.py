@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.decide.arrivals import Times
+from benchmarks.arrivals import Times
 from ckptbench.decide.formulas import Floats
 from ckptbench.decide.model import Far, Recovering, Saving
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ckptbench.decide.arrivals import Bursts, Times, exponential, weibull, with_bursts
+from benchmarks.arrivals import Bursts, Times, exponential, weibull, with_bursts
+from benchmarks.drawn_training import useful_part
 from ckptbench.decide.model import Far, Recovering, Saving, goodput
-from ckptbench.decide.simulate import useful_part
 
 HOUR, DAY = 3600.0, 86_400.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
