@@ -56,7 +56,6 @@ def test_the_best_interval_is_that_of_the_model(told: pd.DataFrame) -> None:
     assert row["goodput_in_use"] == pytest.approx(float(goodput(1250.0, saving, recovering, rate)))
     assert row["saved_gpu_hours"] == pytest.approx(24 * 16384 * (row["goodput"] - row["goodput_in_use"]))  # fmt: skip
     assert row["saved_gpu_hours_lo"] < row["saved_gpu_hours"] < row["saved_gpu_hours_hi"]
-    assert row["goodput_every_epoch"] == pytest.approx(float(goodput(20_000.0, saving, recovering, rate)))  # fmt: skip
     assert row["hours_between_failures"] == pytest.approx(LLAMA.mean_gpu_hours / 16384)
 
 
@@ -174,7 +173,7 @@ def test_steps_that_are_slower_for_a_day_are_no_fault(tmp_path: Path) -> None:
     costs = tmp_path / "costs.yaml"
     costs.write_text(text, encoding="utf-8")
     told = advice(read_given(costs), [LLAMA], CHOICES)
-    for name in ("goodput", "goodput_lo", "goodput_hi", "goodput_in_use", "goodput_every_epoch"):
+    for name in ("goodput", "goodput_lo", "goodput_hi", "goodput_in_use"):
         assert told[name].between(0, 1).all()
 
 
@@ -245,7 +244,7 @@ def test_more_gpus_than_were_measured_are_projected_and_no_others(told: pd.DataF
     assert set(fewer["gpus"]) == {512, 600}
 
 
-@pytest.mark.parametrize("name", ["best_steps", "best_minutes", "goodput", "goodput_in_use", "goodput_every_epoch", "hours_between_failures"])  # fmt: skip
+@pytest.mark.parametrize("name", ["best_steps", "best_minutes", "goodput", "goodput_in_use", "hours_between_failures"])  # fmt: skip
 def test_every_estimate_lies_within_its_interval(told: pd.DataFrame, name: str) -> None:
     assert (told[f"{name}_lo"] <= told[name]).all()
     assert (told[name] <= told[f"{name}_hi"]).all()

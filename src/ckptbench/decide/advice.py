@@ -86,8 +86,6 @@ ADVICE = Table(
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
         *_with_ends("saved_gpu_hours", "number", "GPU-h", "that the best interval saves in a day, against that of the setup"),
-        Column("epoch_steps", "number", "steps", "an epoch of the study"),
-        *_with_ends("goodput_every_epoch", "number", "1", "with a checkpoint after every epoch"),
         *WINNING,
     ),
 )  # fmt: skip
@@ -141,8 +139,8 @@ class _Case:
     failures_per_s: Floats
     best: Best
     """Without the range that is fine."""
-    fine: Best
-    """Of the estimate alone, with that range. Shape (1,)."""
+    estimate: Best
+    """Of the estimate alone, with that range, at this rate and at `TIMES_AS_OFTEN` it: shape (3,)."""
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
@@ -170,13 +168,13 @@ class _Case:
                 slower=slower,
                 fine=False,
             ),
-            fine=best(
+            estimate=best(
                 _estimate(saving),
                 _estimate(recovering),
-                failures_per_s[:1],
-                step_s=step_s[:1],
+                failures_per_s[0] * np.array([1.0, *TIMES_AS_OFTEN.values()]),
+                step_s=step_s[0],
                 far=far and replace(_estimate(far), saving=_estimate(far.saving)),
-                slower=slower[:1],
+                slower=slower[0],
             ),
         )
 
@@ -286,50 +284,36 @@ def _is_certain(row: Row) -> bool:
 
 
 def _advice(case: _Case) -> Row:
-    step_s, found = case.step_s, case.best
+    found, of_estimate = case.best, case.estimate
     in_use = _in_use_steps(case)
-    epoch = int(case.row["steps_per_epoch"])
-    in_use_goodput = case.goodput(in_use * step_s)
+    in_use_goodput = case.goodput(in_use * case.step_s)
     return {
         "survived": float(np.asarray(case.recovering.survived)[0]),
         **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
         **_uncertain("best_steps", found.steps),
         **case.best_columns(),
-        **_fine(case),
-        **_at_other_rates(case),
+        **_in_time("fine_from", of_estimate.fine_from_steps, case),
+        **_in_time("fine_to", of_estimate.fine_to_steps, case),
+        **{
+            f"best_minutes_{name}": float(found_s) / SECONDS_PER_MINUTE
+            for name, found_s in zip(TIMES_AS_OFTEN, of_estimate.interval_s[1:], strict=True)
+        },
+        **{
+            f"goodput_{name}": float(useful)
+            for name, useful in zip(TIMES_AS_OFTEN, of_estimate.goodput[1:], strict=True)
+        },
         "in_use_steps": in_use,
         **_uncertain("goodput_in_use", in_use_goodput),
         **_uncertain(
             "saved_gpu_hours", HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
         ),
-        "epoch_steps": epoch,
-        **_uncertain("goodput_every_epoch", case.goodput(epoch * step_s)),
     }
 
 
-def _at_other_rates(case: _Case) -> Row:
-    columns = {}
-    for name, times in TIMES_AS_OFTEN.items():
-        found = best(
-            _estimate(case.saving),
-            _estimate(case.recovering),
-            times * case.failures_per_s[:1],
-            step_s=case.step_s[:1],
-            far=case.far and replace(_estimate(case.far), saving=_estimate(case.far.saving)),
-            slower=case.slower[:1],
-            fine=False,
-        )
-        columns[f"best_minutes_{name}"] = float(found.interval_s[0]) / SECONDS_PER_MINUTE
-        columns[f"goodput_{name}"] = float(found.goodput[0])
-    return columns
-
-
-def _fine(case: _Case) -> Row:
-    ends = {"from": case.fine.fine_from_steps[0], "to": case.fine.fine_to_steps[0]}
-    step_minutes = float(case.step_s[0]) / SECONDS_PER_MINUTE
+def _in_time(name: str, steps: Floats, case: _Case) -> Row:
     return {
-        **{f"fine_{end}_steps": float(steps) for end, steps in ends.items()},
-        **{f"fine_{end}_minutes": float(steps) * step_minutes for end, steps in ends.items()},
+        f"{name}_steps": float(steps[0]),
+        f"{name}_minutes": float(steps[0] * case.step_s[0]) / SECONDS_PER_MINUTE,
     }
 
 
@@ -347,8 +331,8 @@ def _in_use_steps(case: _Case) -> int:
 def _curve(case: _Case) -> Iterator[Row]:
     """At whole steps, as far as the interval of the setup: where these are few, each of them."""
     in_use = _in_use_steps(case)
-    shortest = min(in_use, max(case.fine.fine_from_steps[0] / BEYOND, 1.0))
-    longest = max(in_use, case.fine.fine_to_steps[0] * BEYOND)
+    shortest = min(in_use, max(case.estimate.fine_from_steps[0] / BEYOND, 1.0))
+    longest = max(in_use, case.estimate.fine_to_steps[0] * BEYOND)
     for steps in np.unique(np.round(np.geomspace(shortest, longest, POINTS))):
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,

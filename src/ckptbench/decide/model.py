@@ -114,7 +114,7 @@ LONGEST = 50.0
 """The longest interval that is tried, in mean times between the failures that end training: the best one is shorter than one of them."""
 MOST_STEPS = 1e12
 """No interval of more steps is tried."""
-TRIED = 60
+TRIED = 16
 """So many intervals are tried, and again so many between the neighbours of the best one, until these are all."""
 
 
