@@ -156,8 +156,9 @@ def test_costs_whose_intervals_have_a_number_in_common_are_not_fitted(tmp_path: 
     assert set(json.loads(fitted(narrow, ALIKE)[0])["fit"]) == {"stall_s"}
 
 
-def test_one_number_of_ranks_tells_nothing_of_others(tmp_path: Path) -> None:
+def test_two_numbers_of_ranks_are_too_few_for_three_terms(tmp_path: Path) -> None:
     costs = measured(tmp_path, a=2.0, b=0.0, c=0.1)
+    assert fitted(costs.iloc[:2], ALIKE) == ["", ""]
     apart = costs.assign(strategy=["one", "two", "three"])
     assert fitted(apart, ALIKE) == ["", "", ""]
     assert fitted(costs.iloc[:0], ALIKE) == []

@@ -80,7 +80,7 @@ DECISION_COSTS = Table(
         Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
         Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints that did not wait for the one before: of others figures and sentences say nothing"),
-        Column("growth", "text", "", "JSON: how stall, slowdown, durable times and `down_s` change with the number of GPUs. `storage`: from the section `storage` of a file of the user. `fit`: by cost a, b and c of a + b/N + cN, fitted to the numbers of ranks that were measured with this setup, where their intervals show a difference. Empty: they are taken as constant"),
+        Column("growth", "text", "", "JSON: how stall, slowdown, durable times and `down_s` change with the number of GPUs. `storage`: from the section `storage` of a file of the user. `fit`: by cost a, b and c of a + b/N + cN, fitted where at least three numbers of ranks were measured with this setup and their intervals show a difference. Empty: they are taken as constant"),
         Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
