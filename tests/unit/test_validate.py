@@ -62,6 +62,13 @@ def test_survivors_lose_only_the_pause() -> None:
     assert finished([30.0, 60.0], ELASTIC) == pytest.approx(116.0)
 
 
+@pytest.mark.parametrize(("strike", "kept"), [(46.9, 1), (47.1, 2)])
+def test_a_version_goes_on_being_written_while_survivors_pause(strike: float, kept: int) -> None:
+    """The second one until 3 s after its period has ended at 44 s. Survivors pause from 44.5 to 47.5 s."""
+    took = finished([44.5, strike], [ELASTIC, RESTART], BEHIND)
+    assert took == pytest.approx(strike + 7 + (5 - kept) * 22)
+
+
 def test_it_takes_as_long_as_the_simulation_of_the_decision_says() -> None:
     """Over a long time, in which the unfinished end hardly counts. Without slower steps, of which the simulation has some in each period, the first too."""
     saving = Saving(stall_s=1.0, durable_s=5.0)
