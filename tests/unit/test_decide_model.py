@@ -157,6 +157,23 @@ def test_a_save_waits_for_the_one_before() -> None:
     assert best(behind, RESTART, 1e-9, step_s=1.0).interval_s > 95
 
 
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 3.0])
+@pytest.mark.parametrize("saving", [BLOCKING, Saving(stall_s=2.0, durable_s=90.0, slowdown_s=10.0), Saving(stall_s=2.0, durable_s=400.0)])  # fmt: skip
+def test_survivors_pause_as_the_fixed_point_says(saving: Saving, part: float) -> None:
+    """With B = e^(-(λf + λv (1 - B)) P) by Lambert's function, of which B is -W(-λv P e^(-(λf + λv) P)) / (λv P)."""
+    rate, down_s, interval_s = 1 / 600, 60.0, 240.0
+    ending, pausing, pause_s = 0.1 * rate, 0.9 * rate, part * 600.0
+    a = pausing * pause_s
+    unended = -lambertw(-a * np.exp(-rate * pause_s)).real / a
+    theta = ending + pausing * (1 - unended)
+    recovery_s = np.expm1(rate * down_s) / rate
+    period_s = np.asarray(saving.period_s(interval_s))
+    lag_s = interval_s + saving.durable_s - period_s
+    exact = interval_s * np.exp(-ending * lag_s) / (np.expm1(theta * period_s) * (1 / ending + recovery_s))  # fmt: skip
+    elastic = Recovering(down_s=down_s, survived=0.9, pause_s=pause_s)
+    assert goodput(interval_s, saving, elastic, rate) == pytest.approx(exact, rel=1e-12)
+
+
 def test_failures_that_survivors_go_on_from_take_only_their_pause() -> None:
     elastic = Recovering(down_s=300.0, survived=1.0, pause_s=36.0)
     assert goodput(180.0, BLOCKING, elastic, 1 / HOUR) == pytest.approx(0.9 * 0.99)
