@@ -110,10 +110,14 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     rate = read_log(path, LogOptions(gpus=2, restart_s=0))
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
     path.write_text("2026-01-05T03:00\n")
-    with pytest.raises(DataError, match=r"how many GPUs were watched: give from, to, gpus$"):
+    with pytest.raises(
+        DataError, match=r"how many GPUs were watched: give from, to, gpus in a YAML file"
+    ):
         read_log(path)
     path.write_text("2026-01-05T03:00\n2026-01-06T03:00\n")
-    with pytest.raises(DataError, match=r"a list of 2 failures does not .* watched: give gpus$"):
+    with pytest.raises(
+        DataError, match=r"a list of 2 failures does not .* watched: give gpus in a YAML"
+    ):
         read_log(path)
 
 
@@ -134,3 +138,11 @@ def test_the_node_with_most_failures_is_named(tmp_path: Path) -> None:
     assert rate.log is not None
     assert rate.log.worst == ("b", 3)
     assert "b had most of them: 3 of 5" in rate.said()
+    path.write_text("time,Host\n100,b\n8000,a\n16000,\n")
+    once = read_log(path, LogOptions(gpus=1))
+    assert once.log is not None
+    assert once.log.worst is None, "none stands out"
+    path.write_text("time,Host\n8000,a\n")
+    alone = read_log(path, LogOptions(gpus=1, begin=moment(0), end=moment(9000)))
+    assert alone.log is not None
+    assert alone.log.worst is None, "one failure is on some node"

@@ -186,6 +186,12 @@ def test_no_failure_gives_a_bound(tmp_path: Path) -> None:
     assert set(drawn.failures_per_s(rate, 64)) == {1 / (30 * 24 * 3600 / 3)}
 
 
+def test_no_failure_that_was_published_is_a_bound_too(tmp_path: Path) -> None:
+    content = yaml.safe_load((FAILURES / "llama3.yaml").read_text(encoding="utf-8"))
+    rate = read_rate(written(tmp_path, {**content, "failures": 0}))
+    assert (rate.lo, rate.hi) == (rate.mean_gpu_hours, math.inf)
+
+
 @pytest.mark.parametrize("name", ["llama3", "kokolis-1k", "example", "few"])
 def test_draws_differ_as_much_as_the_interval_says(name: str, tmp_path: Path) -> None:
     few = read_rate(written(tmp_path, COUNTED))

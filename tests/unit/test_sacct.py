@@ -23,7 +23,7 @@ JOBS = """
 
 5|FAILED|2026-01-07T00:00:00|2026-01-07T06:00:00|06:00:00|gres/gpu=8|gpu02
 6|PENDING|Unknown|Unknown|00:00:00||None assigned
-7|FAILED|2026-01-07T00:00:00|2026-01-07T06:00:00|06:00:00|cpu=4|cpu02
+7|FAILED|2026-01-07T00:00:00|2026-01-07T05:00:00|05:00:00|cpu=4|cpu02
 8|PREEMPTED|2026-01-07T00:00:00|2026-01-07T01:00:00|01:00:00|gres/gpu=8|gpu02
 9|BOOT_FAIL|2026-01-07T09:00:00|2026-01-07T09:00:00|00:00:00|gres/gpu=8|gpu01
 """
@@ -62,6 +62,11 @@ def test_failures_are_jobs_that_failed_and_every_job_is_time_at_risk(
 
 def test_preempted_jobs_are_failures_where_the_user_says_so(tmp_path: Path) -> None:
     assert read(tmp_path, HEAD + JOBS, states=("NODE_FAIL", "PREEMPTED")).failures == 2
+
+
+def test_a_name_with_a_quote_is_no_quoted_cell(tmp_path: Path) -> None:
+    text = f'{HEAD}|JobName\n1|FAILED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a|"5\n2|FAILED|2026-01-05|2026-01-07|48:00:00|gres/gpu=8|a|"6\n'
+    assert read(tmp_path, text).failures == 2
 
 
 def test_a_table_with_commas_is_read_by_its_header_too(tmp_path: Path) -> None:
@@ -158,7 +163,7 @@ def test_all_faults_of_a_table_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) -> None:
     (line,) = words(tmp_path, "JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n1|a|b|c|4|FAILED|0:0\n")  # fmt: skip
-    assert line == f"jobs.txt: line 1: there is no column End and no column Elapsed and no column AllocTRES: ask for them by {ASK}, or give gpus, from and to"  # fmt: skip
+    assert line == f"jobs.txt: line 1: there is no column End and no column Elapsed and no column AllocTRES: ask for them by {ASK}, or give gpus, from and to in a YAML file"  # fmt: skip
     assert re.search(r"--format=JobID,State,Start,End,Elapsed,AllocTRES,NodeList$", ASK)
 
 

@@ -19,7 +19,7 @@ from ckptbench.matrix.shown import show
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES,NodeList"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
-UNKNOWN = ("", "unknown", "none", "n/a")
+UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
 STATE = re.compile(r"[A-Z_]+")
 ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})")
@@ -113,7 +113,7 @@ class _Reader:
         }
         needed = ["State", self.end_column, *([] if self.is_given else ["Elapsed", "AllocTRES"])]
         if missing := [name for name in needed if self.places[name] is None]:
-            other = "" if self.is_given else ", or give gpus, from and to"
+            other = "" if self.is_given else ", or give gpus, from and to in a YAML file"
             raise DataError(
                 f"{lines.path}: line {lines.first}: there is no column {' and no column '.join(missing)}: ask for them by {ASK}{other}"
             )

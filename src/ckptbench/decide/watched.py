@@ -90,7 +90,7 @@ class Watched:
         counted = np.array(kept)
         until, up = self._until(counted), self._until(counted + restart_s)
         total = float(self.gpu_hours[-1])
-        named = Counter(name for nodes in self.nodes for name in dict.fromkeys(_names(nodes)))
+        named = Counter(name for nodes in self.nodes for name in _names(nodes))
         # Of a job that ran on several nodes it is not known which one failed: they are named where one stands out.
         (worst, most), (_, next_most) = [*named.most_common(2), ("", 0), ("", 0)][:2]
         return Counted(
