@@ -63,7 +63,7 @@ def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | N
     needed = (unknown if len(failed) < len(unknown) else []) + ["gpus"] * (options.gpus is None)
     if needed or options.gpus is None:
         raise DataError(
-            f"{lines.path}: a list of {len(failed)} failures does not say how long how many GPUs were watched: give {', '.join(needed)} in a YAML file, as config/failures/example has"
+            f"{lines.path}: a list of {len(failed)} failure{'s' * (len(failed) != 1)} does not say how long how many GPUs were watched: give {', '.join(needed)} in a YAML file, as config/failures/example has"
         )
     at_s = np.array([at for at, _ in failed])
     begin = options.begin.seconds if options.begin else at_s.min()

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
-from ckptbench.decide import OTHERS
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
 from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.watched import Counted, LogOptions
@@ -84,10 +83,10 @@ class FailureRate:
     def said(self) -> Iterator[str]:
         """Sentences on how sure the rate is."""
         if self.log is not None:
-            found, one = self.log.found, self.log.found == 1
+            found = self.log.found
             merged = found - self.log.failures
             yield (
-                f"{found:,} failure{'' if one else 's'} in {self.log.risk_gpu_hours:,.0f} GPU-hours"
+                f"{found:,} failure{'s' * (found != 1)} in {self.log.risk_gpu_hours:,.0f} GPU-hours"
                 + (f"; {merged:,} within one restart of another, counted with it" if merged else "")
             )
             if self.log.worst is not None:
@@ -96,7 +95,7 @@ class FailureRate:
         if self.is_bound:
             yield "no failure was seen: the rate is at most one in a third of the time"
         if self.is_published:
-            yield "from other machines, which differ three times either way"
+            yield "seen elsewhere: yours may fail a third or three times as often"
 
 
 def read_rates(folder: Path) -> list[FailureRate]:
@@ -160,14 +159,6 @@ def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
     """The rate that a user says: seconds between two failures of a job on so many GPUs. It has no interval."""
     mean = mtbf_s / SECONDS_PER_HOUR * gpus
     return FailureRate(name="job", title="your job", counts="failures of your job", mean_gpu_hours=mean, gpus=gpus)  # fmt: skip
-
-
-def others(rate: FailureRate) -> tuple[FailureRate, ...]:
-    """The rate times OTHERS, each without an interval: what failures elsewhere would give."""
-    return tuple(
-        replace(rate, mean_gpu_hours=rate.mean_gpu_hours / times, lo=math.nan, hi=math.nan)
-        for times in OTHERS
-    )
 
 
 def exact_interval(failures: int, exposure: float) -> Interval:
