@@ -109,6 +109,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     path.write_text("2026-01-05T03:00\n2026-01-05T01:00\n2026-01-05T07:00\n")
     rate = read_log(path, LogOptions(gpus=2, restart_s=0))
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
+    assert list(rate.said()) == ["2 failures in 12 GPU-hours"]
     path.write_text("2026-01-05T03:00\n")
     with pytest.raises(
         DataError, match=r"how many GPUs were watched: give from, to, gpus in a YAML file"
@@ -119,6 +120,13 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
         DataError, match=r"a list of 2 failures does not .* watched: give gpus in a YAML"
     ):
         read_log(path)
+
+
+@pytest.mark.parametrize("times", ["5000.1\n5100.3\n", "5000\n5000\n", "5000\n5200\n5590\n"])
+def test_a_log_shorter_than_a_restart_gives_no_rate(tmp_path: Path, times: str) -> None:
+    (tmp_path / "log.csv").write_text(times)
+    with pytest.raises(DataError, match="no time was watched but within one restart of a failure"):
+        read_log(tmp_path / "log.csv", LogOptions(gpus=3))
 
 
 def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
@@ -136,7 +144,8 @@ def test_the_node_with_most_failures_is_named(tmp_path: Path) -> None:
     path.write_text("time,Host\n100,b\n8000,a\n16000,b\n24000,b\n32000,a\n")
     rate = read_log(path, LogOptions(gpus=1))
     assert rate.log is not None
-    assert rate.log.worst == ("b", 3)
+    assert rate.log.worst is None, "the log begins with the first, and two of four are a tie"
+    rate = read_log(path, LogOptions(gpus=1, begin=moment(0)))
     assert "b had most of them: 3 of 5" in rate.said()
     path.write_text("time,Host\n100,b\n8000,a\n16000,\n")
     once = read_log(path, LogOptions(gpus=1))

@@ -14,6 +14,8 @@ from ckptbench.decide.watched import NODES, SECONDS_PER_HOUR, Counted, LogOption
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
+LEAST = 1e-9
+"""Of the time that was watched: less is a rounding error."""
 COLUMN = "time"
 """The column of the times of a list."""
 
@@ -30,9 +32,11 @@ def count_failures(path: Path, options: LogOptions) -> Counted:
     if text := "\n".join(filter(None, (faults.text(), told, lines.broken))):
         raise DataError(text)
     assert watched is not None, "without faults all was read"
-    if watched.gpu_hours[-1] <= 0:
-        raise DataError(f"{path}: no time was watched, so it gives no rate: give a longer log")
-    return watched.counted(options.restart_s)
+    counted = watched.counted(options.restart_s)
+    if counted.risk_gpu_hours <= LEAST * counted.watched_gpu_hours:
+        words = "no time was watched but within one restart of a failure: give a longer log"
+        raise DataError(f"{path}: it gives no rate, as {words}")
+    return counted
 
 
 def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ class Counted:
     risk_gpu_hours: float
     """Watched, but not within one restart of a failure."""
     found: int
-    """Failures in the log: those that are merged too."""
+    """Failures in the log: those that are merged too, but not the one with which a list begins."""
     worst: tuple[str, int] | None
     """The node with most failures and their number; None where no node stands out, with two at least."""
 
@@ -79,8 +79,8 @@ class Watched:
     """Shape (points,), rising. Between two points equally many GPUs were watched."""
     gpu_hours: Floats
     """Shape (points,): watched until then; 0 first."""
-    nodes: Iterable[str] = ()
-    """Of each failure, as the log has it."""
+    nodes: Sequence[str] = ()
+    """Of each failure, as the log has it; empty where it says none."""
 
     def counted(self, restart_s: float) -> Counted:
         kept: list[float] = []
@@ -90,15 +90,16 @@ class Watched:
         counted = np.array(kept)
         until, up = self._until(counted), self._until(counted + restart_s)
         total = float(self.gpu_hours[-1])
-        named = Counter(name for nodes in self.nodes for name in _names(nodes))
+        begin_s = self.clock_s[0]  # the failure with which a list begins is where its time begins
+        placed = zip(self.failed_s, self.nodes, strict=False)
+        named = Counter(name for at, nodes in placed if at > begin_s for name in _names(nodes))
         # Of a job that ran on several nodes it is not known which one failed: they are named where one stands out.
         (worst, most), (_, next_most) = [*named.most_common(2), ("", 0), ("", 0)][:2]
         return Counted(
-            # The failure with which a list begins is where its time begins.
-            until[counted > self.clock_s[0]],
+            until[counted > begin_s],
             total,
             total - float((up - until).sum()),
-            len(self.failed_s),
+            int((self.failed_s > begin_s).sum()),
             (worst, most) if most > max(1, next_most) else None,
         )
 
