@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "ckptbench"
 RATES = ROOT / "config" / "failures"
+CASE = "--gpus 256 --mtbf 14h --step 2.5s --blocking 60s --async 3s+90s --restart 8min --now 2h"
+BLOCKED = """
+import sys
+sys.modules.update(dict.fromkeys({blocked!r}))
+from ckptbench.commands.verbs import run
+sys.exit(run({arguments!r}))
+"""
+"""A module that is None cannot be imported."""
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +61,44 @@ def test_the_extra_is_declared(wheel: zipfile.ZipFile) -> None:
     assert "Provides-Extra: decide" in metadata
     for package in ("pandas", "click", "rich"):
         assert f"Requires-Dist: {package}; extra == 'decide'" in metadata
+
+
+def asked_for() -> set[str]:
+    """The distributions that `ckptbench[decide]` brings along, on any platform."""
+    found = {"ckptbench"}
+    new = [line for line in requires("ckptbench") or () if "extra ==" not in line or "decide" in line]  # fmt: skip
+    while new:
+        name = normal(re.split(r"[^\w.-]", new.pop(), maxsplit=1)[0])
+        if name not in found:
+            found.add(name)
+            new += needed_by(name)
+    return found
+
+
+def needed_by(distribution: str) -> list[str]:
+    try:
+        return [line for line in requires(distribution) or () if "extra ==" not in line]
+    except PackageNotFoundError:  # of another platform
+        return []
+
+
+def normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [f"decide {CASE}", f"decide {CASE} --json", f"decide --costs {ROOT}/config/costs-example.yaml --rate llama3"],
+    ids=["options", "json", "costs"],
+)
+def test_the_command_imports_only_what_the_wheel_asks_for(arguments: str) -> None:
+    asked = asked_for()
+    blocked = [
+        module
+        for module, owners in packages_distributions().items()
+        if not asked & {normal(owner) for owner in owners}
+    ]
+    assert {"matplotlib", "snakemake"} <= set(blocked)
+    program = BLOCKED.format(blocked=blocked, arguments=arguments.split())
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
