@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import configparser
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.commands.verbs import ckptbench as command
+from ckptbench.commands.verbs import run
 from ckptbench.matrix.document import document
 from ckptbench.study.config import DatasetSection
 
@@ -25,6 +27,9 @@ PLAIN = re.compile(r"\b(?:http|ftp)://(?!127\.0\.0\.1|\{LOOPBACK\}|localhost|www
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 SOURCE_FILE = re.compile(r"`([\w/-]+\.(?:py|smk|rst))`")
 TARGET = re.compile(r"`?make ([a-z-]+)`")
+RUN = re.compile(r"^ckptbench \w+ --(?:.*\\\n)*.*$", re.MULTILINE)
+SHOWN = re.compile(r"```bash\n(?:[^`]*\n)?(ckptbench [^`]*)\n```\n\n```text\n([^`]*)```")
+"""A command of a page, and what it prints."""
 INVENTED = re.compile(r"(?<![a-z])(mine|my)(?![a-z])|<\w+>")
 """In a path: it stands for a file that the reader adds."""
 
@@ -90,18 +95,25 @@ def test_the_page_on_names_is_that_of_the_registries() -> None:
     assert page == document(), "run `make generated` and commit the result"
 
 
-def test_the_formats_in_the_readme_are_those_of_the_registry() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = page.partition("| framework | data parallel by | formats")[2].partition("\n\n")[0]
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
-    written = {row[0].split()[0]: re.findall(r"`(\w+)`", row[2]) for row in rows}
-    shown = {entry.label: entry.formats for entry in FRAMEWORKS.values() if entry.label in written}
-    assert len(shown) == len(rows) - 1, (
-        "all but Horovod, whose formats are those of the framework below"
-    )
-    assert {label: tuple(written[label]) for label in shown} == shown
-
-
 def test_the_config_page_has_every_dataset_with_settings() -> None:
     page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
     assert all(f"\n`{name}`: " in page for name in DatasetSection.model_fields)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/save-steps.md"])
+def test_a_page_shows_what_the_command_prints(
+    page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert shown
+    for words, output in shown:
+        assert run(shlex.split(words)[1:]) == 0
+        assert capsys.readouterr().out == output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_of_the_command_on_a_page_exists(page: Path) -> None:
+    for words in RUN.findall(page.read_text(encoding="utf-8")):
+        verb, *rest = shlex.split(words)[1:]
+        known = {name for each in command.commands[verb].params for name in each.opts} | {"--help"}
+        assert {word for word in rest if word.startswith("--")} <= known
