@@ -8,7 +8,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+import ckptbench
 from ckptbench.commands.verbs import ckptbench as command
 from ckptbench.commands.verbs import run
 from ckptbench.matrix.document import document
@@ -98,6 +100,14 @@ def test_the_page_on_names_is_that_of_the_registries() -> None:
 def test_the_config_page_has_every_dataset_with_settings() -> None:
     page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
     assert all(f"\n`{name}`: " in page for name in DatasetSection.model_fields)
+
+
+def test_the_version_is_that_of_the_newest_release_and_of_the_citation() -> None:
+    releases = re.findall(
+        r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert ckptbench.__version__ == releases[0] == citation["version"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/save-steps.md"])
