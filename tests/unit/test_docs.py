@@ -127,3 +127,12 @@ def test_every_option_of_the_command_on_a_page_exists(page: Path) -> None:
         verb, *rest = shlex.split(words)[1:]
         known = {name for each in command.commands[verb].params for name in each.opts} | {"--help"}
         assert {word for word in rest if word.startswith("--")} <= known
+
+
+def test_the_forge_and_ci_run_the_test_command_of_the_readme() -> None:
+    forge = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert [step["run"] for step in forge["jobs"]["test"]["steps"] if "run" in step][
+        -1
+    ] == ".ci/run"
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
+    assert "`make test` runs everything that CI runs" in (ROOT / "README.md").read_text("utf-8")
