@@ -88,10 +88,15 @@ def normal(distribution: str) -> str:
 
 @pytest.mark.parametrize(
     "arguments",
-    [f"decide {CASE}", f"decide {CASE} --json", f"decide --costs {ROOT}/config/costs-example.yaml --rate llama3"],
-    ids=["options", "json", "costs"],
+    [
+        f"decide {CASE}",
+        f"decide {CASE} --json",
+        f"decide --costs {ROOT}/config/costs-example.yaml --rate llama3",
+        "page page.html",
+    ],
+    ids=["options", "json", "costs", "page"],
 )
-def test_the_command_imports_only_what_the_wheel_asks_for(arguments: str) -> None:
+def test_the_command_imports_only_what_the_wheel_asks_for(arguments: str, tmp_path: Path) -> None:  # fmt: skip
     asked = asked_for()
     blocked = [
         module
@@ -100,5 +105,5 @@ def test_the_command_imports_only_what_the_wheel_asks_for(arguments: str) -> Non
     ]
     assert {"matplotlib", "snakemake"} <= set(blocked)
     program = BLOCKED.format(blocked=blocked, arguments=arguments.split())
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
