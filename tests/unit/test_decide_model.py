@@ -98,6 +98,12 @@ def test_where_even_the_best_interval_loses_nearly_all_every_interval_is_fine() 
     assert (found.fine_from_steps, found.fine_to_steps) == (1, 25_600)
 
 
+def test_where_no_failure_ends_training_the_longest_interval_is_the_best() -> None:
+    elastic = Recovering(down_s=300.0, survived=1.0, pause_s=36.0)
+    assert best(BLOCKING, elastic, 1 / 512, step_s=1.0).steps == 50 * 512
+    assert best(BLOCKING, elastic, 1e-30, step_s=1.0).fine_to_steps == 1e12
+
+
 def test_slower_steps_are_a_part_of_what_is_lost() -> None:
     plain = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0)
     slow = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0, slower=1.25)

@@ -12,10 +12,13 @@ import yaml
 from test_advice import CHOICES, LLAMA
 
 from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.answer.study import screen
 from ckptbench.decide.advice import advice
+from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.growth import fitted
 from ckptbench.decide.storage import Storage, projected, projection
+from ckptbench.decide.validate import VALIDATION
 from ckptbench.errors import ConfigError
 
 GB = 1e9
@@ -98,6 +101,14 @@ def test_measured_times_hold_where_they_were_measured_and_change_as_the_storage_
     # Without a bandwidth for the copy, nothing shows how it changes.
     row = projected(behind, 1024)
     assert [row[name] for name in ("stall_s", "durable_s", "slowdown_s")] == pytest.approx([1, 30 * part, 3 * part])  # fmt: skip
+
+
+def test_the_answer_says_what_a_save_stops_training_for_there(tmp_path: Path) -> None:
+    costs = read_given(written(tmp_path))
+    tables = {**decide(costs, [LLAMA], CHOICES), "validation": VALIDATION.rows([])}
+    lines = screen(tables).lines
+    stops = {line.cells[0]: line.cells[-1] for line in lines}
+    assert (stops["8"], stops["1,024*"]) == ("14 s", "4.5 s")
 
 
 def test_without_storage_costs_are_taken_as_constant_and_said_to_be(tmp_path: Path) -> None:
