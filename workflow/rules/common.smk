@@ -121,7 +121,9 @@ def get_decision_figures():
 
 def _files_of(figures):
     return expand(
-        "results/figures/{figure}.{format}", figure=figures, format=["pdf", "png", "txt"]
+        "results/figures/{figure}.{format}",
+        figure=figures,
+        format=["pdf", "png", "txt"],
     )
 
 
