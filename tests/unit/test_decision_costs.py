@@ -106,6 +106,16 @@ def test_a_slowdown_that_is_not_known_is_said_to_be_taken_as_none(study: Made) -
     assert "slower steps during a save are taken as none" in study.costs()["note"].item()
 
 
+def test_costs_of_disturbed_runs_say_so(study: Made) -> None:
+    assert "disturbed" not in study.costs()["source"].item()
+    study.run(setup(), "whole1")
+    study.rows["machine"] += [
+        {"run": "whole0", "disturbed": True, "by": ""}, {"run": "whole1", "disturbed": False, "by": ""},
+        {"run": "elsewhere", "disturbed": True, "by": ""},
+    ]  # fmt: skip
+    assert study.costs()["source"].item().endswith(", others disturbed 1 of 2 runs (table machine)")
+
+
 def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) -> None:
     row = study.costs().iloc[0]
     assert (row["shared_every"], row["copied"]) == (1, False)

@@ -10,6 +10,7 @@ COST_TABLES = (
     "scaling",
     "strategies",
     "goodput",
+    "machine",
     "provenance",
 )
 """The tables of a study that costs, and what was measured under failures, come from. Known without importing pandas."""

@@ -102,8 +102,19 @@ class _Down:
     source: str
 
 
+def _source(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
+    """Where and when the study measured on a CPU, or on a GPU, and how many of these runs others disturbed."""
+    provenance, runs, machine = tables["provenance"], tables["runs"], tables["machine"]
+    own = runs.loc[runs["measured_on"] == measured_on, "run"]
+    disturbed = machine["run"].isin(own) & machine["disturbed"].fillna(False).astype(bool)
+    facts = [caption_facts(provenance[provenance["measured_on"] == measured_on])]
+    if disturbed.any():
+        facts.append(f"others disturbed {disturbed.sum()} of {len(own)} runs (table machine)")
+    return ", ".join(facts)
+
+
 def decision_costs(tables: Tables) -> pd.DataFrame:
-    """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `strategies` and `provenance`.
+    """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `strategies`, `machine` and `provenance`.
 
     Rows are of setups whose checkpoints and whose steps were timed.
     """
@@ -115,7 +126,6 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
     measured = _Measured.of(tables)
     timed = timed.assign(foremost=timed.index.isin(_foremost(timed)))
-    provenance = tables["provenance"]
     costs = DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
@@ -124,7 +134,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
             "bytes": row["bytes"],
             "foremost": row["foremost"],
-            "source": caption_facts(provenance[provenance["measured_on"] == row["measured_on"]]),
+            "source": _source(tables, str(row["measured_on"])),
             "growth": "",
             **recovering,
         }
