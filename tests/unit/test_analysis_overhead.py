@@ -291,10 +291,11 @@ def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
 @pytest.mark.parametrize(
     ("against_baseline", "inside", "told_by"),
     [
-        ((0.3, 0.1, 0.5), (0.28, 0.27, 0.29), "paired"),
+        ((0.3, 0.1, 0.5), (0.28, 0.27, 0.29), "in_run"),
         ((0.2, -0.3, 0.9), (0.275, 0.17, 0.45), "in_run"),
         ((-0.2, -0.3, -0.1), (0.01, 0.0, 0.02), "paired"),
-        ((0.01, -0.02, 0.04), (0.03, -0.1, 0.2), "paired"),
+        ((0.01, -0.02, 0.04), (0.03, -0.1, 0.2), "in_run"),
+        ((0.5, 0.4, 0.6), (0.28, 0.27, 0.29), "paired"),
         ((0.01, -0.02, 0.04), (math.nan, math.nan, math.nan), "paired"),
         ((math.nan, math.nan, math.nan), (0.1, 0.05, 0.2), "in_run"),
         ((0.3, math.nan, math.nan), (0.28, 0.27, 0.29), "in_run"),
@@ -302,7 +303,7 @@ def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
         ((math.nan, math.nan, math.nan), (0.28, math.nan, math.nan), "in_run"),
     ],
 )
-def test_the_estimate_that_can_tell_leads(
+def test_the_estimate_from_inside_the_run_leads_unless_the_two_contradict_each_other(
     against_baseline: tuple[float, ...], inside: tuple[float, ...], told_by: str
 ) -> None:
     known = [Estimate(value, Interval(lo, hi)) for value, lo, hi in (against_baseline, inside)]

@@ -56,7 +56,6 @@ def test_the_simulated_study_is_known_without_chance(
 ) -> None:
     for within in ("WITHIN_STEPS", "WITHIN_STALLS", "WITHIN_BYTES"):
         monkeypatch.setattr(f"benchmarks.simulation.{within}", 0.0)
-    monkeypatch.setattr("benchmarks.coverage.WITHIN_STALLS", 0.0)
     shape = Shape(repeats=2, strategies=strategies)
     collected = Simulation(shape, 0.0, np.random.default_rng(0)).collected()
     tables = derived(collected, [own.table for own in columns.values()])

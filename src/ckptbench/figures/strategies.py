@@ -22,7 +22,7 @@ from ckptbench.figures.kit.ticks import durations, percent
 READING = (
     "points are estimates, bars their 95 % intervals. Of one checkpoint: stall, the time that training is blocked; slowdown, the extra time of the steps"
     " while it is written in the background; durable, the time until it survives a power cut. Overhead is the"
-    " estimate that can tell, at the interval of the row"
+    " estimate to quote, at the interval of the row"
 )
 MEMORY = "memory is the peak above the baseline's"
 TORN = "shaded rows are torn: a version was not the state of its step"

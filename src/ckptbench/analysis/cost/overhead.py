@@ -46,7 +46,7 @@ OVERHEAD = Table(
         Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
         Column("in_run_lo", "number", "1", "lower end of its interval"),
         Column("in_run_hi", "number", "1", "upper end of its interval"),
-        Column("overhead", "number", "1", "the one of the two estimates that can tell: `paired` where its interval leaves out zero or is the narrower one, otherwise `in_run`"),
+        Column("overhead", "number", "1", "the one of the two estimates to quote: `in_run`, but `paired` where the two contradict each other or the other is not known"),
         Column("overhead_lo", "number", "1", "lower end of its interval"),
         Column("overhead_hi", "number", "1", "upper end of its interval"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),

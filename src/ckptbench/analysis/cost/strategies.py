@@ -53,7 +53,7 @@ STRATEGIES = Table(
         Column("near_durable_low_s", "number", "s", "lower end of its interval"),
         Column("near_durable_high_s", "number", "s", "upper end of its interval"),
         Column("durable_checkpoints", "integer", "1", "of the checkpoints, those of which durable_s tells: they reached the level `shared`"),
-        Column("overhead", "number", "1", "as in the table `overhead`, the estimate that can tell: 0.05 is 5 %"),
+        Column("overhead", "number", "1", "as in the table `overhead`: 0.05 is 5 %"),
         Column("overhead_low", "number", "1", "lower end of its interval"),
         Column("overhead_high", "number", "1", "upper end of its interval"),
         Column("memory_bytes", "number", "bytes", "peak of host memory above the baseline's, on the rank where that is the most: mean over runs"),
