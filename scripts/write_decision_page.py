@@ -18,7 +18,8 @@ def main() -> int:
 
     def work() -> None:
         costs = read_tables(options.tables, ["decision_costs"])["decision_costs"]
-        text = page(costs, read_rates(options.rates), Choices.parse(options.choices))
+        answer = options.answer.read_text(encoding="utf-8") if options.answer else ""
+        text = page(costs, read_rates(options.rates), Choices.parse(options.choices), answer=answer)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(text, encoding="utf-8")
 
@@ -30,6 +31,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
     parser.add_argument("--rates", type=Path, required=True, help="folder of the failure rates")
     parser.add_argument("--choices", required=True, help="JSON object: what to decide for")
+    parser.add_argument("--answer", type=Path, help="text that the page begins with")
     parser.add_argument("--output", type=Path, required=True, help="the HTML file to write")
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()

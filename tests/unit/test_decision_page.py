@@ -174,6 +174,13 @@ def test_every_part_of_the_page_is_in_it(text: str) -> None:
     assert json.loads(chart)["marks"]
 
 
+def test_the_answer_of_a_study_stands_at_its_head(text: str, rates: list[FailureRate]) -> None:
+    assert "<pre>" not in text
+    with_answer = page(costs(), rates, CHOICES, answer="GPUs  every\n2     < 5 & more\n")
+    header = with_answer.partition("<header>")[2].partition("</header>")[0]
+    assert "<pre>GPUs  every\n2     &lt; 5 &amp; more</pre>" in header
+
+
 def test_names_cannot_end_a_script(rates: list[FailureRate]) -> None:
     spoilt = "</script><script>alert(1)//<!--"
     text = page(costs().assign(source=spoilt), rates, CHOICES)

@@ -55,7 +55,10 @@ rule write_answer:
 rule write_decision_page:
     """Write the page to ask what if: one HTML file that computes in the browser."""
     input:
-        by_content("write_decision_page", "results/tables/decision_costs.parquet"),
+        by_content(
+            "write_decision_page",
+            ["results/tables/decision_costs.parquet", ANSWER],
+        ),
         ancient(get_failure_rates()),
         script=ancient("scripts/write_decision_page.py"),
         library=get_sources("page", "py", "js", "css", "html", "json", "txt"),
@@ -74,11 +77,12 @@ rule write_decision_page:
     params:
         choices=CHOICES,
         rates=get_rates_folder,
+        answer=ANSWER,
     message:
         "the page to ask what if"
     shell:
         "python {input.script} --tables results/tables --rates {params.rates:q}"
-        " --choices {params.choices:q} --output {output} --log {log}"
+        " --choices {params.choices:q} --answer {params.answer} --output {output} --log {log}"
 
 
 rule decision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from html import escape
 from importlib import resources
 
 import pandas as pd
@@ -19,6 +20,10 @@ from ckptbench.page.translate import javascript
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
 SCRIPT = re.compile(r'<script((?: type="application/json" id="[\w-]+")?) src="([\w.]+)"></script>')
 VEGA = "/* {license} */\n(function () {{\n{bundle}\n}})();"
+PLACE = "<!-- the answer of a study -->"
+STUDY = (
+    '<details class="study"><summary>The answer of the study</summary><pre>{answer}</pre></details>'
+)
 BUNDLED = f"""import {{ View, parse, expressionFunction }} from "/npm/vega@{vl_convert.get_vega_version()}/+esm";
 globalThis.vega = {{ View, parse, expressionFunction }};"""
 """Vega-Lite, a third of the usual bundle, is left out: the chart is compiled here."""
@@ -29,11 +34,12 @@ def page(
     rates: Sequence[FailureRate],
     choices: Choices,
     case: Pairs | None = None,
+    answer: str = "",
 ) -> str:
     """The text of the file. It starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
 
     A case is written in the options of the command, without their dashes: `("gpus", "256")`, `("async", "3s+90s")`; all of them are in
-    `cases.EXAMPLE`. Raises ConfigError where the chosen rate is none of `rates`.
+    `cases.EXAMPLE`. `answer` is the screen of a study (`answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
     """
     made = {
         "start.json": _json(payload(costs, rates, choices, case)),
@@ -53,7 +59,8 @@ def page(
         return f"<script{match[1]}>\n{text}\n</script>"
 
     with_style = STYLE.sub(lambda match: f"<style>\n{content(match[1])}</style>", _own("page.html"))
-    return SCRIPT.sub(script, with_style)
+    study = STUDY.format(answer=escape(answer.strip("\n"))) if answer else ""
+    return SCRIPT.sub(script, with_style.replace(PLACE, study))
 
 
 def _json(value: object) -> str:
