@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -78,6 +79,16 @@ def test_every_strategy_is_a_row_and_the_best_one_comes_first() -> None:
     assert (rows.groupby("gpus").size() == 4).all(), "two strategies with two recoveries"
     assert rows.groupby("gpus")["goodput"].apply(lambda own: own.is_monotonic_decreasing).all()
     assert len(screen(decided("measured")).lines) == len(rows)
+
+
+def test_a_projected_checkpoint_costs_what_it_does_there() -> None:
+    tables = decided("measured")
+    rows = tables["decision_costs"]
+    rows["growth"] = json.dumps({"fit": {"stall_s": [0.0, 0.0, 1.0]}})
+    tables["advice"].loc[tables["advice"]["projected"], "projection"] = "fit"
+    told = shown(tables).set_index(["gpus", "strategy", "recovery"])["stall_s"]
+    assert told[1024, "deepfreeze", "ulfm"] == pytest.approx(512 * told[2, "deepfreeze", "ulfm"])
+    assert "*: projected. Checkpoints and restarts follow a fit" in words(tables)
 
 
 def test_what_is_projected_is_projected_from_the_most_ranks() -> None:

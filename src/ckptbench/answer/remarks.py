@@ -15,6 +15,7 @@ from ckptbench.answer.labels import counted, describe
 from ckptbench.answer.quantities import PERCENT, SECONDS_PER_HOUR, duration, percent, plain
 from ckptbench.answer.setups import in_words, varying, with_hardware
 from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
+from ckptbench.decide import storage
 from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import OWN
@@ -25,9 +26,12 @@ Row = Mapping[str, Any]
 
 DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
-ASSUMED = (
-    "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs"
-)
+ASSUMED = {
+    storage.CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
+    storage.STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
+    storage.FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
+}
+"""How costs were projected, by the column `projection` of the table `advice`."""
 MATTERS = 1.05
 """A step that may take so many times as long is told."""
 TITLE_LETTERS = 60
@@ -116,8 +120,7 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> tuple[str, ...]:
 
 def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     yield from _of_rate(rows, tables["failure_rates"])
-    if rows["projected"].any():
-        yield f"{ASSUMED}."
+    yield from (f"{ASSUMED[how]}." for how in ASSUMED if (rows["projection"] == how).any())
     costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
     started = costs["down_from"] == STARTS
     if started.any():

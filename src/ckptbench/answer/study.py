@@ -16,6 +16,7 @@ from ckptbench.answer.screen import Line, Screen, text
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
 from ckptbench.answer.words import amount
+from ckptbench.decide import storage
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.storage import projected
 from ckptbench.matrix.catalogue import RESTART
@@ -78,7 +79,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
 
 
 def shown(tables: Tables) -> pd.DataFrame:
-    """The rows of the screen in its order, each of the tables `advice` and `decision_costs` together, with `name`.
+    """The rows of the screen in its order, each of the tables `advice` and `decision_costs` together, with costs as projected and `name`.
 
     Of the failure rate that was chosen, of each strategy at the interval that counts, and projected from the most ranks alone: fewer GPUs first, and of these the best
     one.
@@ -94,6 +95,7 @@ def shown(tables: Tables) -> pd.DataFrame:
     apart = [name for name in SYSTEM if name != "ranks"]
     most = known.groupby(apart, dropna=False)["ranks"].transform("max")
     known = known[~known["projected"] | (known["ranks"] == most)]
+    known = pd.DataFrame([storage.projected(row, row["gpus"]) for row in records(known)])
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
 
