@@ -144,7 +144,7 @@ def test_marks_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> No
     assert "outdated outputs cannot be marked in .snakemake/marks: File exists; " in refused.stdout
 
 
-@pytest.mark.parametrize("damage", ["missing", "fifo", "unsorted"])
+@pytest.mark.parametrize("damage", ["missing", "fifo", "later"])
 def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage: str) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
     rates = checkout.folder / "config/failures"
@@ -153,8 +153,8 @@ def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage:
     (rates / "ours.yaml").write_text(yaml.safe_dump(rate))
     if damage == "fifo":
         os.mkfifo(rates / "log.csv")
-    elif damage == "unsorted":
-        (rates / "log.csv").write_text("time\n2024-01-05\n2024-01-03\n")
+    elif damage == "later":
+        (rates / "log.csv").write_text("time\n2024-01-05\n2024-03-03\n")
     refused = checkout.run("-n")
     assert refused.returncode != 0
     assert "config/failures/log.csv" in refused.stdout

@@ -239,12 +239,11 @@ def get_threads(wildcards):
     return workflow.cores if workflow.local_exec else 1
 
 
-def get_sources(package, *endings):
-    """The source files of a package and its subpackages. Editing one reruns the rule that has them as input."""
-    folder = Path("src/ckptbench") / package
-    return ancient(
-        sorted(str(path) for ending in endings for path in folder.rglob(f"*.{ending}"))
-    )
+def get_sources(*packages, endings=("py",)):
+    """The source files of packages and their subpackages. Editing one reruns the rule that has them as input."""
+    folders = [Path("src/ckptbench") / package for package in packages]
+    found = (folder.rglob(f"*.{ending}") for folder in folders for ending in endings)
+    return ancient(sorted(str(path) for paths in found for path in paths))
 
 
 def is_forced():
