@@ -74,7 +74,7 @@ def test_every_figure_that_says_something_is_there_as_pdf_and_png_with_its_capti
     assert all(done.is_drawn(figure) for figure in DRAWN)
     figures = done.folder / "results" / "figures"
     assert {path.stem for path in figures.iterdir()} == set(DRAWN)
-    assert "Measured on CPU" in (figures / "overhead.txt").read_text()
+    assert "Measured on CPU" in " ".join((figures / "overhead.txt").read_text().split())
 
 
 def test_the_decision_needs_no_training_and_says_how_often(done: Checkout) -> None:
@@ -89,7 +89,8 @@ def test_the_decision_needs_no_training_and_says_how_often(done: Checkout) -> No
     assert done.make_target("decide").stdout.endswith(answer.read_text()), "asked again"
     assert answer.read_text().startswith("How often to checkpoint: ")
     assert done.is_drawn("advice")
-    assert not done.is_drawn("scale"), "a projection that nobody asked for"
+    figures = done.folder / "results/figures"
+    assert not list(figures.glob("scale.*")), "a projection that nobody asked for"
     advice = done.table("advice")
     assert set(advice["framework"]) == set(FRAMEWORKS)
     assert advice["goodput"].between(0, 1).all()
