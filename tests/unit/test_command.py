@@ -210,6 +210,17 @@ def test_an_interval_that_spans_more_than_tenfold_is_no_number(
     assert not any(each["told"] for each in told["strategies"])
 
 
+def test_a_log_is_given_by_the_file_that_describes_it_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    described = LOG.replace(".csv", ".yaml")
+    texts = [
+        said(["decide", *BOTH[1:3], option, described, *BOTH[5:]], capsys)
+        for option in ("--log", "--rate")
+    ]
+    assert texts[0] == texts[1]
+
+
 def test_a_log_without_failures_gives_a_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

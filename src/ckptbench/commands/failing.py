@@ -80,4 +80,6 @@ def failure_rate(
     if rate is not None:
         return read_rate(rate)
     assert log is not None
+    if log.suffix == ".yaml":  # that describes a log
+        return read_rate(log)
     return read_log(log, LogOptions(gpus=gpus, restart_s=restart_s or RESTART_S))
