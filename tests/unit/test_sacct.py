@@ -176,3 +176,73 @@ def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
 def test_whatever_a_list_of_nodes_says_the_table_is_read(tmp_path: Path, nodes: str) -> None:
     text = table(f"1|FAILED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|{nodes}")
     assert read(tmp_path, text).failures == 1
+
+
+def test_a_requeued_job_counts_twice_without_its_start_too(tmp_path: Path) -> None:
+    text = "JobID|State|End|Elapsed|AllocTRES\n4|NODE_FAIL|2026-01-07T09:00:00|09:00:00|gres/gpu=8\n4|COMPLETED|2026-01-08T09:00:00|10:00:00|gres/gpu=8\n"
+    rate = read(tmp_path, text, restart_s=0)
+    assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * (9 + 10))
+
+
+def test_a_running_job_without_its_start_is_no_lost_time(tmp_path: Path) -> None:
+    text = "JobID|State|End|Elapsed|AllocTRES\n1|RUNNING|Unknown|20-00:00:00|gres/gpu=8\n2|PENDING|Unknown|00:00:00|\n"
+    (line,) = words(tmp_path, text)
+    assert line == "jobs.txt: line 2: End is 'Unknown', but it ran: ask for Start too, or remove the line"  # fmt: skip
+
+
+@pytest.mark.parametrize("at", ["2026-01-05T00:00:00", "2026-01-06T01:00:00"])
+def test_a_job_that_failed_at_once_counts_whenever_it_came(tmp_path: Path, at: str) -> None:
+    whole = "1|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|24:00:00|gres/gpu=8|a"
+    text = table(whole, f"2|BOOT_FAIL|{at}|{at}|00:00:00|gres/gpu=8|a")
+    rate = read(tmp_path, text, restart_s=0)
+    assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * 24)
+
+
+@pytest.mark.parametrize("state", ["NODE FAIL", "NF", "node_fail"])
+def test_a_state_in_other_words_is_no_success(tmp_path: Path, state: str) -> None:
+    (line,) = words(tmp_path, table(f"1|{state}|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a"))
+    assert f"State is '{state}': use a state of Slurm" in line
+
+
+def test_tables_that_were_joined_have_their_names_twice(tmp_path: Path) -> None:
+    row = "|COMPLETED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a"
+    assert read(tmp_path, table(f"1{row}", HEAD, f"2{row}")).mean_gpu_hours == 8 * 48 / 3
+
+
+def test_memory_of_gpus_is_no_gpu(tmp_path: Path) -> None:
+    row = "|COMPLETED|2026-01-05|2026-01-06|24:00:00|"
+    text = table(f"1{row}gres/gpu=8|a", f"2{row}cpu=8,gres/gpumem=0,gres/gpuutil=0|a")
+    assert read(tmp_path, text).mean_gpu_hours == 64
+
+
+def test_no_node_is_named_none(tmp_path: Path) -> None:
+    rows = [
+        f"{day}|BOOT_FAIL|2026-01-0{day}|2026-01-0{day}T01:00|01:00:00|gres/gpu=8|{node}"
+        for day, node in enumerate(["None assigned"] * 3 + ["n3"] * 2, 1)
+    ]
+    rate = read(tmp_path, table(*rows))
+    assert rate.log is not None
+    assert rate.log.worst == ("n3", 2)
+
+
+def test_a_time_in_which_no_job_ran_gives_no_rate(tmp_path: Path) -> None:
+    (line,) = words(tmp_path, HEAD + JOBS, begin=moment("2027-01-01"))
+    assert line == "jobs.txt: it gives no rate, as no GPU was watched from `from` to `to`: correct them"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1|COMPLETED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a|b|c\n",
+        "JobID  State  Elapsed\n1 FAILED 24:00:00\n",
+        '{"jobs": [' + ", ".join(['{"job_id": 1, "state": "FAILED"}'] * 900),
+        "11/25/2026 10:00:00;E;123.server;user=a group=b queue=q\n",
+    ],
+    ids=["no names", "in columns", "JSON", "PBS"],
+)
+def test_what_is_no_table_of_sacct_says_in_a_short_line_how_to_ask_for_one(
+    tmp_path: Path, text: str
+) -> None:
+    (line,) = words(tmp_path, text)
+    assert line.endswith(ASK)
+    assert len(line) < 800

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from ckptbench.decide.log_faults import Faults, Times
 from ckptbench.decide.log_lines import Lines, read_lines
-from ckptbench.decide.moments import moment
-from ckptbench.decide.sacct import is_table, read_jobs
+from ckptbench.decide.sacct import ASK, is_table, read_jobs
 from ckptbench.decide.watched import NODES, SECONDS_PER_HOUR, Counted, LogOptions, Watched
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
@@ -35,6 +35,8 @@ def count_failures(path: Path, options: LogOptions) -> Counted:
     counted = watched.counted(options.restart_s)
     if counted.risk_gpu_hours <= LEAST * counted.watched_gpu_hours:
         words = "no time was watched but within one restart of a failure: give a longer log"
+        if counted.watched_gpu_hours <= 0 and (options.begin or options.end):
+            words = "no GPU was watched from `from` to `to`: correct them"
         raise DataError(f"{path}: it gives no rate, as {words}")
     return counted
 
@@ -44,12 +46,12 @@ def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | N
     column = options.column or COLUMN
     place, nodes = lines.place(column), lines.place(*NODES)
     cells = lines.cells
-    if place is None and len(lines.names) == 1 and _is_time(lines.names[0]):
+    if place is None and len(lines.names) == 1 and re.search(r"\d", lines.names[0]):
         place, cells = 0, [(lines.first, list(lines.names)), *cells]  # a list without names
     if place is None:
         raise DataError(
-            f"{lines.path}: line {lines.first}: there is no column {show(column)} among {', '.join(map(show, lines.names))}: "
-            "name the column of the times by `column`, and begin the file with a line of names"
+            f"{lines.path}: line {lines.first}: there is no column {show(column)} among {lines.named()}: begin the file with a line of names, of "
+            f"which one is {COLUMN}, or what `column` in a YAML file says; for jobs of Slurm, take the output of {ASK}"
         )
     times = Times(options, faults)
     failed: list[tuple[float, str]] = []
@@ -62,6 +64,7 @@ def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | N
             failed.append((at.seconds, where))
     if faults.first:
         return None
+    options = times.options
     known = {"from": options.begin, "to": options.end}
     unknown = [name for name, each in known.items() if each is None]
     needed = (unknown if len(failed) < len(unknown) else []) + ["gpus"] * (options.gpus is None)
@@ -74,10 +77,3 @@ def _read_list(lines: Lines, options: LogOptions, faults: Faults) -> Watched | N
     clock_s = np.array([begin, options.end.seconds if options.end else at_s.max()])
     gpu_hours = (clock_s - begin) * options.gpus / SECONDS_PER_HOUR
     return Watched(at_s, clock_s, gpu_hours, [where for _, where in failed])
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return bool(moment(text))
-    except ValueError:
-        return False

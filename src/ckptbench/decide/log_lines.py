@@ -9,9 +9,11 @@ from pathlib import Path
 
 from ckptbench.errors import DataError
 from ckptbench.machine.files import read_regular
+from ckptbench.matrix.shown import show
 from ckptbench.remedies import blame
 
 SEPARATORS = ",;\t"
+SHOWN_NAMES = 5
 CORRECT = "correct `log`, which is a path from the folder of its YAML file"
 
 
@@ -27,6 +29,12 @@ class Lines:
     """With the number of each line, from 1."""
     broken: str
     """The error with which they break off. Empty where they do not."""
+
+    def named(self) -> str:
+        """The names, as an error shows them."""
+        shown = ", ".join(map(show, self.names[:SHOWN_NAMES]))
+        more = len(self.names) - SHOWN_NAMES
+        return f"{shown} and {more} more" if more > 0 else shown
 
     def place(self, *names: str) -> int | None:
         """Of the first of these columns that is there, whatever its capitals."""
@@ -46,7 +54,10 @@ def read_lines(path: Path) -> Lines:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quotechar=quote)
         for row in reader:
             if any(cell.strip() for cell in row) and not row[0].startswith("#"):
-                rows.append((reader.line_num, [cell.strip() for cell in row]))
+                stripped = [cell.strip() for cell in row]
+                is_names = len(row) > 1 and bool(rows) and stripped == rows[0][1]
+                if not is_names:  # else again, where files were joined
+                    rows.append((reader.line_num, stripped))
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read: {blame(error, path, CORRECT, reading=True)}"

@@ -21,7 +21,8 @@ COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES,NodeList"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
 UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
-STATE = re.compile(r"[A-Z_]+")
+STATE = re.compile(r"([A-Z_]{3,})\+?(?: by .*)?")
+"""`CANCELLED by 1000` says a user. Short forms, as NF, are of squeue."""
 ELAPSED = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})")
 """Days, hours, minutes and seconds; of `ElapsedRaw` seconds."""
 GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
@@ -50,17 +51,18 @@ def read_jobs(lines: Lines, options: LogOptions, faults: Faults) -> Watched | No
 
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
     """
-    jobs = list(_Reader(lines, options, faults).jobs().values())
+    reader = _Reader(lines, options, faults)
+    jobs = list(reader.jobs().values())
     if faults.first:
         return None
     failed = [job for job in jobs if job.has_failed]
     if (given := _given(options)) is not None:
         clock_s, gpu_hours = given
     else:
-        jobs = [job for job in jobs if job.gpus and job.elapsed_s > 0]
-        if not jobs:
+        jobs = [job for job in jobs if job.gpus and (job.elapsed_s > 0 or job.has_failed)]
+        if not any(job.elapsed_s > 0 for job in jobs):
             raise DataError(f"{lines.path}: no job had a GPU: AllocTRES says so by gres/gpu=8")
-        clock_s, gpu_hours = _watched(jobs, options)
+        clock_s, gpu_hours = _watched(jobs, reader.times.options)
     inside = [job for job in failed if clock_s[0] < job.end_s <= clock_s[-1]]
     return Watched(
         np.array([job.end_s for job in inside]), clock_s, gpu_hours, [job.nodes for job in inside]
@@ -75,14 +77,16 @@ def _given(options: LogOptions) -> tuple[Floats, Floats] | None:
 
 
 def _watched(jobs: list[_Job], options: LogOptions) -> tuple[Floats, Floats]:
-    """The times at which jobs begin and end, and the GPU-hours of all until then. From `from` to `to`, where they are given."""
+    """The times at which jobs begin and end, and the GPU-hours of all until then. From `from` to `to`, where they are given; else from a second
+    before the first begins, in which it may fail too."""
     ends = np.array([job.end_s for job in jobs])
     gpus = np.array([job.gpus for job in jobs], np.float64)
     clock_s = np.concatenate([ends - np.array([job.elapsed_s for job in jobs]), ends])
     order = np.argsort(clock_s, kind="stable")
     clock_s, running = clock_s[order], np.cumsum(np.concatenate([gpus, -gpus])[order])
     hours = np.diff(clock_s) * running[:-1] / SECONDS_PER_HOUR
-    gpu_hours = np.concatenate([[0.0], np.cumsum(hours)])
+    clock_s = np.concatenate([[clock_s[0] - 1], clock_s])
+    gpu_hours = np.concatenate([[0.0, 0.0], np.cumsum(hours)])
     if options.begin is None and options.end is None:
         return clock_s, gpu_hours
     begin = options.begin.seconds if options.begin else clock_s[0]
@@ -119,7 +123,7 @@ class _Reader:
             )
 
     def jobs(self) -> dict[tuple[str, str], _Job]:
-        """By job and start: of lines that say the same run of a job twice, the one that saw more of it."""
+        """By job and start, or end where there is no start: of lines that say the same run of a job twice, the one that saw more of it."""
         jobs: dict[tuple[str, str], _Job] = {}
         for line, row in self.lines.cells:
             if len(row) < len(self.lines.names):
@@ -131,7 +135,10 @@ class _Reader:
             elif "." not in self._cell(row, "JobID"):  # else a step of a job
                 start = self._cell(row, "Start")
                 job = self._job(line, row, start)
-                key = (self._cell(row, "JobID") or str(line), start)
+                key = (
+                    self._cell(row, "JobID") or str(line),
+                    start or self._cell(row, self.end_column),
+                )
                 if job is not None and (key not in jobs or jobs[key].elapsed_s <= job.elapsed_s):
                     jobs[key] = job
         return jobs
@@ -143,8 +150,9 @@ class _Reader:
     def _job(self, line: int, row: list[str], start: str) -> _Job | None:
         """None where it has not begun, or has faults."""
         gpus, elapsed_s = self._gpus(line, row), self._elapsed_s(line, row, start)
-        state = self._cell(row, "State").partition(" ")[0].rstrip("+")
-        if not STATE.fullmatch(state):
+        found = STATE.fullmatch(self._cell(row, "State"))
+        state = found[1] if found else ""
+        if not found:
             words = "use a state of Slurm, as COMPLETED, or remove the line"
             self.faults.add("state", line, f"State is {show(self._cell(row, 'State'))}: {words}")
         has_failed = state in self.options.states and (gpus > 0 or self.places["AllocTRES"] is None)
@@ -161,6 +169,9 @@ class _Reader:
             self.faults.add("end", line, words)
             return None
         elif start.lower() in UNKNOWN:
+            if elapsed_s and gpus and not self.is_given:
+                words = f"{self.end_column} is {show(end)}, but it ran: ask for Start too, or remove the line"
+                self.faults.add("start", line, words)
             return None
         else:
             begun = self.times.read(line, "Start", start)
@@ -183,7 +194,7 @@ class _Reader:
         """`gres/gpu=8`, or else all `gres/gpu:a100=8` together."""
         text = self._cell(row, "AllocTRES")
         found = [(kind, int(number)) for kind, number in GPUS.findall(text)]
-        if "gres/gpu" in text and not found:
+        if re.search("gres/gpu[:=]", text) and not found:
             words = "use a number of GPUs, as in gres/gpu=8"
             self.faults.add("gpus", line, f"AllocTRES is {show(text)}: {words}")
         whole = [number for kind, number in found if not kind]

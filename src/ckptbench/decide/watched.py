@@ -109,7 +109,9 @@ class Watched:
 
 
 def _names(nodes: str) -> Iterator[str]:
-    """Each node of a list as Slurm writes it."""
+    """Each node of a list as Slurm writes it. None of `None assigned`."""
+    if nodes.lower().startswith("none"):
+        return
     for stem, ranges in NODE.findall(nodes):
         for part in ranges.split(","):
             first, _, last = part.partition("-")
