@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import yaml
 from ckptbench.decide import OTHERS, drawn
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.rates import ELSEWHERE, rate_of_job, read_rate, read_rates
+from ckptbench.decide.sacct import ASK
 from ckptbench.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +172,18 @@ def test_a_log_that_ends_now_is_watched_until_now(tmp_path: Path) -> None:
     assert "`now` is a date, and seconds are none" in refusal(tmp_path, {**LOG, "to": "now"}, TIMES)
 
 
+@pytest.mark.parametrize(("zone", "clock"), [("", None), ("Z", UTC), ("+01:00", UTC)])
+def test_now_is_of_the_clock_of_the_log_where_it_alone_is_given(
+    tmp_path: Path, zone: str, clock: tzinfo | None
+) -> None:
+    first = f"2026-01-05T00:00:00{zone}"
+    text = "title: Ours\ncounts: all\nlog: log.csv\ngpus: 1\nto: now\nrestart_minutes: 0\n"
+    rate = read_rate(written(tmp_path, text, f"time\n{first}\n2026-01-06T00:00:00{zone}\n"))
+    hours = (datetime.now(clock) - datetime.fromisoformat(first)).total_seconds() / 3600
+    assert rate.mean_gpu_hours == pytest.approx(hours, abs=0.1)
+    assert "write all times in the same way" in refusal(tmp_path, text, f"time\n{first}\n600\n")
+
+
 def test_the_example_log_gives_the_mean_that_it_was_drawn_from() -> None:
     rate = read_rate(EXAMPLE)
     assert rate.lo < 16 * 512 < rate.hi
@@ -236,9 +249,10 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, content: object, line
 SPAN = "the log was kept from 0 to 7200: remove the line, or correct `from` and `to`"
 BAD_LOGS = [
     ("", "log.csv: it is empty: begin it with a line of names"),
-    ("at,node\n600,a\n", "log.csv: line 1: there is no column 'time' among 'at', 'node': name the column of the times by `column`, and begin the file with a line of names"),
+    ("at,node\n600,a\n", f"log.csv: line 1: there is no column 'time' among 'at', 'node': begin the file with a line of names, of which one is time, or what `column` in a YAML file says; for jobs of Slurm, take the output of {ASK}"),
     ("time\n600\nsoon\n", "log.csv: line 3: time is 'soon': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("time\n600\nnan\n", "log.csv: line 3: time is 'nan': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
+    ("time\n600\n1772323200000\n", "log.csv: line 3: time is '1772323200000': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("node,time\na,600\nb,\n", "log.csv: line 3: time is '': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ("node,time\na,600\nb\n", "log.csv: line 3: it has no column 'time': complete or remove the line"),
     ("time\n0\n", f"log.csv: line 2: time is '0': {SPAN}"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ckptbench.decide.moments import HELP, Moment, moment
+from ckptbench.decide.moments import HELP, NOW, SECONDS, Moment, moment, now
 from ckptbench.decide.watched import LogOptions
 from ckptbench.matrix.shown import show
 
@@ -64,7 +64,8 @@ class Times:
             rewritten = "" if "form" in self.faults.first else _rewritten(text)
             self.faults.add("form", line, f"{where}: {HELP}{rewritten}")
             return None
-        self.first = self.first or at
+        if self.first is None or self._is_now(self.first, at):
+            self.first = at
         if at.clock == self.first.clock:
             return at
         other = "`from`" if self.first is self.options.begin else self.first.written
@@ -73,6 +74,13 @@ class Times:
         )
         self.faults.add("clock", line, f"{where}: {words}")
         return None
+
+    def _is_now(self, end: Moment, at: Moment) -> bool:
+        """Whether `to` is now and nothing else says of which clock: it is then of that of the first time."""
+        if self.options.begin is not None or end.written != NOW or at.clock == SECONDS:
+            return False
+        self.options = replace(self.options, end=now(at.clock))
+        return True
 
     def failed(self, line: int, column: str, text: str) -> Moment | None:
         """The time of a failure: while the GPUs were watched."""

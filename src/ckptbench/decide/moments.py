@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
@@ -10,6 +9,8 @@ SECONDS = "in seconds"
 LOCAL = "without a time zone"
 ZONED = "with a time zone"
 NOW = "now"
+LARGEST_SECONDS = 1e11
+"""Since 1970, in the year 5138: larger numbers are milliseconds, or dates without dashes."""
 HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
 
 
@@ -35,7 +36,7 @@ def moment(value: object) -> Moment:
         if value.tzinfo is None:
             return Moment(value.replace(tzinfo=UTC).timestamp(), LOCAL, value.isoformat())
         return Moment(value.timestamp(), ZONED, value.isoformat())
-    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+    if type(value) not in (int, float) or not abs(value) < LARGEST_SECONDS:  # type: ignore[arg-type]
         raise ValueError(HELP)
     return Moment(float(value), SECONDS, f"{value:.15g}")  # type: ignore[arg-type]
 
