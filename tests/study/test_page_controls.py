@@ -239,6 +239,22 @@ def test_marks_of_the_axes_do_not_collide(
                 assert beside or bottom < other[2] or other[3] < top
 
 
+@pytest.mark.parametrize("what_if", ["", "#from=an+example&gpus=2&rate=llama3"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_chart_has_room_for_its_axes(
+    browser: Browser, written: Path, width: int, what_if: str
+) -> None:
+    browser.shape(width, 900)
+    browser.open(written, what_if)
+    chart, *texts = browser.run(
+        """const place = each => { const { left, right, top, bottom } = each.getBoundingClientRect(); return [left, right, top, bottom]; };
+        return [place(document.getElementById("chart")), ...[...document.querySelectorAll("#chart text")].filter(each => each.textContent).map(place)]"""
+    )
+    assert len(texts) >= 6
+    for left, right, top, bottom in texts:
+        assert min(left - chart[0], chart[1] + 1 - right, top - chart[2], chart[3] - bottom) >= 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_are_legible_in_light_and_dark(browser: Browser, written: Path, scheme: str) -> None:
     browser.prefer(scheme)

@@ -50,5 +50,5 @@ function showChart({ now, strategies }) {
   byId("shaded").hidden = data.band.length === 0;
   for (const [name, value] of Object.entries({ ...ends, ...marks })) view.signal(name, value);
   for (const [name, values] of Object.entries(data)) view.data(name, values);
-  view.run();
+  view.resize().run(); // The labels may be wider now: the axes get the room that they need.
 }
