@@ -182,11 +182,21 @@ def test_where_next_to_nothing_gets_done_no_interval_is_recommended() -> None:
     assert "none helps" in words(tables)
 
 
+def test_the_mark_of_the_best_is_explained_where_it_stands() -> None:
+    tables = decided("measured")
+    tables["advice"]["alone"] = 0.96
+    assert "+: shown to lose the least" in words(tables)
+    tables["advice"]["alone"] = 0.94
+    assert "shown to lose the least" not in words(tables)
+
+
 def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     tables = decided("measured")
     row = shown(tables).query("gpus == 131072").iloc[0]
     said = words(tables)
-    assert "Failures as published of Llama 3 405B, 16,384 H100: one in 23 min at 131,072." in said
+    assert (
+        "Failures as published of Llama 3 405B, 16,384 H100: one in 23 min on 131,072 GPUs." in said
+    )
     fewer, more = (f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost" for name in ("rarer", "oftener"))  # fmt: skip
     assert f"A third as many: {fewer}; three times as many: {more} (deepfreeze, ulfm)." in said
     tables["failure_rates"]["source"] = "own"

@@ -45,7 +45,7 @@ def test_a_file_of_costs_is_answered_at_its_own_gpus(capsys: pytest.CaptureFixtu
     text = said(["--costs", COSTS, "--mtbf", "14h"], capsys)
     assert text.startswith("How often to checkpoint: my training\n")
     assert "500 steps" in text
-    assert "at 512" in text
+    assert "on 512 GPUs" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

@@ -118,7 +118,7 @@ def decides_format(strategy: str) -> bool:
 
 
 def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 DESCRIPTIONS: dict[str, Callable[[Any], str]] = {

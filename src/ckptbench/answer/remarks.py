@@ -134,6 +134,11 @@ def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     yield from _checked(tables["validation"])
 
 
+def unit_of(rows: pd.DataFrame) -> str:
+    """What is counted: processes on CPU are ranks, where no row is of GPUs."""
+    return "rank" if (rows["measured_on"].eq("cpu") & ~rows["projected"]).all() else "GPU"
+
+
 def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     """Whose failures, how often they come with the most GPUs, and what other rates would give the best setup there."""
     row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
@@ -141,7 +146,8 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     title = rate["title"][:TITLE_LETTERS]
     is_bound = pd.notna(rate["failures"]) and rate["failures"] == 0
     once = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
-    often = f"{'at most ' if is_bound else ''}one in {once} at {row['gpus']:,}"
+    on = counted(row["gpus"], unit_of(rows))
+    often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
     if rate["source"] == OWN:
         yield f"failures as in {title}: {often}."
         return

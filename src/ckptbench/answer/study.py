@@ -12,7 +12,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer import quantities, remarks
 from ckptbench.answer.labels import describe
 from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Unit, plain, span, tells
-from ckptbench.answer.screen import Line, Screen, text
+from ckptbench.answer.screen import NAME, Line, Screen, text
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
 from ckptbench.answer.words import amount
@@ -35,7 +35,9 @@ UNTOLD = "?"
 WHY_UNTOLD = "?: cannot be told, as its interval spans more than ten-fold. More repeats narrow it, or a rate of your own."
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
-LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best. +: shown to lose the least."
+LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best."
+BEST_LEGEND = " +: shown to lose the least."
+"""Where a row has the mark."""
 LOST = 0.01
 """Where even the best interval has less goodput than this, no interval is recommended."""
 BEST = " +"
@@ -62,6 +64,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         )  # fmt: skip
     lines = tuple(_lines(rows))
     untold = any(UNTOLD in line.cells for line in lines)
+    has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
@@ -69,7 +72,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         lines=lines,
         rest=f"{folder}/advice.csv",
         remarks=(
-            LEGEND,
+            LEGEND + (BEST_LEGEND if has_best else ""),
             *([WHY_UNTOLD] if untold else []),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
@@ -123,7 +126,7 @@ def _common(rows: pd.DataFrame) -> list[str]:
 
 
 def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
-    unit = "rank" if _is_on_ranks(rows) else "GPU"
+    unit = remarks.unit_of(rows)
     in_use = {_interval(row) for row in records(rows)}
     (loses,) = in_use if len(in_use) == 1 else ("in use",)
     lose = "lose" if loses.endswith("s") else "loses"
@@ -131,11 +134,6 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
         f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
         f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
-
-
-def _is_on_ranks(rows: pd.DataFrame) -> bool:
-    """Whether no row is of GPUs: processes on CPU are ranks."""
-    return bool((rows["measured_on"].eq("cpu") & ~rows["projected"]).all())
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[Line]:
