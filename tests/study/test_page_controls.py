@@ -84,14 +84,14 @@ def test_nonsense_in_the_address_is_left_out(
 
 def test_a_wrong_number_in_the_address_is_named(browser: Browser, written: Path) -> None:
     browser.open(written, "#gpus=-3&step=<b>2</b>&blocking=slow%3Dsoon")
-    assert wrong(browser, "gpus") == "Use a whole number from 1"
+    assert wrong(browser, "gpus") == "Use a whole number from 1 to 1,000,000"
     assert wrong(browser, "step").startswith("Not a time: write a number and its unit")
     assert wrong(browser, "strategy-0").startswith("Not a time")
 
 
 @pytest.mark.parametrize(
     ("name", "entered"),
-    [("gpus", "0"), ("gpus", "1.5"), ("gpus", ""), ("now", "-1"), ("now", "0 steps"), ("step", "0 s"), ("step", "2 parsecs"), ("survived", "101"),
+    [("gpus", "0"), ("gpus", "1.5"), ("gpus", "1000001"), ("gpus", "1,0"), ("gpus", ""), ("now", "-1"), ("now", "0 steps"), ("step", "0 s"), ("step", "2 parsecs"), ("survived", "101"),
      ("state", "98 Gb"), ("bandwidth", "3 GB")],
 )  # fmt: skip
 def test_a_wrong_entry_is_named_and_changes_nothing(

@@ -292,6 +292,23 @@ def test_an_answer_that_cannot_be_told_is_not_told(
     assert browser.element("save-steps").text == ""
 
 
+def test_where_next_to_nothing_gets_done_nothing_is_recommended(browser: Browser, calculator: Any) -> None:  # fmt: skip
+    browser.open(calculator, "#mtbf=1s")
+    assert browser.element("sentence").text.startswith("Next to nothing gets done")
+    assert browser.element("save-steps").text == browser.element("other-rates").text == ""
+    for row in browser.table("strategies-compared")[1:]:
+        assert (row[1], row[2], row[4], row[5]) == ("none helps", "", "", "")
+
+
+def test_a_rate_is_that_of_the_job_however_its_gpus_are_written(browser: Browser, calculator: Any) -> None:  # fmt: skip
+    shown = []
+    for gpus in ("1024", "1,024"):
+        browser.open(calculator, f"#rate=llama3&gpus={gpus}")
+        shown.append((browser.element("mtbf").get_attribute("placeholder"), browser.table("strategies-compared")))  # fmt: skip
+    assert shown[0] == shown[1]
+    assert shown[0][0] == "49 h"
+
+
 # ---- words
 
 

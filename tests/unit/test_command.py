@@ -148,7 +148,7 @@ def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str
     keys = {*told, *(key for each in told["strategies"] for key in (*each, *each["now"]))}
     named = {key.removesuffix("_lo").removesuffix("_hi") for key in keys}
     assert named <= {word.rstrip(",") for word in documented}
-    assert [each["steps"] for each in told["strategies"]] == [968, 219]
+    assert json.dumps([each["steps"] for each in told["strategies"]]) == "[968, 219]"
     assert told["strategies"][1]["now"]["steps"] == 2880
     assert round(told["strategies"][1]["saves_gpu_hours_a_day"]) == 398
 
@@ -219,6 +219,30 @@ def test_a_log_is_given_by_the_file_that_describes_it_too(
         for option in ("--log", "--rate")
     ]
     assert texts[0] == texts[1]
+
+
+def test_where_next_to_nothing_gets_done_nothing_is_to_be_copied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["decide", *BOTH[1:3], "--mtbf", "1s", *BOTH[5:]]
+    assert re.search(r"blocking +none helps +loses 100 %", said(given, capsys))
+    assert said([*given, "--save-steps"], capsys).splitlines() == [
+        "blocking: no interval helps",
+        "async: no interval helps",
+    ]
+
+
+@pytest.mark.parametrize("text", ["0", "2.5", "1e9", "256 GPUs", "1,0", "-3", ""])
+def test_a_number_of_gpus_is_whole(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["decide", "--gpus", text, *BOTH[3:]]) == 2
+    assert "use a whole number from 1 to 1,000,000" in capsys.readouterr().err
+
+
+def test_a_number_of_gpus_may_have_separators(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, separated = (
+        said(["decide", "--gpus", text, *BOTH[3:]], capsys) for text in ("1024", "1,024")
+    )
+    assert plain == separated
 
 
 def test_a_log_without_failures_gives_a_bound(

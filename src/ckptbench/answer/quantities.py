@@ -37,6 +37,9 @@ BANDWIDTHS: Mapping[str, float] = {
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+"
 PART = re.compile(rf"\s*({NUMBER})\s*([A-Za-z]+(?:/s)?)")
 STEPS = re.compile(rf"\s*({NUMBER})\s*steps?\s*", re.IGNORECASE)
+COUNT = re.compile(rf"\s*({NUMBER})\s*")
+MOST = 10**6
+"""More GPUs than anybody has."""
 LARGEST = 1e18
 """More than any time, size or number that can be meant."""
 
@@ -107,6 +110,17 @@ def read_every(text: str) -> Every:
             return Every(steps=int(number))
         raise ConfigError(f"{show(text)} is no interval: use a whole number of steps from 1")
     return Every(seconds=_sum(text, TIMES, "an interval", '2h, 30 min or "2880 steps"'))
+
+
+def read_count(text: str) -> int:
+    """A whole number, as of GPUs: `1024` or `1,024`."""
+    match = COUNT.fullmatch(text)
+    number = _number(match[1]) if match else 0.0
+    if not (1 <= number <= MOST and number == int(number)):
+        raise ConfigError(
+            f"{show(text)} is no number of them: use a whole number from 1 to {MOST:,}"
+        )
+    return int(number)
 
 
 def _sum(text: str, units: Mapping[str, float], what: str, as_in: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ckptbench.answer.quantities import read_bandwidth, read_every, read_size, read_time
+from ckptbench.answer.quantities import read_bandwidth, read_count, read_every, read_size, read_time
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
 
@@ -78,6 +78,7 @@ def _named(text: str, usual: str) -> tuple[str, str]:
 
 
 TIME = Read("TIME", read_time)
+COUNT = Read("NUMBER", read_count)
 SIZE = Read("SIZE", read_size)
 BANDWIDTH = Read("BANDWIDTH", read_bandwidth)
 EVERY = Read("TIME|STEPS", read_every)

@@ -20,7 +20,7 @@ from ckptbench.answer.quantities import (
     unit_of_times,
 )
 from ckptbench.commands.case import Choice, Known
-from ckptbench.commands.told import LEAST, is_told
+from ckptbench.commands.told import helps_nothing, is_told
 
 WIDTH = 100
 """Of every output, on a narrower terminal too: a number is never broken."""
@@ -112,7 +112,7 @@ def _saves(choice: Choice) -> str:
 
 
 def _interval(choice: Choice) -> str:
-    if choice.loses.value > 1 - LEAST and choice.fine_steps is not None:
+    if helps_nothing(choice) and choice.fine_steps is not None:
         return NONE_HELPS
     return _shown(choice.interval_s, unit_of_times([choice.interval_s.value]), CANNOT)
 

@@ -43,7 +43,12 @@ LEAST = 0.01
 
 def is_told(choice: Choice) -> bool:
     """Whether its interval can be recommended."""
-    return choice.steps.tells and choice.loses.value <= 1 - LEAST
+    return choice.steps.tells and not helps_nothing(choice)
+
+
+def helps_nothing(choice: Choice) -> bool:
+    """Whether next to nothing gets done at the best interval either."""
+    return choice.loses.value > 1 - LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ class Told:
 
 def _settings(choice: Choice) -> Iterator[str]:
     if not is_told(choice):
-        yield f"{choice.name}: the best interval cannot be told"
+        yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
         return
     steps = round(choice.steps.value)
     unit = "step" if steps == 1 else "steps"
@@ -101,7 +106,10 @@ def _content(choice: Choice) -> dict[str, Any]:
 def _at(choice: Choice) -> dict[str, Any]:
     return {
         "name": choice.name,
-        **_known("steps", choice.steps),
+        **{
+            key: None if own is None else round(own)
+            for key, own in _known("steps", choice.steps).items()
+        },
         **_known("interval_s", choice.interval_s),
         **_known("loses", choice.loses),
     }

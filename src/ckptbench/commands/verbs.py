@@ -13,6 +13,7 @@ from ckptbench.commands.options import (
     A_BLOCKING,
     AN_ASYNCHRONOUS,
     BANDWIDTH,
+    COUNT,
     EVERY,
     SIZE,
     TIME,
@@ -20,7 +21,6 @@ from ckptbench.commands.options import (
 )
 
 WRONG_USE = 2
-COUNT = click.IntRange(1, 10**6)
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)

@@ -56,7 +56,7 @@ function changeStrategies(strategies) {
 /** What a published rate means for this job, as a text. */
 function mtbf() {
   const rate = rateOf(asked.texts.get("rate"));
-  const gpus = Number(asked.texts.get("gpus"));
+  const gpus = numberOf(asked.texts.get("gpus") ?? "");
   return rate === undefined || !(gpus >= 1) ? "" : duration((rate.value / gpus) * SECONDS_PER_HOUR);
 }
 
@@ -134,9 +134,12 @@ function lost(known) {
 const told = (known, unit) => (tells(known) ? amount(known, unit) : `cannot be told: ${span(known.lo, known.hi, unit)}`);
 const whole = (steps) => steps.toLocaleString("en-US");
 
+/** Whether anything much gets done at the best interval. */
+const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
+
 function sentence({ now, strategies }, foremost) {
   const { name, seconds, steps, lost: least, fine: { from, to }, saved } = foremost;
-  if (1 - least.value < start.least_useful) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
+  if (!isUseful(foremost)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTimes([seconds.value]);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
@@ -183,18 +186,19 @@ function showAnswer(numbers) {
   byId("known").dataset.known = known;
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, foremost);
-  byId("save-steps").textContent = tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
+  const helps = isUseful(foremost);
+  byId("save-steps").textContent = helps && tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...foremost.estimate, failuresPerS: factor * foremost.estimate.failuresPerS }).steps);
-  byId("other-rates").textContent = `A third of the failures: ${others.map(whole).join(" steps. Three times as many: ")} steps.`;
-  const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [[
+  byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
+  const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [isUseful(strategies[place]) ? [
     [swatch(place), name],
     data(seconds, told(seconds, unitOfTimes([seconds.value]))),
     data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
     data(least, lost(least)),
     span(from * estimate.stepS, to * estimate.stepS, unitOfTimes([to * estimate.stepS])),
     saved ? data(saved, amount(saved)) : "",
-  ], { className: strategies[place] === foremost ? "foremost" : "" }]);
+  ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === foremost ? "foremost" : "" }]);
   const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
   showTable("strategies-compared", [...(now ? [[ofNow, { className: "now" }]] : []), ...rows]);
   showTable("others", byOthers(foremost.estimate).map(({ name, seconds, steps }) => {

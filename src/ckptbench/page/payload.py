@@ -70,6 +70,8 @@ def _words() -> Row:
         "part": quantities.PART.pattern,
         "steps": quantities.STEPS.pattern,
         "largest": quantities.LARGEST,
+        "count": quantities.COUNT.pattern,
+        "most": quantities.MOST,
         "units": [
             *({**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST),
             asdict(quantities.DAYS),

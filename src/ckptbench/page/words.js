@@ -42,8 +42,9 @@ function readEvery(text) {
 }
 
 function readCount(text) {
-  const value = numberOf(text.trim());
-  if (text.trim() === "" || !Number.isInteger(value) || value < 1 || value > 1e9) throw new Wrong("Use a whole number from 1");
+  const match = new RegExp(`^(?:${words.count})$`).exec(text);
+  const value = match === null ? 0 : numberOf(match[1]);
+  if (!(value >= 1 && value <= words.most && Number.isInteger(value))) throw new Wrong(`Use a whole number from 1 to ${words.most.toLocaleString("en-US")}`);
   return value;
 }
 
