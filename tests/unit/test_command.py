@@ -130,6 +130,26 @@ def test_options_that_do_not_go_together_are_told_at_once(
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [(("--blocking", "60s"), "leave out what --blocking says too"),
+     (("--blocking", "60s", "--async", "3s+90s", "--copy-bandwidth", "1GB/s"), "leave out what --async says too"),
+     (("--async", "3s+90s", "--copy-bandwidth", "1GB/s"), "--copy-bandwidth: leave out"),
+     (("--blocking", "60s", "--async", "3s"), None),
+     (("--async", "3s+90s"), None),
+     (("--blocking", "60s", "--copy-bandwidth", "1GB/s"), None),
+     (("--blocking", "60s", "--read-bandwidth", "1GB/s"), None)],
+)  # fmt: skip
+def test_no_option_is_left_aside(
+    given: tuple[str, ...], words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*CASE, *given, "--state", "98GB", "--bandwidth", "1.6GB/s"]
+    if words is None:
+        said(arguments, capsys)
+    else:
+        assert words in refused(arguments, capsys)
+
+
+@pytest.mark.parametrize(
     ("option", "wrong"),
     [("--mtbf", "14"), ("--step", "2 GB"), ("--blocking", "60"), ("--async", "3s+"), ("--state", "98"), ("--now", "2 huors")],
 )  # fmt: skip

@@ -74,7 +74,7 @@ def interval(value: str) -> str:
     if parsed.every == 0:
         return "never"
     unit = parsed.unit if parsed.every > 1 else parsed.unit.removesuffix("s")
-    return f"every {parsed.every} {unit}" if parsed.every > 1 else f"every {unit}"
+    return f"every {parsed.every:,} {unit}" if parsed.every > 1 else f"every {unit}"
 
 
 def strategy(value: str) -> str:

@@ -135,12 +135,22 @@ class Asked:
             yield f"{' and '.join(given)}: give --state too, as they say how it is written and read"
         if self.state is not None and not self._given(WRITING):
             yield f"--state: give {' or '.join(WRITING.values())} too, which say how fast it is written"
+        if self.state is not None and not self._uses_storage():
+            given = self._given({"state": "--state", **STORAGE})
+            yield f"{' and '.join(given)}: leave out what --blocking says too, or leave out --blocking"
+        if self.copy_bandwidth is not None and self.asynchronous:
+            yield "--copy-bandwidth: leave out what --async says too, or leave out --async"
         for each in self._checkpoints():
             if each.then_s is None and self.state is None:
                 yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
         counts = Counter([*self._of_storage(), *(each.name for each in self._checkpoints())])
         for name in (name for name, number in counts.items() if number > 1):
             yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
+
+    def _uses_storage(self) -> bool:
+        """Whether a time follows from the state and how it is written and read."""
+        of_saves = self._of_storage() or any(each.then_s is None for each in self._checkpoints())
+        return bool(of_saves) or self.read_bandwidth is not None
 
     def _of_storage(self) -> list[str]:
         """Strategies whose times storage tells."""
