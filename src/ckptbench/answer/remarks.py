@@ -144,14 +144,19 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
     rate = records(rates[rates["rate"] == row["rate"]])[0]
     title = rate["title"][:TITLE_LETTERS]
-    is_bound = pd.notna(rate["failures"]) and rate["failures"] == 0
+    is_counted = pd.notna(rate["failures"])
+    is_bound = is_counted and rate["failures"] == 0
     once = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
     on = counted(row["gpus"], unit_of(rows))
     often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
-    if rate["source"] == OWN:
-        yield f"failures as in {title}: {often}."
+    if rate["source"] == OWN and is_counted:
+        worst = f"; most of {rate['worst_node']}, {rate['worst_node_failures']:,.0f} of {rate['found']:,.0f}" if rate["worst_node"] else ""  # fmt: skip
+        yield f"failures as in {title}: {often}{worst}."
         return
-    yield f"failures as published of {title}: {often}. Yours may differ:"
+    if rate["source"] == OWN:
+        yield f"failures as in {title}: {often}, not counted:"
+    else:
+        yield f"failures as published of {title}: {often}. Yours may differ:"
     fewer, more = (
         f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
         for name in (RARER, OFTENER)
