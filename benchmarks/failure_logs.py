@@ -73,11 +73,15 @@ SHAPES: dict[str, tuple[Draw, float]] = {
     "periods of 10 gaps that differ by 50 %": (partial(periods, lasts=10, differ=0.5), 0.0),
 }
 """How failures come, and the restart within which they count as one: 0 where the rate is of all failures."""
+UNSEEN: dict[str, tuple[Draw, float]] = {
+    "periods of 50 gaps that differ by 70 %": (partial(periods, lasts=50, differ=0.7), 0.0),
+}
+"""What no interval can know of: a log of 50 failures sees one or two of these periods."""
 
 
 def drawn(name: str, failures: float, random: np.random.Generator) -> Counted:
     """A log over the time in which this many failures are expected; at least one of them has come."""
-    draw, restart_s = SHAPES[name]
+    draw, restart_s = (SHAPES | UNSEEN)[name]
     clock_s = np.array([0.0, failures * MEAN_HOURS * 3600])
     while True:
         at_s = draw(random, failures) * MEAN_HOURS * 3600
@@ -99,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     random = np.random.default_rng(options.seed)
     print(f"| failures expected | {' | '.join(map(str, FAILURES))} |")
-    for name in SHAPES:
+    for name in SHAPES | UNSEEN:
         shares = (coverage(name, failures, options.logs, random) for failures in FAILURES)
         print(f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in shares)} |", flush=True)
 

@@ -168,8 +168,12 @@ def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) ->
 
 
 def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
-    (line,) = words(tmp_path, table("1|FAILED|2026-01-05|2026-01-06|24:00:00|cpu=8|a"))
-    assert line == "jobs.txt: no job had a GPU: AllocTRES says so by gres/gpu=8"
+    text = table("1|FAILED|2026-01-05|2026-01-06|24:00:00|cpu=8|a")
+    (line,) = words(tmp_path, text)
+    assert line == "jobs.txt: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"  # fmt: skip
+    span = {"gpus": 8, "begin": moment("2026-01-01"), "end": moment("2026-02-01")}
+    assert words(tmp_path, text, **span) == [line], "it is no log without failures"
+    assert read(tmp_path, table(), **span).is_bound
 
 
 @pytest.mark.parametrize("nodes", ["a[1-99999999999]", f"a[{'1' * 9000}]", "a[5-1]", "a[", "None assigned"])  # fmt: skip
@@ -246,3 +250,10 @@ def test_what_is_no_table_of_sacct_says_in_a_short_line_how_to_ask_for_one(
     (line,) = words(tmp_path, text)
     assert line.endswith(ASK)
     assert len(line) < 800
+
+
+def test_a_table_of_failed_jobs_alone_says_that_the_others_are_missing(tmp_path: Path) -> None:
+    row = "|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a"
+    told = "every job of the table failed: if others ran, ask for them too, as failures are rarer then"  # fmt: skip
+    assert told in list(read(tmp_path, table(f"1|NODE_FAIL{row}")).said())
+    assert told not in list(read(tmp_path, table(f"1|NODE_FAIL{row}", f"2|TIMEOUT{row}")).said())

@@ -56,16 +56,23 @@ def read_jobs(lines: Lines, options: LogOptions, faults: Faults) -> Watched | No
     if faults.first:
         return None
     failed = [job for job in jobs if job.has_failed]
+    no_gpus = f"{lines.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
+    if jobs and lines.place("AllocTRES") is not None and not any(job.gpus for job in jobs):
+        raise DataError(no_gpus)
     if (given := _given(options)) is not None:
         clock_s, gpu_hours = given
     else:
         jobs = [job for job in jobs if job.gpus and (job.elapsed_s > 0 or job.has_failed)]
         if not any(job.elapsed_s > 0 for job in jobs):
-            raise DataError(f"{lines.path}: no job had a GPU: AllocTRES says so by gres/gpu=8")
+            raise DataError(no_gpus)
         clock_s, gpu_hours = _watched(jobs, reader.times.options)
     inside = [job for job in failed if clock_s[0] < job.end_s <= clock_s[-1]]
     return Watched(
-        np.array([job.end_s for job in inside]), clock_s, gpu_hours, [job.nodes for job in inside]
+        np.array([job.end_s for job in inside]),
+        clock_s,
+        gpu_hours,
+        [job.nodes for job in inside],
+        is_of_failures_alone=given is None and all(job.has_failed for job in jobs),
     )
 
 

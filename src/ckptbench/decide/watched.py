@@ -59,6 +59,8 @@ class Counted:
     """Failures in the log: those that are merged too, but not the one with which a list begins."""
     worst: tuple[str, int] | None
     """The node with most failures and their number; None where no node stands out, with two at least."""
+    is_of_failures_alone: bool = False
+    """Whether the log is a table in which every job failed: the time of the others is not in it."""
 
     @property
     def failures(self) -> int:
@@ -81,6 +83,7 @@ class Watched:
     """Shape (points,): watched until then; 0 first."""
     nodes: Sequence[str] = ()
     """Of each failure, as the log has it; empty where it says none."""
+    is_of_failures_alone: bool = False
 
     def counted(self, restart_s: float) -> Counted:
         kept: list[float] = []
@@ -101,6 +104,7 @@ class Watched:
             total - float((up - until).sum()),
             int((self.failed_s > begin_s).sum()),
             (worst, most) if most > max(1, next_most) else None,
+            self.is_of_failures_alone,
         )
 
     def _until(self, at_s: Floats) -> Floats:
