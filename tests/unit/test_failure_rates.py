@@ -106,6 +106,17 @@ def test_a_published_rate_is_found_by_its_name() -> None:
         read_rate("lama")
 
 
+def test_a_log_is_no_file_of_a_rate_and_a_folder_hides_no_published_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama3").mkdir()
+    assert read_rate("llama3").mean_gpu_hours == SHIPPED["llama3"].mean_gpu_hours
+    Path("llama3.csv").write_text("time\n0\n9000\n")
+    with pytest.raises(ConfigError, match=r"'llama3.csv': use a file NAME.yaml or .*; a log is given by --log"):  # fmt: skip
+        read_rate("llama3.csv")
+
+
 def test_every_shipped_rate_says_where_it_is_from() -> None:
     assert len(SHIPPED) >= 8
     for path in FAILURES.glob("*.yaml"):
@@ -215,6 +226,7 @@ def test_draws_differ_as_much_as_the_interval_says(name: str, tmp_path: Path) ->
     )
 
 
+NO_END = "is no state in which Slurm's jobs end: use some of NODE_FAIL, BOOT_FAIL, FAILED, CANCELLED, COMPLETED, DEADLINE, LAUNCH_FAILED, OUT_OF_MEMORY, PREEMPTED, RECONFIG_FAIL, REQUEUED, RESIZING, REVOKED, SPECIAL_EXIT, STOPPED, SUSPENDED, TIMEOUT"
 BAD_FILES = [
     ({**OWN, "mean_gpu_hour": 3}, "ours.yaml: mean_gpu_hour is 3: there is no such field; did you mean mean_gpu_hours? config/README.md lists them all"),
     ({"counts": "all", "mean_gpu_hours": 3}, "ours.yaml: title: there is no value: add this field"),
@@ -230,7 +242,8 @@ BAD_FILES = [
     ({**COUNTED, "mean_gpu_hours": 3}, "ours.yaml: the rate is given by days, failures, gpus, mean_gpu_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"),
     ({**ABOUT, "mean_hours": 3}, "ours.yaml: the rate is given by mean_hours: give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"),
     ({**LOG, "states": []}, "ours.yaml: states is []: use a list of Slurm's states, as in [NODE_FAIL, BOOT_FAIL, FAILED]"),
-    ({**LOG, "states": ["broken"]}, "ours.yaml: states is ['broken']: 'broken' is no state of Slurm: write it as in NODE_FAIL"),
+    ({**LOG, "states": ["NODEFAIL"]}, f"ours.yaml: states is ['NODEFAIL']: 'NODEFAIL' {NO_END}"),
+    ({**LOG, "states": [["FAILED"]]}, f"ours.yaml: states is [['FAILED']]: ['FAILED'] {NO_END}"),
     ({**LOG, "restart_minutes": -1}, "ours.yaml: restart_minutes is -1: use a number from 0 to 1000000"),
     ({**LOG, "from": "yesterday"}, "ours.yaml: from is 'yesterday': use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),
     ({**LOG, "from": True}, "ours.yaml: from is true: use a number of seconds, or a time as in \"2026-01-31T08:00:00Z\""),

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.moments import LOCAL, NOW, Moment, moment, now
-from ckptbench.decide.watched import FAILURE_STATES, RESTART_S, Counted, LogOptions
+from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
@@ -23,7 +23,6 @@ from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, 
 LARGEST_HOURS = 10**12
 MOST_FAILURES = 100_000
 """More than any machine has had."""
-STATE = re.compile(r"[A-Z_]+")
 REFERENCE = re.compile(r"(arXiv:\d{4}\.\d{4,5}|doi:10\.\S+|https?://\S+)")
 WAYS: tuple[tuple[set[str], set[str]], ...] = (
     ({"failures", "days", "gpus"}, set()),
@@ -52,8 +51,10 @@ def _states(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError(f"use a list of Slurm's states, as in [{', '.join(FAILURE_STATES)}]")
     for state in value:
-        if not isinstance(state, str) or not STATE.fullmatch(state):
-            raise ValueError(f"{show(state)} is no state of Slurm: write it as in NODE_FAIL")
+        if not isinstance(state, str) or state not in ENDS:
+            raise ValueError(
+                f"{show(state)} is no state in which Slurm's jobs end: use some of {', '.join(ENDS)}"
+            )
     return tuple(value)
 
 

@@ -120,12 +120,12 @@ def published() -> Path:
 def read_rate(path_or_name: Path | str) -> FailureRate:
     """The rate of a file, or a published one by its name. Raises ConfigError or DataError with the file, the place in it and what to do."""
     path = Path(path_or_name)
-    if path.suffix != ".yaml" and not path.exists():
+    if path.suffix != ".yaml":
         path = published() / f"{path_or_name}.yaml"
         names = [each.stem for each in sorted(published().glob("*.yaml"))]
-        if path.stem not in names:
+        if str(path_or_name) not in names:
             raise ConfigError(
-                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}"
+                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log"
             )
     file, counted = read_both(path)
     rate = FailureRate(

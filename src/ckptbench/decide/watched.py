@@ -24,6 +24,11 @@ RESTART_S = 600.0
 broken rack is down, and a large job some minutes to start."""
 FAILURE_STATES = ("NODE_FAIL", "BOOT_FAIL", "FAILED")
 """Slurm's states of jobs that failed. Every other job is time at risk alone."""
+ENDS = (
+    *FAILURE_STATES, "CANCELLED", "COMPLETED", "DEADLINE", "LAUNCH_FAILED", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REQUEUED",
+    "RESIZING", "REVOKED", "SPECIAL_EXIT", "STOPPED", "SUSPENDED", "TIMEOUT",
+)  # fmt: skip
+"""Slurm's states in which a job no longer runs."""
 SECONDS_PER_HOUR = 3600
 NODES = ("node", "nodes", "nodelist", "host", "hostname")
 """Columns that say where a failure was, in small letters."""
