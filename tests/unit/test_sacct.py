@@ -176,7 +176,7 @@ def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
     assert read(tmp_path, table(), **span).is_bound
 
 
-@pytest.mark.parametrize("nodes", ["a[1-99999999999]", f"a[{'1' * 9000}]", "a[5-1]", "a[", "None assigned"])  # fmt: skip
+@pytest.mark.parametrize("nodes", ["a[1-99999999999]", f"a[{'1' * 9000}]", "a[5-1]", "a[1-3-4]", "a[-5]", "a[1-9999]b[1-9999]c[1-9999]", "a[", "None assigned"])  # fmt: skip
 def test_whatever_a_list_of_nodes_says_the_table_is_read(tmp_path: Path, nodes: str) -> None:
     text = table(f"1|FAILED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|{nodes}")
     assert read(tmp_path, text).failures == 1
@@ -257,3 +257,13 @@ def test_a_table_of_failed_jobs_alone_says_that_the_others_are_missing(tmp_path:
     told = "every job of the table failed: if others ran, ask for them too, as failures are rarer then"  # fmt: skip
     assert told in list(read(tmp_path, table(f"1|NODE_FAIL{row}")).said())
     assert told not in list(read(tmp_path, table(f"1|NODE_FAIL{row}", f"2|TIMEOUT{row}")).said())
+
+
+def test_nodes_with_two_numbers_are_named_whole(tmp_path: Path) -> None:
+    text = table(
+        "1|NODE_FAIL|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|rack[1-2]n[01-02]",
+        "2|NODE_FAIL|2026-01-06|2026-01-07|24:00:00|gres/gpu=8|rack1n02,rack2n03-ib",
+    )
+    rate = read(tmp_path, text)
+    assert rate.log is not None
+    assert rate.log.worst == ("rack1n02", 2)

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,10 @@ NODES = ("node", "nodes", "nodelist", "host", "hostname")
 """Columns that say where a failure was, in small letters."""
 MOST_NODES, MOST_LETTERS = 100_000, 20
 """So many nodes of one range are looked at, and numbers of so many letters."""
-NODE = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?")
-"""A part of Slurm's list of nodes: `login1`, or `gpu[01-03,07]`."""
+NODE = re.compile(r"(?:[\w.-]+|\[[\d,-]+\])+")
+"""A part of Slurm's list of nodes: `login1`, `gpu[01-03,07]`, or `rack[1-2]n[01-04]`."""
+RANGES = re.compile(r"\[([\d,-]+)\]")
+RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +124,19 @@ def _names(nodes: str) -> Iterator[str]:
     """Each node of a list as Slurm writes it. None of `None assigned`."""
     if nodes.lower().startswith("none"):
         return
-    for stem, ranges in NODE.findall(nodes):
-        for part in ranges.split(","):
-            first, _, last = part.partition("-")
-            if len(part) > MOST_LETTERS:
-                continue
-            lowest, highest = int(first or 0), int(last or first or 0)
-            for number in range(lowest, min(highest, lowest + MOST_NODES) + 1):
-                yield f"{stem}{number:0{len(first)}}" if first else stem
+    for each in NODE.findall(nodes):
+        parts = [
+            _numbers(part) if place % 2 else [part] for place, part in enumerate(RANGES.split(each))
+        ]
+        yield from map("".join, islice(product(*parts), MOST_NODES))
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    for each in ranges.split(","):
+        found = RANGE.fullmatch(each)
+        if found is None or len(each) > MOST_LETTERS:
+            continue
+        first = found[1]
+        highest = min(int(found[2] or first), int(first) + MOST_NODES)
+        for number in range(int(first), highest + 1):
+            yield f"{number:0{len(first)}}"
