@@ -18,7 +18,6 @@ from ckptbench.answer.setups import constants, in_words, separating, varying, wi
 from ckptbench.answer.words import amount
 from ckptbench.decide import storage
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.decide.storage import projected
 from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
@@ -157,7 +156,7 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     best, in_use = _lost(row, "goodput"), _lost(row, "goodput_in_use")
     loses, loses_now = _told(best, PERCENT), _told(in_use, PERCENT)
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
-    stops = _told(_ends(projected(row, row["gpus"]), "stall_s"), SECONDS)
+    stops = _told(_ends(row, "stall_s"), SECONDS)
     every = _ends(row, "best_minutes")
     if row["goodput"] < LOST:
         return ("none helps", loses, UNTOLD, now, plain(0.0), stops)
