@@ -34,7 +34,7 @@ BANDWIDTHS: Mapping[str, float] = {
     **{f"{letter}bit/s": 1000.0**power / 8 for power, letter in enumerate("MGT", 2)},
 }
 """Units of bandwidth that are read, in bytes in a second."""
-NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+"
+NUMBER = r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 PART = re.compile(rf"\s*({NUMBER})\s*([A-Za-z]+(?:/s)?)")
 STEPS = re.compile(rf"\s*({NUMBER})\s*steps?\s*", re.IGNORECASE)
 COUNT = re.compile(rf"\s*({NUMBER})\s*")
