@@ -59,7 +59,7 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
             unit = unit_of_times([choice.interval_s.value])
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
             yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
-    if not all(choice.loses.tells for choice in choices):
+    if not all(each.loses.tells for each in (*choices, *([now] if now else []))):
         yield f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
     others = [choice.other_s for choice in choices if choice.other_s is not None]
     if len(others) == len(choices) and all(map(is_told, choices)):
