@@ -125,6 +125,12 @@ def test_the_part_that_survivors_go_on_from_is_as_uncertain_as_its_count() -> No
     assert (drawn.survived(row) == 1.0).all()
 
 
+def test_an_interval_of_an_answer_holds_95_percent_of_what_it_follows_from() -> None:
+    row = advice(COSTS, [LLAMA], CHOICES).iloc[0]
+    hours = [row[f"hours_between_failures{end}"] for end in ("_lo", "_hi")]
+    assert hours == pytest.approx([LLAMA.lo / row["gpus"], LLAMA.hi / row["gpus"]], rel=0.03)
+
+
 def test_options_of_a_recovery_share_what_its_steps_take_longer() -> None:
     known = {**COSTS.iloc[0], "slower": 1.2, "slower_lo": 1.1, "slower_hi": 1.3}
     one_row, other = ({**known, "recovery": name} for name in ("ulfm", "ulfm_replace_true"))
