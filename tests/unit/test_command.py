@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.commands.main import EXTRA, INSTALL
+from ckptbench.commands.printed import paragraph
 from ckptbench.commands.verbs import WRONG_USE, run
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
@@ -127,6 +128,29 @@ def test_options_that_do_not_go_together_are_told_at_once(
     text = refused([*CASE, "--gpu-mtbf", "5y", "--async", "3s", "--state", "9GB"], capsys)
     for words in ("--mtbf and --gpu-mtbf", "--state: give --bandwidth"):
         assert words in text
+
+
+def test_up_to_a_million_gpus_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    others = [*CASE[3:], "--blocking", "60s"]
+    assert "blocking" in said(["decide", "--gpus", "1000000", *others], capsys)
+    assert "--gpus" in refused(["decide", "--gpus", "1000001", *others], capsys)
+
+
+@pytest.mark.parametrize(("checkpoint", "helps"), [("50h", True), ("55h", False)])
+def test_an_interval_is_recommended_where_more_than_a_hundredth_of_the_time_is_useful(
+    checkpoint: str, helps: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = [*CASE[:5], "--step", "1h", "--restart", "1s", "--blocking", checkpoint]
+    (told,) = json.loads(said([*case, "--json"], capsys))["strategies"]
+    assert told["told"] == helps == (told["loses"] <= 0.99)
+    assert ("none helps" in said(case, capsys)) != helps
+
+
+def test_no_line_is_wider_than_100() -> None:
+    assert max(map(len, paragraph("ab " * 100).splitlines())) == 98
+
+
+STATE = ["--state", "98GB", "--bandwidth", "1.6GB/s"]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,18 @@ def test_a_wrong_time_is_refused_in_one_line_that_says_what_is_read(text: str) -
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "use"), [("0s", "above 0"), ("1e-300 s", "above 0"), ("1.1e18 s", "smaller"), ("1e999 s", "smaller")]
+)  # fmt: skip
+def test_a_time_that_cannot_be_meant_is_refused(text: str, use: str) -> None:
+    with pytest.raises(ConfigError, match=f"is not a time that can be meant: use .*{use}"):
+        read_time(text)
+
+
+def test_the_longest_and_the_shortest_time_are_read() -> None:
+    assert (read_time("1e18 s"), read_time("1e-18 s")) == (1e18, 1e-18)
+
+
 def test_sizes_and_bandwidths_count_in_thousands_or_in_1024() -> None:
     assert read_size("98GB") == 98e9
     assert read_size("1.5 GiB") == 1.5 * 2**30
@@ -85,6 +97,11 @@ def test_an_interval_is_a_time_or_a_number_of_steps() -> None:
     for text in ("0 steps", "2.5 steps", "steps", "2880"):
         with pytest.raises(ConfigError, match=r"is no interval|is not an interval"):
             read_every(text)
+
+
+def test_a_time_has_the_unit_in_which_its_number_is_read_at_a_glance() -> None:
+    times = (75, 90, 91, 10_000, 11_000, 60 * 3600, 71 * 3600, 73 * 3600)
+    assert [duration(each) for each in times] == ["75 s", "90 s", "1.5 min", "167 min", "3.1 h", "60 h", "71 h", "3.0 days"]  # fmt: skip
 
 
 def test_times_are_said_in_the_unit_that_keeps_numbers_short() -> None:

@@ -41,7 +41,7 @@ COUNT = re.compile(rf"\s*({NUMBER})\s*")
 MOST = 10**6
 """More GPUs than anybody has."""
 LARGEST = 1e18
-"""More than any time, size or number that can be meant."""
+"""No time, size or number beyond it can be meant, and none above 0 below its reciprocal."""
 
 DIGITS = 2
 """Significant digits of a number that has no interval."""
@@ -132,8 +132,9 @@ def _sum(text: str, units: Mapping[str, float], what: str, as_in: str) -> float:
         end, total = match.end(), total + _number(match[1]) * size
     if not end or text[end:].strip():
         raise ConfigError(f"{show(text)} is not {what}: write a number and its unit, as in {as_in}")
-    if not 0 < total <= LARGEST:
-        raise ConfigError(f"{show(text)} is not {what} that can be meant: use one above 0")
+    if not 1 / LARGEST <= total <= LARGEST:
+        use = "one above 0" if total < 1 else "a smaller one"
+        raise ConfigError(f"{show(text)} is not {what} that can be meant: use {use}")
     return total
 
 
