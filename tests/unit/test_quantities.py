@@ -34,6 +34,7 @@ from ckptbench.errors import ConfigError
         ("2.5s", 2.5),
         (".5 s", 0.5),
         (".5e3 s", 500),
+        ("1 year", 31_557_600),
         ("250ms", 0.25),
         ("8min", 480),
         ("1h 30min", 5400),

@@ -17,16 +17,13 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-WITHIN = 41
-"""So many rates, from one end of an interval to the other, tell between which ends an answer lies."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
     """How often the job fails."""
 
     per_s: Floats
-    """Failures in a second, shape (1,), or (1 + WITHIN,): the estimate, and rates from one end of its 95 % interval to the other."""
+    """Failures in a second: the estimate, and where it has a 95 % interval the ends of that. Interval and loss of an answer lie between those of the ends."""
     said: str
     """A sentence on it."""
     is_counted: bool
@@ -43,7 +40,7 @@ class Failing:
         """From a rate, at so many GPUs."""
         hours = [rate.mean_gpu_hours]
         if 0 < rate.lo < rate.hi < math.inf:
-            hours += list(np.geomspace(rate.lo, rate.hi, WITHIN))
+            hours += [rate.lo, rate.hi]
         return cls(
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
