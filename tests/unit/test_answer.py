@@ -204,7 +204,7 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     assert "three times" not in words(tables)
     tables["failure_rates"]["failures"] = None
     said = words(tables)
-    assert "Failures as in Llama 3 405B, 16,384 H100: one in 23 min at 131,072, not counted:" in said  # fmt: skip
+    assert "Failures as in Llama 3 405B, 16,384 H100: one in 23 min on 131,072 GPUs, not counted:" in said  # fmt: skip
     assert f"A third as many: {fewer}; three times as many: {more} (deepfreeze, ulfm)." in said
 
 
@@ -212,7 +212,7 @@ def test_the_node_with_most_failures_of_a_log_is_named() -> None:
     tables = decided("measured")
     tables["failure_rates"]["source"] = "own"
     tables["failure_rates"][["worst_node", "worst_node_failures", "found"]] = ["n008", 25, 52]
-    assert "at 131,072; most of n008, 25 of 52." in words(tables)
+    assert "on 131,072 GPUs; most of n008, 25 of 52." in words(tables)
 
 
 @pytest.mark.parametrize(
