@@ -5,7 +5,8 @@ BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 STUDIES := $(patsubst %,tests/study/test_%.py,adding_a_framework determinism failures profiles recoveries study workflow)
 CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
-PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml)))
+# The distributions beside the main one.
+PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -53,7 +54,7 @@ test-full: test ## the same with every combination, more kills and more seeds: h
 
 # .venv/ready says what .venv was made from, and where: a checkout of another age makes nothing again, and a copy makes its own, as that of
 # another clone runs the code of that clone.
-BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
+BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml $(PLUGINS:%=%pyproject.toml)
 environment: ## make .venv, in which everything else runs
 	@lines=$$(test -L .venv && echo 1 || echo 2); \
 	  now=$$({ cat $(BUILT_FROM) | sha256sum; pwd; } | sed $${lines}q); \

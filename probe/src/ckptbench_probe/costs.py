@@ -1,0 +1,101 @@
+"""The file of costs that `ckptbench decide --costs` and `make decide NUMBERS=` read."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ckptbench_probe.measures import Measures
+from ckptbench_probe.statistics import Seconds, seconds
+
+UNKNOWN_DOWN_S = 600.0
+"""Until training goes on after a failure, where no start was seen."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one checkpoint costs this training, in seconds."""
+
+    name: str
+    step: Seconds
+    stall: Seconds
+    """Of saves in the foreground: with all that the same gap has beyond a step, as gathering of the state."""
+    durable: Seconds
+    """From the start until the engine has finished, or until the files were seen clean."""
+    slowdown_s: float
+    """What steps beside a save lose; 0 of saves in the foreground."""
+    bytes: int
+    interval_steps: int
+    down_s: float
+    """From the start of a process to its first step: the least that a failure costs."""
+    down_measured: bool
+
+
+def costs(measures: Measures) -> Costs | None:
+    """None where nothing can be decided: no step, or no whole checkpoint."""
+    whole = [one for one in measures.checkpoints if not one.failed]
+    if measures.step_s is None or not whole:
+        return None
+    background = any(one.background for one in whole)
+    hidden = [max(one.hidden_s or 0.0, 0.0) for one in whole]
+    stalls = [one.stall_s + (0.0 if background else extra) for one, extra in zip(whole, hidden)]
+    ends = [max(stall, one.clean_s or one.finished_s or stall) for one, stall in zip(whole, stalls)]
+    stall, durable = seconds(stalls), seconds(ends)
+    assert stall is not None
+    assert durable is not None
+    return Costs(
+        name=" and ".join(sorted({kind for one in whole for kind in one.kinds})),
+        step=measures.step_s,
+        stall=stall,
+        durable=durable,
+        slowdown_s=sum(hidden) / len(hidden) if background else 0.0,
+        bytes=whole[-1].size,
+        interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),
+        down_s=measures.start_s or UNKNOWN_DOWN_S,
+        down_measured=measures.start_s is not None,
+    )
+
+
+def text(costs: Costs, *, title: str, gpus: int) -> str:
+    """The file's content."""
+    strategy: dict[str, Any] = {
+        "stall_s": _uncertain(costs.stall),
+        "durable_s": _uncertain(costs.durable),
+        "slowdown_s": f"{costs.slowdown_s:.6g}",
+    }
+    if costs.bytes:
+        strategy["bytes"] = costs.bytes
+    down = (
+        "from the start of a process to its first step, as measured: detection and waiting come on top"
+        if costs.down_measured
+        else "not measured"
+    )
+    lines = [
+        "# Measured by ckptbench-probe. Times are in seconds, with their 95 % intervals.",
+        f"title: {json.dumps(title)}",
+        f"gpus: {gpus}",
+        f"step_s: {_uncertain(costs.step)}",
+        "# The training has no epochs that the probe sees: an epoch is the interval in use.",
+        f"steps_per_epoch: {costs.interval_steps}",
+        f"interval: {costs.interval_steps} steps",
+        "strategies:",
+        f"  - name: {json.dumps(costs.name)}",
+        *(f"    {name}: {value}" for name, value in strategy.items()),
+        "recoveries:",
+        f"  # {down}.",
+        "  - name: restart",
+        f"    down_s: {costs.down_s:.6g}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _uncertain(times: Seconds) -> str:
+    if math.isnan(times.lo) or times.lo <= 0:
+        return f"{times.mean:.6g}"
+    # Rounded outwards, so that the ends never cross the value.
+    digits = 9
+    return (
+        f"{{value: {times.mean:.{digits}g}, lo: {times.lo:.{digits}g}, hi: {times.hi:.{digits}g}}}"
+    )

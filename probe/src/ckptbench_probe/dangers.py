@@ -1,0 +1,101 @@
+"""Known dangers of the engines that a run has used, each told only where it was seen, or where the engine always has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ckptbench_probe.measures import Measures
+from ckptbench_probe.reading import Event, Run, SaveSeen
+
+
+def dangers(run: Run, measures: Measures) -> list[str]:
+    """A line each: what was seen, and what it means."""
+    whole = [one for one in measures.checkpoints if not one.failed]
+    kinds = {kind for one in whole for kind in one.kinds}
+    found = [
+        *_commit_record(run),
+        *_no_sync(run, whole != []),
+        *_no_version_left(run),
+        *_copied(run),
+    ]
+    if "transformers" in kinds:
+        found.append(
+            "a checkpoint folder of Trainer that is half written counts as the last one: get_last_checkpoint takes the highest number"
+        )
+    failed = sum(one.failed for one in measures.checkpoints)
+    if failed:
+        found.append(f"{failed} of {len(measures.checkpoints)} checkpoints failed")
+    unfinished = sum(one.finished_s is None and not one.failed for one in measures.checkpoints)
+    if unfinished:
+        found.append(
+            f"{unfinished} of {len(measures.checkpoints)} checkpoints were never said to be finished"
+        )
+    return found
+
+
+def _events(run: Run, kind: str) -> list[Event]:
+    return [
+        event for process in run.processes for event in process.events if event["event"] == kind
+    ]
+
+
+def _saves(run: Run) -> list[SaveSeen]:
+    return [save for process in run.trained for save in process.saves if not save.failed]
+
+
+def synced(run: Run) -> list[Event]:
+    """Syncs that were called on files with content."""
+    return [event for event in _events(run, "synced") if event["size"] > 0]
+
+
+def _commit_record(run: Run) -> Iterator[str]:
+    empty = [
+        one
+        for one in _events(run, "synced")
+        if os.path.basename(one["path"]).startswith(".metadata") and one["size"] == 0
+    ]
+    if empty:
+        yield f"DCP has synced its commit record while it was empty ({len(empty)} times): a power cut soon after a save can leave an empty .metadata"
+
+
+def _no_sync(run: Run, saved: bool) -> Iterator[str]:
+    if saved and not synced(run):
+        yield "no sync was seen: a power cut can take a checkpoint for about 35 s after it was written (Linux's defaults)"
+
+
+def _no_version_left(run: Run) -> Iterator[str]:
+    """An older checkpoint is removed, while the newer one is under way and no other whole one is left."""
+    worst = 0
+    for process in run.trained:
+        for event in process.events:
+            if event["event"] != "removed":
+                continue
+            worst += _leaves_none(process.saves, process.events, event)
+    if worst:
+        yield f"{worst} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+
+
+def _leaves_none(saves: tuple[SaveSeen, ...], events: tuple[Event, ...], removal: Event) -> bool:
+    at, path = removal["at_ns"], removal["path"]
+    if not any(save.path == path for save in saves):
+        return False
+    under_way = any(
+        save.start_ns <= at and (save.finished_ns or at + 1) > at and save.path != path
+        for save in saves
+    )
+    gone = {
+        event["path"] for event in events if event["event"] == "removed" and event["at_ns"] <= at
+    }
+    whole = {save.path for save in saves if save.finished_ns and save.finished_ns <= at}
+    return under_way and not whole - gone
+
+
+def _copied(run: Run) -> Iterator[str]:
+    copies = _events(run, "copied")
+    if copies:
+        one = copies[0]
+        yield (
+            f"{len(copies)} files were moved from another device ({os.path.dirname(one['source'])}): the final name is there before the file"
+            " is whole. Set TMPDIR to the checkpoints' own file system"
+        )

@@ -1,0 +1,84 @@
+"""What is written and told when a run has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ckptbench_probe import chrome
+from ckptbench_probe.answer import Wishes, answer, failures
+from ckptbench_probe.costs import Costs, costs, text
+from ckptbench_probe.dangers import dangers
+from ckptbench_probe.harmless import say_lines
+from ckptbench_probe.measures import Measures, measure
+from ckptbench_probe.reading import Run, UnreadableError, read
+from ckptbench_probe.screen import screen
+
+SUMMARY_FORMAT = 1
+
+
+def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = None) -> bool:
+    """Whether there was a rank to tell of. Files go into the folder; the lines go to standard error, as standard output is the training's."""
+    wishes = wishes or Wishes()
+    try:
+        seen = read(folder, run)
+    except UnreadableError as error:
+        say_lines([str(error)])
+        return False
+    measures = measure(seen)
+    known = costs(measures)
+    lines = screen(seen, measures, answer(known, wishes, measures.ranks))
+    if seen.others and run is None:
+        lines.append(
+            f"{seen.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"
+        )
+    try:
+        _write(folder, seen, measures, known, wishes)
+    except OSError as error:
+        lines.append(
+            f"{folder} cannot be written to ({error.strerror}): there is no summary.json, costs.yaml and trace.json"
+        )
+    say_lines(lines)
+    return bool(seen.trained)
+
+
+def _write(folder: Path, run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> None:
+    if not run.trained:
+        return
+    _put(
+        folder / "summary.json", json.dumps(content(run, measures, known, wishes), indent=1) + "\n"
+    )
+    if known is not None:
+        title = os.path.basename((run.trained[0].command or ("",))[0]) or "my training"
+        _put(folder / "costs.yaml", text(known, title=title, gpus=wishes.gpus or measures.ranks))
+    chrome.write(run, folder / "trace.json")
+
+
+def _put(path: Path, content: str) -> None:
+    path.write_text(content, encoding="utf-8")
+
+
+def content(run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> dict[str, Any]:
+    """Of summary.json; docs/own-training.md says what each name means. NaN is written as null."""
+    often = failures(wishes, measures.ranks)
+    found = {
+        "format": SUMMARY_FORMAT,
+        "run": run.name,
+        **asdict(measures),
+        "costs": None if known is None else asdict(known),
+        "failures": asdict(often),
+        "unsafe": dangers(run, measures),
+    }
+    return _without_nan(found)  # type: ignore[no-any-return]
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,28 @@
+"""Counts backward passes, so that accumulation is told from steps. A pass within a pass, as of recomputation, is none."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ckptbench_probe.process import PROCESS
+
+
+def patch(module: Any) -> None:
+    original = module.backward
+    updates = PROCESS.updates
+    inside = False
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        nonlocal inside
+        if inside:
+            return original(*args, **kwargs)
+        updates.backwards += 1
+        inside = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            inside = False
+
+    module.backward = backward

@@ -1,0 +1,22 @@
+"""Updates that a gradient scaler leaves out. A fused optimizer is called all the same, and told to do nothing: its flag is read elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ckptbench_probe.process import PROCESS
+
+
+def patch(module: Any) -> None:
+    original = module.GradScaler.step
+
+    @functools.wraps(original)
+    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        fired = PROCESS.updates.fired
+        result = original(self, optimizer, *args, **kwargs)
+        if PROCESS.updates.fired == fired:
+            PROCESS.updates.skip()
+        return result
+
+    module.GradScaler.step = step

@@ -1,0 +1,59 @@
+"""The wrapper around a call that saves."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, Callable
+
+from ckptbench_probe.process import PROCESS
+from ckptbench_probe.saves import Save
+from ckptbench_probe.watcher import everything
+
+Call = Callable[..., Any]
+
+
+def path_of(target: Any) -> str | None:
+    """The path of a file to save to, given as a path or opened by its name; None where it is none, as memory or a pipe."""
+    if isinstance(target, (str, bytes, os.PathLike)):
+        return os.fsdecode(target)
+    name = getattr(target, "name", None)
+    return os.fsdecode(name) if isinstance(name, (str, bytes)) and os.path.lexists(name) else None
+
+
+def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name)
+
+
+def saving(
+    original: Call,
+    kind: str,
+    *,
+    target: Callable[[tuple[Any, ...], dict[str, Any]], str | None],
+    content: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None,
+    after: Callable[[Save, Any], None] | None = None,
+    owned: Callable[[str], bool] = everything,
+) -> Call:
+    """`after` is told of the save and what the call returned; without it, the save is finished then."""
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        path = target(args, kwargs)
+        if path is None:
+            return original(*args, **kwargs)
+        begun = PROCESS.saves.begin(kind, path, owned)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            PROCESS.saves.end(begun, failed=True)
+            raise
+        PROCESS.saves.end(begun, content(args, kwargs) if content else None)
+        if begun is not None:
+            (after or _finish)(begun, result)
+        return result
+
+    return save
+
+
+def _finish(save: Save, _: Any) -> None:
+    PROCESS.saves.finished(save)

@@ -1,0 +1,84 @@
+"""The explicit way in, for any loop in any framework, and for notebooks.
+
+    with session() as s:
+        for batch in batches:
+            train(batch)
+            s.step()
+            if due:
+                with s.checkpoint(path):
+                    write(path)
+
+Where a write goes on after the block, `s.durable()` says when it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ckptbench_probe.harmless import say
+from ckptbench_probe.process import PROCESS
+from ckptbench_probe.saves import Save
+from ckptbench_probe.variables import FOLDER
+
+DEFAULT_FOLDER = "ckptbench-probe"
+
+
+class Session:
+    """Counts the steps and checkpoints that the program names. While it is open, hooks count no steps."""
+
+    def __init__(self) -> None:
+        self._open: list[Save] = []
+
+    def step(self) -> None:
+        """The model has been updated."""
+        PROCESS.updates.tick()
+
+    @contextmanager
+    def checkpoint(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """What training waits for. `path`: the file or folder that is written."""
+        save = PROCESS.saves.begin("session", os.fspath(path))
+        try:
+            yield
+        except BaseException:
+            PROCESS.saves.end(save, failed=True)
+            raise
+        PROCESS.saves.end(save)
+        if save is not None:
+            PROCESS.saves.written(save)
+            self._open.append(save)
+
+    def captured(self) -> None:
+        """The newest checkpoint no longer needs the training's own memory."""
+        PROCESS.saves.captured(PROCESS.saves.outermost or (self._open[-1] if self._open else None))
+
+    def durable(self) -> None:
+        """The oldest checkpoint that this was not yet said of is finished, as far as the program knows."""
+        if not self._open:
+            say("durable() was called more often than checkpoint(): the call is ignored")
+            return
+        PROCESS.saves.finished(self._open.pop(0))
+
+
+@contextmanager
+def session(folder: str | os.PathLike[str] | None = None) -> Iterator[Session]:
+    """Under `ckptbench-probe run`, the launcher says where the events go. Else they go to `folder`, and the summary is told at the end."""
+    launched = FOLDER in os.environ
+    target = Path(os.environ.get(FOLDER) or folder or DEFAULT_FOLDER).resolve()
+    PROCESS.trace.use(str(target))
+    PROCESS.updates.by_session = True
+    try:
+        yield Session()
+    finally:
+        PROCESS.updates.write()
+        PROCESS.updates.by_session = False
+        if not launched:
+            _tell(target)
+
+
+def _tell(folder: Path) -> None:
+    from ckptbench_probe.ending import summarize
+
+    summarize(folder, run=PROCESS.trace.run)

@@ -1,0 +1,127 @@
+"""What Python does to files in the folders of checkpoints: renames, links, removals, pointer files, syncs.
+
+Python's audit events tell all but syncs, for which `os.fsync` and `os.fdatasync` are wrapped. What a library does in C++ or Rust is not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from time import monotonic_ns
+from typing import Any, Callable
+
+from ckptbench_probe.harmless import harmless
+from ckptbench_probe.trace import Trace
+
+POINTERS = ("latest", "last", "checkpoint", "trainer_state", "metadata", "index")
+"""A small file whose name has one of these says which checkpoint counts."""
+SMALL_ENDINGS = ("", ".txt", ".json", ".yaml", ".yml")
+Renamed = Callable[[str, str], None]
+
+
+class Files:
+    """Silent until the first save names a folder."""
+
+    def __init__(self, trace: Trace, renamed: Renamed) -> None:
+        self._trace = trace
+        self._renamed = renamed
+        self._roots: set[str] = set()
+        self._on = False
+        events: dict[str, Callable[[Any], None]] = {
+            "os.rename": self._on_rename,
+            "os.symlink": self._on_link,
+            "os.link": self._on_link,
+            "os.remove": self._on_removal,
+            "os.rmdir": self._on_removal,
+            "shutil.rmtree": self._on_removal,
+            "shutil.move": self._on_move,
+            "open": self._on_open,
+        }
+        self._events = {name: harmless(handler) for name, handler in events.items()}
+
+    def watch(self, path: str) -> None:
+        """The folder that the path lies in is one of checkpoints."""
+        self._roots.add(os.path.dirname(os.path.abspath(path)) + os.sep)
+        if not self._on:
+            self._on = True
+            sys.addaudithook(self._hear)
+            self._wrap_syncs()
+
+    def renew(self) -> None:
+        """In a forked child."""
+        self._roots.clear()
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        handler = self._events.get(event)
+        if handler is not None and self._roots:
+            handler(arguments)
+
+    def _inside(self, path: Any) -> str | None:
+        """The absolute path, if it lies in a folder of checkpoints."""
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return None
+        whole = os.path.abspath(os.fsdecode(path))
+        return whole if any(whole.startswith(root) for root in self._roots) else None
+
+    def _on_rename(self, arguments: Any) -> None:
+        source, target = self._inside(arguments[0]), self._inside(arguments[1])
+        if target is not None:
+            self._renamed(os.path.abspath(os.fsdecode(arguments[0])), target)
+            self._trace.write("moved", at_ns=monotonic_ns(), path=target, source=source)
+
+    def _on_link(self, arguments: Any) -> None:
+        target = self._inside(arguments[1])
+        if target is not None:
+            self._trace.write(
+                "linked", at_ns=monotonic_ns(), path=target, to=os.fsdecode(arguments[0])
+            )
+
+    def _on_removal(self, arguments: Any) -> None:
+        path = self._inside(arguments[0])
+        if path is not None and os.path.lexists(path):
+            self._trace.write("removed", at_ns=monotonic_ns(), path=path)
+
+    def _on_move(self, arguments: Any) -> None:
+        """Between two devices, `shutil.move` copies: the final name is there before the file is whole."""
+        source, target = os.path.abspath(os.fsdecode(arguments[0])), self._inside(arguments[1])
+        if target is None:
+            return
+        self._renamed(source, target)
+        devices = {os.stat(os.path.dirname(path)).st_dev for path in (source, target)}
+        if len(devices) > 1:
+            self._trace.write("copied", at_ns=monotonic_ns(), path=target, source=source)
+
+    def _on_open(self, arguments: Any) -> None:
+        path, _, flags = arguments
+        if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR):
+            return
+        name = self._inside(path)
+        stem, ending = os.path.splitext(os.path.basename(name or "x.none"))
+        if ending in SMALL_ENDINGS and any(word in stem.lower() for word in POINTERS):
+            self._trace.write("pointer", at_ns=monotonic_ns(), path=name)
+
+    def _wrap_syncs(self) -> None:
+        for name in ("fsync", "fdatasync"):
+            setattr(os, name, self._noted(getattr(os, name)))
+
+    def _noted(self, sync: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A sync of a file whose content Python still holds back writes nothing, so its size then is kept."""
+
+        @functools.wraps(sync)
+        def noted(file: Any) -> None:
+            begun = monotonic_ns()
+            sync(file)
+            self._note_sync(file, begun)
+
+        return noted
+
+    @harmless
+    def _note_sync(self, file: Any, begun_ns: int) -> None:
+        number = file if isinstance(file, int) else file.fileno()
+        path = self._inside(os.readlink(f"/proc/self/fd/{number}"))
+        if path is not None:
+            size = os.fstat(number).st_size
+            self._trace.write(
+                "synced", at_ns=monotonic_ns(), begun_ns=begun_ns, path=path, size=size
+            )

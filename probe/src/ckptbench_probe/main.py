@@ -1,0 +1,124 @@
+"""The command `ckptbench-probe`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+from ckptbench_probe import __version__
+from ckptbench_probe.answer import Wishes
+from ckptbench_probe.ending import summarize
+from ckptbench_probe.explicit import DEFAULT_FOLDER
+from ckptbench_probe.harmless import harmless, say
+from ckptbench_probe.launcher import end_as, environment, launch, run_name
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
+_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(text: str) -> float:
+    """`14h`, `90 s`, `8min`, `2d`."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
+    return float(found[1]) * _UNIT_S[found[2]]
+
+
+def count(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is no number of GPUs: use a whole number from 1'
+        )
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        "ckptbench-probe",
+        description="What the checkpoints of your own training cost, and how often it should save.",
+    )
+    top.add_argument("--version", action="version", version=__version__)
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="run | summary")
+    wishes = argparse.ArgumentParser(add_help=False)
+    wishes.add_argument(
+        "--gpus", type=count, help="on which the training is to run; default: its ranks"
+    )
+    wishes.add_argument(
+        "--mtbf",
+        type=seconds,
+        help="mean time between failures of the job, as 14h; default: the rate of Llama 3's training",
+    )
+    wishes.add_argument(
+        "--restart",
+        type=seconds,
+        help="from a failure until training goes on, as 8min; default: as long as the start has taken",
+    )
+    run = verbs.add_parser(
+        "run",
+        parents=[wishes],
+        help="measure a command",
+        usage="ckptbench-probe run [options] -- COMMAND ...",
+    )
+    run.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(DEFAULT_FOLDER),
+        help="for what is measured; default: %(default)s",
+    )
+    run.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
+    )
+    summary = verbs.add_parser(
+        "summary", parents=[wishes], help="tell of a run that has ended, or was killed"
+    )
+    summary.add_argument("folder", type=Path)
+    summary.add_argument(
+        "--run", help="its name, where several lie in the folder; default: the last"
+    )
+    return top
+
+
+def main(words: list[str] | None = None) -> None:
+    options = parser().parse_args(words)
+    wishes = Wishes(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
+    if options.verb == "summary":
+        sys.exit(0 if summarize(options.folder, run=options.run, wishes=wishes) else 1)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        parser().error(
+            "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"
+        )
+    run(options.folder.resolve(), command, wishes)
+
+
+def run(folder: Path, command: list[str], wishes: Wishes) -> None:
+    """The command runs, whatever becomes of the measurement; this process ends as it does."""
+    obstacle = _obstacle(folder)
+    if obstacle is not None:
+        say(f"{folder} cannot be written to ({obstacle}): the command runs without being measured")
+        end_as(launch(command, os.environ))
+    name = run_name()
+    status = launch(command, environment(os.environ, folder, name))
+    if int(os.environ.get("SLURM_PROCID", "0")) == 0:
+        harmless(summarize)(folder, run=name, wishes=wishes)
+    end_as(status)
+
+
+def _obstacle(folder: Path) -> str | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}"
+        probe.write_bytes(b" ")
+        probe.unlink()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+if __name__ == "__main__":
+    main()

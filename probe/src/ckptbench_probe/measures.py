@@ -1,0 +1,270 @@
+"""What the checkpoints of a run cost, out of its traces.
+
+A **checkpoint** is all saves that begin between the same two updates, of all ranks. Its **stall** is the time that they blocked the thread
+that steps, on the slowest rank. Its **hidden slowdown** is what the gaps between updates that touch the time from its begin until it was
+finished are longer than quiet gaps, less the stall. A gap is **quiet** if no save is under way in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ckptbench_probe.reading import ProcessSeen, Run, SaveSeen
+from ckptbench_probe.statistics import Seconds, seconds
+
+NS = 1e9
+FIRST_GAPS = 3
+"""Gaps at the start of a process that count for no step time: compilation, allocation, caches."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Seconds; None where it was not seen."""
+
+    attempt: int
+    updates: int
+    """Done before it."""
+    start_ns: int
+    kinds: tuple[str, ...]
+    paths: tuple[str, ...]
+    stall_s: float
+    hidden_s: float | None
+    finished_s: float | None
+    clean_s: float | None
+    clean: str
+    """`written back`, `left this node`, or why that was not seen."""
+    file_system: str
+    bytes: dict[str, int]
+    """Of tensors, by type, over all ranks."""
+    files: int
+    size: int
+    memory_bytes: int
+    """Above what the process had when the save began; of the rank with most."""
+    failed: bool
+    background: bool
+    """Whether it went on after the call had returned, or off the thread that steps."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Of one run."""
+
+    ranks: int
+    attempts: int
+    updates: int
+    skipped: int
+    backwards_per_update: float
+    optimizer_steps_per_update: float
+    step_s: Seconds | None
+    """Quiet gaps between updates."""
+    run_s: float
+    """From the first update to the last event, over all attempts."""
+    start_s: float | None
+    """From the start of a process to its first update; of the slowest rank."""
+    checkpoints: tuple[Checkpoint, ...]
+    interval_steps: float | None
+    stall: Seconds | None
+    hidden: Seconds | None
+    finished: Seconds | None
+    clean: Seconds | None
+    share: float | None
+    """Of the run, that stalls and hidden slowdown took."""
+    state: dict[str, dict[str, int]]
+    """Bytes that the whole state must have."""
+    killed: int
+    """Ranks whose trace has no end."""
+    other_saves: int
+    """By processes that never update."""
+
+
+def measure(run: Run) -> Measures:
+    attempts = _attempts(run.trained)
+    checkpoints = [
+        one for number, ranks in enumerate(attempts) for one in _checkpoints(number, ranks)
+    ]
+    whole = [one for one in checkpoints if not one.failed]
+    quiet = [gap for ranks in attempts for gap in _quiet_gaps(ranks[0])]
+    hidden = [one.hidden_s for one in whole if one.hidden_s is not None]
+    run_s = sum(_length_s(ranks) for ranks in attempts)
+    lost_s = sum(one.stall_s + max(one.hidden_s or 0.0, 0.0) for one in checkpoints)
+    firsts = [ranks[0] for ranks in attempts]
+    updates = sum(len(one.updates_ns) for one in firsts)
+    return Measures(
+        ranks=max((len(ranks) for ranks in attempts), default=0),
+        attempts=len(attempts),
+        updates=updates,
+        skipped=sum(len(one.skipped) for one in firsts),
+        backwards_per_update=sum(one.backwards for one in firsts) / max(updates, 1),
+        optimizer_steps_per_update=sum(one.fired for one in firsts) / max(updates, 1),
+        step_s=seconds(quiet),
+        run_s=run_s,
+        start_s=_start_s(run.trained),
+        checkpoints=tuple(checkpoints),
+        interval_steps=_interval(whole),
+        stall=seconds([one.stall_s for one in whole]),
+        hidden=seconds(hidden),
+        finished=seconds([one.finished_s for one in whole if one.finished_s is not None]),
+        clean=seconds([one.clean_s for one in whole if one.clean_s is not None]),
+        share=lost_s / run_s if run_s > 0 and checkpoints else None,
+        state=next((one.state for one in run.trained if one.state), {}),
+        killed=sum(one.ended_ns is None for one in run.trained),
+        other_saves=sum(len(one.saves) for one in run.processes if not one.updates_ns),
+    )
+
+
+def _attempts(ranks: Sequence[ProcessSeen]) -> list[list[ProcessSeen]]:
+    """Ranks that lived at the same time belong together. A process that begins after all before it had their last event is of the next."""
+    found: list[list[ProcessSeen]] = []
+    last_ns = 0
+    for one in sorted(ranks, key=lambda one: one.updates_ns[0]):
+        if not found or one.began_ns > last_ns:
+            found.append([])
+        found[-1].append(one)
+        last_ns = max(last_ns, _last_ns(one))
+    return [sorted(group, key=lambda one: (one.rank or 0, one.pid)) for group in found]
+
+
+def _last_ns(process: ProcessSeen) -> int:
+    ends = [save.finished_ns or save.end_ns or save.start_ns for save in process.saves]
+    return max([process.updates_ns[-1], *ends])
+
+
+def _length_s(ranks: Sequence[ProcessSeen]) -> float:
+    return max(_last_ns(one) - one.updates_ns[0] for one in ranks) / NS
+
+
+def _start_s(ranks: Sequence[ProcessSeen]) -> float | None:
+    return max(
+        ((one.updates_ns[0] - one.born_ns) / NS for one in ranks if one.born_ns is not None),
+        default=None,
+    )
+
+
+def _window(process: ProcessSeen, save: SaveSeen) -> tuple[int, int]:
+    """While it is under way. One without an end goes on to the last update."""
+    return save.start_ns, save.finished_ns or max(process.updates_ns[-1], save.end_ns or 0)
+
+
+def _gaps(process: ProcessSeen) -> list[tuple[int, int]]:
+    return list(zip(process.updates_ns, process.updates_ns[1:]))
+
+
+def _quiet_gaps(process: ProcessSeen) -> list[float]:
+    """Seconds of each gap in which no save of this process is under way. Those at the start count only where there are no others."""
+    windows = sorted(_window(process, save) for save in process.saves)
+    found: list[float] = []
+    late: list[float] = []
+    place = 0
+    reach = 0
+    for number, (before, after) in enumerate(_gaps(process)):
+        while place < len(windows) and windows[place][0] < after:
+            reach = max(reach, windows[place][1])
+            place += 1
+        if reach <= before:
+            found.append((after - before) / NS)
+            if number >= FIRST_GAPS:
+                late.append(found[-1])
+    return late or found
+
+
+def _checkpoints(attempt: int, ranks: Sequence[ProcessSeen]) -> list[Checkpoint]:
+    groups: dict[int, list[tuple[ProcessSeen, SaveSeen]]] = defaultdict(list)
+    for process in ranks:
+        for save in process.saves:
+            groups[save.updates].append((process, save))
+    quiet = {id(process): _quiet_gaps(process) for process in ranks}
+    typical = {key: median(gaps) for key, gaps in quiet.items() if gaps}
+    return [_checkpoint(attempt, updates, groups[updates], typical) for updates in sorted(groups)]
+
+
+def _checkpoint(
+    attempt: int,
+    updates: int,
+    members: Sequence[tuple[ProcessSeen, SaveSeen]],
+    quiet_s: dict[int, float],
+) -> Checkpoint:
+    saves = [save for _, save in members]
+    by_rank: dict[int, list[SaveSeen]] = defaultdict(list)
+    for process, save in members:
+        by_rank[id(process)].append(save)
+    owners = {id(process): process for process, _ in members}
+    stall_s = max(_stall_s(own) for own in by_rank.values())
+    excess = [
+        _excess_s(owners[key], own, quiet_s[key]) for key, own in by_rank.items() if key in quiet_s
+    ]
+    start = min(save.start_ns for save in saves)
+    finished = [save.finished_ns for save in saves]
+    sizes: dict[str, int] = defaultdict(int)
+    for save in saves:
+        for name, size in save.bytes.items():
+            sizes[name] += size
+    clean, clean_ns = _clean(saves)
+    return Checkpoint(
+        attempt=attempt,
+        updates=updates,
+        start_ns=start,
+        kinds=tuple(sorted({save.kind for save in saves})),
+        paths=tuple(dict.fromkeys(save.path for save in saves)),
+        stall_s=stall_s,
+        hidden_s=median(excess) - stall_s if excess else None,
+        finished_s=None if None in finished else (max(one for one in finished if one) - start) / NS,
+        clean_s=None if clean_ns is None else (clean_ns - start) / NS,
+        clean=clean,
+        file_system=next((save.file_system for save in saves if save.file_system), ""),
+        bytes=dict(sizes),
+        files=sum(save.files for save in saves),
+        size=sum(save.size for save in saves),
+        memory_bytes=max(save.memory_bytes for save in saves),
+        failed=any(save.failed for save in saves),
+        background=any(
+            not save.stepping or (save.finished_ns or 0) > (save.end_ns or 0) + 1_000_000
+            for save in saves
+        ),
+    )
+
+
+def _stall_s(saves: Sequence[SaveSeen]) -> float:
+    """Saves of one rank, of which none lies in another."""
+    return sum(
+        (save.end_ns - save.start_ns) / NS for save in saves if save.stepping and save.end_ns
+    )
+
+
+def _excess_s(process: ProcessSeen, saves: Sequence[SaveSeen], quiet_s: float) -> float:
+    """Longer than quiet, summed over the gaps that touch the saves. A gap that two checkpoints touch counts for the one that it begins before."""
+    begin = min(_window(process, save)[0] for save in saves)
+    end = max(_window(process, save)[1] for save in saves)
+    later = [save.start_ns for save in process.saves if save.start_ns > begin and save not in saves]
+    next_ns = min(later, default=None)
+    touching = [
+        (before, after)
+        for before, after in _gaps(process)
+        if after > begin and before < end and not (next_ns is not None and after > next_ns)
+    ]
+    return sum((after - before) / NS - quiet_s for before, after in touching)
+
+
+def _clean(saves: Sequence[SaveSeen]) -> tuple[str, int | None]:
+    """When the last file was clean, if that was seen of all that wrote some; else the first reason why not."""
+    states = [(save.clean or "not when the process was killed", save.clean_ns) for save in saves]
+    told = [(state, at) for state, at in states if state != "gone"] or states
+    words = {state for state, _ in told}
+    if len(words) == 1 and words <= {"written back", "left this node"}:
+        return told[0][0], max(at for _, at in told if at is not None)
+    return next(
+        state for state in sorted(words) if state not in ("written back", "left this node")
+    ), None
+
+
+def _interval(checkpoints: Sequence[Checkpoint]) -> float | None:
+    gaps = [
+        after.updates - before.updates
+        for before, after in zip(checkpoints, checkpoints[1:])
+        if after.attempt == before.attempt
+    ]
+    if gaps:
+        return float(median(gaps))
+    return float(checkpoints[0].updates) if checkpoints and checkpoints[0].updates else None

@@ -1,0 +1,217 @@
+"""Read a folder of traces: the processes of one run, their updates and their saves, on one clock."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ckptbench_probe.trace import FORMAT
+
+Event = dict[str, Any]
+
+
+class UnreadableError(Exception):
+    """The folder cannot be summarized; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class SaveSeen:
+    """One save of one process. Nanoseconds of the run's clock; None where it was not seen."""
+
+    id: str
+    kind: str
+    path: str
+    start_ns: int
+    stepping: bool
+    """Whether it was on the thread that steps."""
+    updates: int
+    """Done before it."""
+    end_ns: int | None = None
+    captured_ns: int | None = None
+    finished_ns: int | None = None
+    part_ns: tuple[int, int] | None = None
+    """Begin and end of its background part."""
+    failed: bool = False
+    bytes: dict[str, int] = field(default_factory=dict)
+    clean_ns: int | None = None
+    clean: str = ""
+    """What could be seen of its files: see `storage`."""
+    files: int = 0
+    size: int = 0
+    file_system: str = ""
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ProcessSeen:
+    """One trace."""
+
+    host: str
+    pid: int
+    command: tuple[str, ...]
+    rank: int | None
+    ranks: int | None
+    born_ns: int | None
+    began_ns: int
+    ended_ns: int | None
+    """None where it was killed."""
+    updates_ns: tuple[int, ...]
+    skipped: frozenset[int]
+    backwards: int
+    fired: int
+    saves: tuple[SaveSeen, ...]
+    state: dict[str, dict[str, int]]
+    events: tuple[Event, ...]
+    """Of files: moved, linked, removed, copied, pointer, synced."""
+    unread: int
+    """Lines that are not whole."""
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str
+    folder: Path
+    processes: tuple[ProcessSeen, ...]
+    others: int
+    """Runs whose traces lie in the same folder."""
+
+    @property
+    def trained(self) -> tuple[ProcessSeen, ...]:
+        """The ranks: processes that update."""
+        return tuple(one for one in self.processes if one.updates_ns)
+
+
+def read(folder: Path, run: str | None = None) -> Run:
+    """The run of this name, else the one that began last. Raises UnreadableError."""
+    if not folder.is_dir():
+        raise UnreadableError(
+            f"{folder} is no folder: name the one that `ckptbench-probe run` has told"
+        )
+    runs: dict[str, list[tuple[Event, list[Event], int]]] = defaultdict(list)
+    for path in sorted(folder.glob("trace-*.jsonl")):
+        events, unread = _events(path)
+        if not events:
+            continue  # a process that was killed while it wrote its first line
+        opening = events[0]
+        if opening.get("event") != "process" or opening.get("format") != FORMAT:
+            raise UnreadableError(
+                f"{path} is no trace of this version of ckptbench-probe: move it out of the folder"
+            )
+        runs[opening["run"]].append((opening, events[1:], unread))
+    if run is None and runs:
+        run = max(runs, key=lambda name: max(opening["unix_ns"] for opening, _, _ in runs[name]))
+    chosen = runs.get(run or "", [])
+    offsets = _offsets(opening for opening, _, _ in chosen)
+    processes = [
+        _process(opening, events, unread, offsets[opening["boot"]])
+        for opening, events, unread in chosen
+    ]
+    others = len(runs) - bool(chosen)
+    return Run(run or "", folder, tuple(sorted(processes, key=_order)), others)
+
+
+def _order(process: ProcessSeen) -> tuple[int, int]:
+    return process.began_ns, process.rank or 0
+
+
+def _events(path: Path) -> tuple[list[Event], int]:
+    """Whole lines: a killed process, or a full disk, may leave a torn one."""
+    found: list[Event] = []
+    unread = 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            unread += 1
+    return found, unread
+
+
+def _offsets(openings: Iterable[Event]) -> dict[str, int]:
+    """From the monotonic clock of each boot to the time of day, as its first process saw it: the time of day may be set meanwhile."""
+    first: dict[str, Event] = {}
+    for opening in openings:
+        known = first.get(opening["boot"])
+        if known is None or opening["at_ns"] < known["at_ns"]:
+            first[opening["boot"]] = opening
+    return {boot: opening["unix_ns"] - opening["at_ns"] for boot, opening in first.items()}
+
+
+TIMES = ("at_ns", "start_ns", "end_ns", "begun_ns")
+
+
+def _process(opening: Event, events: list[Event], unread: int, offset: int) -> ProcessSeen:
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        shifted = {name: event[name] + offset for name in TIMES if name in event}
+        by_kind[event["event"]].append({**event, **shifted})
+    updates = by_kind["updates"]
+    named = next((one for one in updates if "rank" in one), opening)
+    exits = by_kind["exit"]
+    files = [
+        one
+        for kind in ("moved", "linked", "removed", "copied", "pointer", "synced")
+        for one in by_kind[kind]
+    ]
+    return ProcessSeen(
+        host=opening["host"],
+        pid=opening["pid"],
+        command=tuple(opening["command"]),
+        rank=named["rank"],
+        ranks=named["ranks"],
+        born_ns=None if opening["born_ns"] is None else opening["born_ns"] + offset,
+        began_ns=opening["at_ns"] + offset,
+        ended_ns=exits[-1]["at_ns"] if exits else None,
+        updates_ns=tuple(_moments(updates)),
+        skipped=frozenset(_skipped(updates, by_kind["skipped"])),
+        backwards=updates[-1]["backwards"] if updates else 0,
+        fired=updates[-1]["fired"] if updates else 0,
+        saves=tuple(_saves(by_kind)),
+        state=by_kind["state"][-1]["bytes"] if by_kind["state"] else {},
+        events=tuple(sorted(files, key=lambda one: int(one["at_ns"]))),
+        unread=unread,
+    )
+
+
+def _moments(updates: list[Event]) -> Iterable[int]:
+    for batch in updates:
+        yield batch["at_ns"]
+        yield from (batch["at_ns"] + 1000 * after for after in batch["then_us"])
+
+
+def _skipped(updates: list[Event], flagged: list[Event]) -> Iterable[int]:
+    for batch in updates:
+        yield from batch.get("skipped", [])
+    for event in flagged:
+        yield from event["updates"]
+
+
+def _saves(by_kind: dict[str, list[Event]]) -> Iterable[SaveSeen]:
+    found = {
+        one["save"]: SaveSeen(one["save"], one["kind"], one["path"], one["start_ns"], one["stepping"], one["updates"])
+        for one in by_kind["save"]
+    }  # fmt: skip
+    parts = {one["save"]: one["start_ns"] for one in by_kind["part"]}
+    for one in by_kind["end"]:
+        _set(found, one, end_ns=one["end_ns"], bytes=one["bytes"], failed=one["failed"])
+    for one in by_kind["captured"]:
+        _set(found, one, captured_ns=one["at_ns"])
+    for one in by_kind["finished"]:
+        _set(found, one, finished_ns=one["at_ns"])
+    for one in by_kind["part_end"]:
+        _set(found, one, part_ns=(parts.get(one["save"], one["end_ns"]), one["end_ns"]))
+    for one in by_kind["clean"]:
+        _set(
+            found, one, clean_ns=one["at_ns"], clean=one["state"], files=one["files"], size=one["size"],
+            file_system=one["file_system"], memory_bytes=one["memory_bytes"],
+        )  # fmt: skip
+    return found.values()
+
+
+def _set(found: dict[str, SaveSeen], event: Event, **fields: Any) -> None:
+    """Ends whose begin is in a line that was torn are left out."""
+    if event["save"] in found:
+        found[event["save"]] = replace(found[event["save"]], **fields)

@@ -1,0 +1,179 @@
+"""The saves of this process: when each began, blocked the thread that steps, was captured, and was finished.
+
+A save that begins inside another, on the same thread, is part of it. One of the same path on another thread, while it is under way, is its
+background part.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any, Callable
+
+from ckptbench_probe.files import Files
+from ckptbench_probe.harmless import harmless
+from ckptbench_probe.sizes import bytes_by_type, state_of
+from ckptbench_probe.trace import Trace
+from ckptbench_probe.updates import Updates
+from ckptbench_probe.watcher import Watched, Watcher, everything
+
+WHOLE = "save"
+PART = "part"
+
+
+@dataclass(eq=False)
+class Save:
+    """From its begin until it is finished."""
+
+    id: str
+    event: str
+    path: str
+    watched: Watched | None
+    """None of a background part: the save that it belongs to is watched."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    finished: bool = False
+
+    def add(self, sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            self.sizes[name] = self.sizes.get(name, 0) + size
+
+
+class Saves:
+    def __init__(self, trace: Trace, updates: Updates) -> None:
+        self._trace = trace
+        self._updates = updates
+        self._watcher = Watcher(trace)
+        self._files = Files(trace, self._watcher.renamed)
+        self._local = threading.local()
+        self._under_way: list[Save] = []
+        self._number = 0
+        self.state: Callable[[], Any] = lambda: None
+        """The optimizer whose state a checkpoint must have; None where it is not known."""
+
+    @property
+    def outermost(self) -> Save | None:
+        """That this thread is inside of."""
+        return getattr(self._local, "save", None)
+
+    @harmless
+    def begin(self, kind: str, path: str, owned: Callable[[str], bool] = everything) -> Save | None:
+        """None where it is part of the one that this thread is inside of."""
+        path = os.path.abspath(path)
+        outer = self.outermost
+        if outer is not None:
+            if outer.watched is not None and not _covers(outer.watched.paths, path):
+                outer.watched.paths.append(path)
+            return None
+        on_stepping_thread = threading.get_ident() == self._stepping_thread()
+        whole = None if on_stepping_thread else self._of_path(path)
+        self._updates.write()
+        save = self._new(kind, path, owned) if whole is None else Save(whole.id, PART, path, None)
+        self._local.save = save
+        self._trace.write(
+            save.event,
+            save=save.id,
+            kind=kind,
+            path=path,
+            start_ns=monotonic_ns(),
+            thread=threading.current_thread().name,
+            stepping=on_stepping_thread,
+            updates=self._updates.done,
+        )
+        return save
+
+    def _new(self, kind: str, path: str, owned: Callable[[str], bool]) -> Save:
+        self._number += 1
+        id = f"{os.getpid()}.{self._number}"
+        self._files.watch(path)
+        save = Save(id, WHOLE, path, self._watcher.begin(id, path, owned))
+        self._under_way.append(save)
+        return save
+
+    def _stepping_thread(self) -> int | None:
+        return self._updates.thread or threading.main_thread().ident
+
+    def _of_path(self, path: str) -> Save | None:
+        """The oldest save of this path that is under way."""
+        return next((save for save in self._under_way if save.path == path), None)
+
+    @harmless
+    def end(self, save: Save | None, content: Any = None, *, failed: bool = False) -> None:
+        """The call returns to the program. `content`: the state that was given to it."""
+        now = monotonic_ns()
+        self.add(content)
+        if save is None:
+            return
+        self._local.save = None
+        if save.event == PART:
+            self._trace.write("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
+            return
+        self._trace.write("end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
+        if failed:
+            self.finished(save, now)
+        if threading.get_ident() == self._stepping_thread():
+            self._tell_state()
+            self._updates.read_flags()
+
+    @harmless
+    def add(self, content: Any) -> None:
+        """This state is part of the save that this thread is inside of."""
+        if self.outermost is not None and content is not None:
+            self.outermost.add(bytes_by_type(content))
+
+    @harmless
+    def _tell_state(self) -> None:
+        """Once, at the end of the first save after an update: that has waited for the device already."""
+        optimizer = self.state()
+        if optimizer is not None:
+            self._trace.write("state", bytes=state_of(optimizer))
+            self.state = lambda: None
+
+    @harmless
+    def captured(self, save: Save | None) -> None:
+        """The training may change its state now."""
+        if save is not None:
+            self._trace.write("captured", save=save.id, at_ns=monotonic_ns())
+
+    @harmless
+    def finished(self, save: Save | None, at_ns: int | None = None) -> None:
+        """The engine says so."""
+        if save is None or save.finished:
+            return
+        save.finished = True
+        self._trace.write(
+            "finished",
+            save=save.id,
+            at_ns=at_ns or monotonic_ns(),
+            thread=threading.current_thread().name,
+        )
+        if save in self._under_way:
+            self._under_way.remove(save)
+        if save.watched is not None:
+            save.watched.finished = True
+
+    @harmless
+    def written(self, save: Save) -> None:
+        """As far as can be seen. Only the program knows whether it goes on, so its files are looked at now."""
+        if save.watched is not None:
+            save.watched.finished = True
+
+    @harmless
+    def finish_path(self, path: str) -> None:
+        self.finished(self._of_path(os.path.abspath(path)))
+
+    def close(self) -> None:
+        harmless(self._watcher.close)()
+
+    def renew(self) -> None:
+        """In a forked child."""
+        self._watcher.renew()
+        self._files.renew()
+        self._local = threading.local()
+        self._under_way.clear()
+        self.state = lambda: None
+
+
+def _covers(paths: list[str], path: str) -> bool:
+    return any(path == one or path.startswith(one.rstrip(os.sep) + os.sep) for one in paths)

@@ -1,0 +1,42 @@
+"""Means and medians with 95 % intervals, of few values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+"""Quantile 0.975 of Student's t by degrees of freedom from 1 on (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2)."""
+_NORMAL_975 = 1.960
+SMALLEST_S = 1e-6
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A time and its spread over checkpoints."""
+
+    mean: float
+    median: float
+    lo: float
+    """Ends of the 95 % interval of the mean; NaN where it was measured once."""
+    hi: float
+    least: float
+    most: float
+    number: int
+
+
+def seconds(values: Sequence[float]) -> Seconds | None:
+    """None without values. The interval is Student's t on the logarithm, so that it stays above 0."""
+    if not values:
+        return None
+    mean = fmean(values)
+    lo = hi = math.nan
+    if len(values) > 1 and mean > SMALLEST_S:
+        spread = stdev([math.log(max(value, SMALLEST_S)) for value in values])
+        freedom = len(values) - 1
+        t = _T_975[freedom - 1] if freedom <= len(_T_975) else _NORMAL_975
+        factor = math.exp(min(t * spread / math.sqrt(len(values)), 20.0))
+        lo, hi = mean / factor, mean * factor
+    return Seconds(mean, median(values), lo, hi, min(values), max(values), len(values))

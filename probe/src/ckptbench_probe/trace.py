@@ -1,0 +1,139 @@
+"""The file that one process writes its events to, a JSON object a line. It is opened at the first event: a process without one leaves none."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from ckptbench_probe.harmless import say
+from ckptbench_probe.variables import FOLDER, RESTARTS, RUN, seat
+
+FORMAT = 1
+LARGEST_ARGUMENT = 200
+"""Characters of an argument of the command that are kept."""
+
+
+def _nothing() -> None:
+    """What is done by default when the file is opened."""
+
+
+class Trace:
+    """Writes whole lines at the end of the file, at once: what was written survives the process, however it ends.
+
+    It has no lock, as a signal handler that saves may interrupt any line here.
+    """
+
+    def __init__(
+        self,
+        folder: str | None = None,
+        run: str | None = None,
+        opened: Callable[[], None] = _nothing,
+    ) -> None:
+        self._folder = folder
+        self._run = run
+        self._file: int | None = None
+        self._on_opened = opened
+        self._broken = False
+
+    @property
+    def folder(self) -> str:
+        return self._folder or os.environ.get(FOLDER, "")
+
+    @property
+    def run(self) -> str:
+        return self._run or os.environ.get(RUN, "")
+
+    def use(self, folder: str) -> None:
+        """From now on, events go to this folder: to a new file where they went to another."""
+        if self._file is None or folder != self.folder:
+            self.renew()
+            self._broken = False
+            self._folder = folder
+            self._run = os.environ.get(RUN) or f"session-{os.getpid()}-{time.time_ns()}"
+
+    @property
+    def opened(self) -> bool:
+        return self._file is not None
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Does nothing after the folder could not be written to."""
+        if self._broken:
+            return
+        try:
+            if self._file is None:
+                self._file = self._open()
+                self._put(_opening(self.run))
+                self._on_opened()
+            self._put({"event": event, **fields})
+        except OSError as error:
+            self._broken = True
+            say(
+                f"{self.folder or 'no folder'} cannot be written to ({error.strerror or error}): process {os.getpid()} is not measured further"
+            )
+
+    def _open(self) -> int:
+        if not self.folder:
+            raise FileNotFoundError(0, f"{FOLDER} is not set")
+        os.makedirs(self.folder, exist_ok=True)
+        name = f"trace-{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}.jsonl"
+        return os.open(
+            os.path.join(self.folder, name),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o644,
+        )
+
+    def _put(self, content: dict[str, Any]) -> None:
+        import json
+
+        assert self._file is not None
+        line = json.dumps(content, separators=(",", ":")) + "\n"
+        os.write(self._file, line.encode())
+
+    def renew(self) -> None:
+        """In a forked child: its events go to a file of its own."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def _opening(run: str) -> dict[str, Any]:
+    """Who writes this file, and how its clock fits those of other nodes."""
+    own = seat()
+    restarts = [os.environ[name] for name in RESTARTS if os.environ.get(name, "").isdigit()]
+    return {
+        "event": "process",
+        "format": FORMAT,
+        "run": run,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "boot": _boot(),
+        "at_ns": time.monotonic_ns(),
+        "unix_ns": time.time_ns(),
+        "born_ns": _born_ns(),
+        "rank": own.rank if own else None,
+        "ranks": own.ranks if own else None,
+        "restarts": int(restarts[0]) if restarts else 0,
+        "python": sys.version.split()[0],
+        "command": [str(word)[:LARGEST_ARGUMENT] for word in getattr(sys, "argv", [])],
+    }
+
+
+def _boot() -> str:
+    """Processes of one boot of one node share the monotonic clock."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _born_ns() -> int | None:
+    """When the process began, by the clock of the host's start, which is the monotonic one on hosts that never sleep."""
+    try:
+        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(after_name[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))

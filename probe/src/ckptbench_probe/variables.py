@@ -1,0 +1,47 @@
+"""Environment variables: by which the launcher reaches the processes, and by which launchers of trainings say who is who."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FOLDER = "CKPTBENCH_PROBE_FOLDER"
+"""Absolute path of the folder that the processes write to."""
+RUN = "CKPTBENCH_PROBE_RUN"
+"""Name of the run: traces of several may lie in one folder."""
+
+RANKS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "PMIX_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+"""Of torchrun, srun, Open MPI, PMIx, and MPICH."""
+RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who a process is in its training."""
+
+    rank: int
+    ranks: int
+
+
+def seat_by_environment(environment: Mapping[str, str]) -> Seat | None:
+    for rank, ranks in RANKS:
+        if environment.get(rank, "").isdigit():
+            size = environment.get(ranks, "")
+            return Seat(int(environment[rank]), int(size) if size.isdigit() else 1)
+    return None
+
+
+def seat() -> Seat | None:
+    """By PyTorch's process group where there is one: processes that a script spawns itself have no variables. Else by the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return Seat(distributed.get_rank(), distributed.get_world_size())
+    return seat_by_environment(os.environ)

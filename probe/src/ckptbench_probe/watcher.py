@@ -1,0 +1,195 @@
+"""A thread that looks at saves that are under way: how much memory they take, and when the kernel has written their files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Callable
+
+from ckptbench_probe import cachestat, storage
+from ckptbench_probe.harmless import harmless
+from ckptbench_probe.memory import resident_bytes
+from ckptbench_probe.trace import Trace
+
+LOOK_S = 0.005
+SLOWEST_LOOK_S = 0.5
+SLOWER_AFTER_S = 2.0
+"""Looks come less often the longer a save is watched."""
+LONGEST_WATCH_S = 300.0
+MOST_FILES = 1000
+
+Identity = tuple[int, int, int]
+"""Inode, time of the last change in nanoseconds, and size: a file that a save has written has another than before."""
+
+
+def identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@dataclass
+class Watched:
+    """One save. Its paths are files, or folders of which the files count that `owned` knows by name."""
+
+    id: str
+    paths: list[str]
+    owned: Callable[[str], bool]
+    before: dict[str, Identity | None]
+    """What was there when the save began."""
+    begun_ns: int
+    begun_bytes: int
+    peak_bytes: int = 0
+    finished: bool = False
+    gone: set[str] = field(default_factory=set)
+
+    def files(self) -> Iterator[str]:
+        """That are there now, and were not before or have changed."""
+        for path in self.paths:
+            for name in _below(path, self.owned):
+                now = identity(name)
+                if now is not None and now != self.before.get(name):
+                    yield name
+
+
+def _below(path: str, owned: Callable[[str], bool]) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+        return
+    found = 0
+    for folder, _, names in os.walk(path):
+        for name in filter(owned, names):
+            found += 1
+            if found > MOST_FILES:
+                return
+            yield os.path.join(folder, name)
+
+
+def everything(name: str) -> bool:
+    return True
+
+
+class Watcher:
+    """Its thread is started by the first save, and ends when nothing is left to look at."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._watched: list[Watched] = []
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._closed = False
+
+    def begin(self, id: str, path: str, owned: Callable[[str], bool] = everything) -> Watched:
+        before = {name: identity(name) for name in _below(path, owned)}
+        memory = resident_bytes()
+        watched = Watched(id, [path], owned, before, monotonic_ns(), memory, memory)
+        self._watched.append(watched)
+        self._start()
+        return watched
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._look_on, name="ckptbench-probe", daemon=True
+            )
+            self._thread.start()
+
+    def _look_on(self) -> None:
+        while self._watched and not self._closed:
+            youngest = max(watched.begun_ns for watched in list(self._watched))
+            age_s = (monotonic_ns() - youngest) / 1e9
+            waits_s = LOOK_S if age_s < SLOWER_AFTER_S else min(SLOWEST_LOOK_S, age_s / 20)
+            self._wake.wait(waits_s)
+            self.look()
+
+    def look(self) -> None:
+        memory = resident_bytes()
+        for watched in list(self._watched):
+            if watched.finished:
+                self._look_at_files(watched)
+            else:
+                watched.peak_bytes = max(watched.peak_bytes, memory)
+
+    @harmless
+    def _look_at_files(self, watched: Watched) -> None:
+        state, files, size = _state(watched)
+        late = (monotonic_ns() - watched.begun_ns) / 1e9 > LONGEST_WATCH_S
+        if state is None and not late:
+            return
+        self._drop(watched, state or "not within 5 minutes", files, size)
+
+    def _drop(self, watched: Watched, state: str, files: int, size: int) -> None:
+        if watched not in self._watched:
+            return
+        self._watched.remove(watched)
+        self._trace.write(
+            "clean",
+            save=watched.id,
+            at_ns=monotonic_ns(),
+            state=state,
+            files=files,
+            size=size,
+            file_system=storage.file_system(watched.paths[0]),
+            memory_bytes=max(0, watched.peak_bytes - watched.begun_bytes),
+        )
+
+    def renamed(self, source: str, target: str) -> None:
+        """Files are watched under their new name; what lay under it before is not theirs."""
+        for watched in list(self._watched):
+            paths = [_after_rename(path, source, target) for path in watched.paths]
+            if paths != watched.paths:
+                watched.before[target] = identity(target)
+                watched.paths = paths
+
+    def close(self) -> None:
+        """Before the process ends: a last look."""
+        self._closed = True
+        self._wake.set()
+        self.look()
+        for watched in list(self._watched):
+            _, files, size = _state(watched) if watched.finished else (None, 0, 0)
+            self._drop(watched, "not when the process ended", files, size)
+
+    def renew(self) -> None:
+        """In a forked child there is no such thread, and nothing to look at."""
+        self._watched, self._thread = [], None
+        self._wake = threading.Event()
+
+
+def _after_rename(path: str, source: str, target: str) -> str:
+    if path == source:
+        return target
+    below = source.rstrip(os.sep) + os.sep
+    return os.path.join(target, path[len(below) :]) if path.startswith(below) else path
+
+
+def _state(watched: Watched) -> tuple[str | None, int, int]:
+    """What can be said of the files, None as long as they are dirty; their number; their bytes."""
+    files = size = 0
+    clean = storage.clean_means(storage.file_system(watched.paths[0]))
+    unwritten, unseen = False, ""
+    for name in watched.files():
+        try:
+            found = cachestat.pages(name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unseen = f"{storage.CANNOT_SEE}: {error.strerror}"
+            files, size = files + 1, size + os.stat(name).st_size
+            continue
+        files, size = files + 1, size + found.size_bytes
+        unwritten = unwritten or found.unwritten > 0
+        if found.size_bytes and not found.cached and clean == storage.WRITTEN_BACK:
+            unseen = f"{storage.CANNOT_SEE}: the kernel keeps no page of the files"
+    if not files:
+        return "gone", 0, 0
+    if clean in (storage.MEMORY, storage.CANNOT_SEE):
+        return clean, files, size
+    if unwritten:
+        return None, files, size
+    return unseen or clean, files, size

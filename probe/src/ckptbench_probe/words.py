@@ -1,0 +1,47 @@
+"""Quantities as people read them."""
+
+from __future__ import annotations
+
+from ckptbench_probe.statistics import Seconds
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def _short(number: float) -> str:
+    """Three digits at most, and no fewer than two."""
+    if number >= 99.5:
+        return f"{number:,.0f}"
+    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
+
+
+def duration(value_s: float) -> str:
+    """Two units' worth before the next smaller one is left: `90 s` and `2.5 min`."""
+    sign = "-" if value_s < 0 else ""
+    size = abs(value_s)
+    for unit_s, name in _UNITS:
+        if size >= (2 if name in ("d", "h", "min") else 0.9995) * unit_s:
+            return f"{sign}{_short(size / unit_s)} {name}"
+    return f"{sign}{size / 1e-3:.2g} ms" if size else "0 ms"
+
+
+def spread(times: Seconds) -> str:
+    """The median, and the least and the most where there are several."""
+    if times.number == 1:
+        return f"{duration(times.median)} (once)"
+    return f"{duration(times.median)} ({duration(times.least)} to {duration(times.most)})"
+
+
+def size(value_bytes: float) -> str:
+    for unit, name in _BYTES:
+        if value_bytes >= unit:
+            return f"{_short(value_bytes / unit)} {name}"
+    return f"{value_bytes:.0f} bytes"
+
+
+def percent(part: float) -> str:
+    return f"{100 * part:.2g} %" if abs(part) < 0.1 else f"{100 * part:.0f} %"
+
+
+def counted(number: float, thing: str) -> str:
+    return f"{number:,.4g} {thing}{'' if number == 1 else 's'}"
