@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 from ckptbench_probe.measures import Measures
@@ -50,13 +51,25 @@ def synced(run: Run) -> list[Event]:
 
 
 def _commit_record(run: Run) -> Iterator[str]:
-    empty = [
-        one
-        for one in _events(run, "synced")
-        if os.path.basename(one["path"]).startswith(".metadata") and one["size"] == 0
-    ]
-    if empty:
-        yield f"DCP has synced its commit record while it was empty ({len(empty)} times): a power cut soon after a save can leave an empty .metadata"
+    """A file that was synced while Python still held some of its content back, and was then renamed to its final name."""
+    early: Counter[str] = Counter()
+    for process in run.processes:
+        for sync, move in _synced_then_moved(process.events):
+            if sync["size"] < move["size"]:
+                early[os.path.basename(move["path"])] += 1
+    for name, times in early.items():
+        engine = "DCP" if name == ".metadata" else "the program"
+        yield f"{engine} has synced {name} before all of it was handed to the kernel ({times} times): a power cut soon after a save can leave it empty or cut off"
+
+
+def _synced_then_moved(events: tuple[Event, ...]) -> Iterator[tuple[Event, Event]]:
+    """The last sync of each file before its rename, and the rename."""
+    synced: dict[str, Event] = {}
+    for event in events:
+        if event["event"] == "synced":
+            synced[event["path"]] = event
+        elif event["event"] == "moved" and event["source"] in synced:
+            yield synced.pop(event["source"]), event
 
 
 def _no_sync(run: Run, saved: bool) -> Iterator[str]:

@@ -61,6 +61,12 @@ class Session:
             return
         PROCESS.saves.finished(self._open.pop(0))
 
+    def close(self) -> None:
+        """Checkpoints of which nothing more was said were finished when their block ended."""
+        for save in self._open:
+            PROCESS.saves.finished(save, save.ended_ns)
+        self._open.clear()
+
 
 @contextmanager
 def session(folder: str | os.PathLike[str] | None = None) -> Iterator[Session]:
@@ -69,9 +75,11 @@ def session(folder: str | os.PathLike[str] | None = None) -> Iterator[Session]:
     target = Path(os.environ.get(FOLDER) or folder or DEFAULT_FOLDER).resolve()
     PROCESS.trace.use(str(target))
     PROCESS.updates.by_session = True
+    opened = Session()
     try:
-        yield Session()
+        yield opened
     finally:
+        opened.close()
         PROCESS.updates.write()
         PROCESS.updates.by_session = False
         if not launched:

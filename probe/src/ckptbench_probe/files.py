@@ -68,7 +68,8 @@ class Files:
         source, target = self._inside(arguments[0]), self._inside(arguments[1])
         if target is not None:
             self._renamed(os.path.abspath(os.fsdecode(arguments[0])), target)
-            self._trace.write("moved", at_ns=monotonic_ns(), path=target, source=source)
+            size = os.stat(arguments[0]).st_size
+            self._trace.write("moved", at_ns=monotonic_ns(), path=target, source=source, size=size)
 
     def _on_link(self, arguments: Any) -> None:
         target = self._inside(arguments[1])
@@ -110,18 +111,17 @@ class Files:
 
         @functools.wraps(sync)
         def noted(file: Any) -> None:
+            found = self._synced_file(file)
             begun = monotonic_ns()
             sync(file)
-            self._note_sync(file, begun)
+            if found is not None:
+                self._trace.write("synced", at_ns=monotonic_ns(), begun_ns=begun, **found)
 
         return noted
 
     @harmless
-    def _note_sync(self, file: Any, begun_ns: int) -> None:
+    def _synced_file(self, file: Any) -> dict[str, Any] | None:
+        """Its path, and its size before the sync."""
         number = file if isinstance(file, int) else file.fileno()
         path = self._inside(os.readlink(f"/proc/self/fd/{number}"))
-        if path is not None:
-            size = os.fstat(number).st_size
-            self._trace.write(
-                "synced", at_ns=monotonic_ns(), begun_ns=begun_ns, path=path, size=size
-            )
+        return None if path is None else {"path": path, "size": os.fstat(number).st_size}

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckptbench_probe.harmless import say
 from ckptbench_probe.variables import FOLDER, RUN
 
 ARMED = Path(__file__).resolve().parent / "armed"
@@ -29,6 +28,14 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell."""
 
 
+class CannotStartError(Exception):
+    """The message is one line for the user."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 def environment(given: Mapping[str, str], folder: Path, run: str) -> dict[str, str]:
     """In which every Python process arms itself."""
     paths = [str(ARMED), *filter(None, [given.get("PYTHONPATH")])]
@@ -44,19 +51,21 @@ def run_name() -> str:
 
 
 def launch(command: list[str], variables: Mapping[str, str]) -> int:
-    """The exit status of the command, as `os.waitpid` gives it. Signals stay blocked: an impatient user's second one must not cut off the summary."""
+    """The exit status of the command, as `os.waitpid` gives it. Raises CannotStartError. Signals stay blocked: an impatient user's second one must not cut off the summary."""
     program = shutil.which(command[0], path=variables.get("PATH"))
     if program is None:
-        say(f"{command[0]}: there is no such program: correct the command after --")
-        return NOT_FOUND << 8
+        raise CannotStartError(
+            f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
+        )
     heard = HANDED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         child = _start(program, command, dict(variables), before)
     except OSError as error:
-        say(f"{program} cannot be started: {error.strerror}")
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return NOT_EXECUTABLE << 8
+        raise CannotStartError(
+            f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE
+        ) from error
     return _attend(child, heard)
 
 

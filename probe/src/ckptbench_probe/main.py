@@ -13,7 +13,7 @@ from ckptbench_probe.answer import Wishes
 from ckptbench_probe.ending import summarize
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
-from ckptbench_probe.launcher import end_as, environment, launch, run_name
+from ckptbench_probe.launcher import CannotStartError, end_as, environment, launch, run_name
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -93,7 +93,11 @@ def main(words: list[str] | None = None) -> None:
         parser().error(
             "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"
         )
-    run(options.folder.resolve(), command, wishes)
+    try:
+        run(options.folder.resolve(), command, wishes)
+    except CannotStartError as error:
+        say(str(error))
+        sys.exit(error.code)
 
 
 def run(folder: Path, command: list[str], wishes: Wishes) -> None:

@@ -193,7 +193,9 @@ def _checkpoint(
     owners = {id(process): process for process, _ in members}
     stall_s = max(_stall_s(own) for own in by_rank.values())
     excess = [
-        _excess_s(owners[key], own, quiet_s[key]) for key, own in by_rank.items() if key in quiet_s
+        _excess_s(owners[key], own, quiet_s[key])
+        for key, own in by_rank.items()
+        if key in quiet_s and _goes_on(owners[key], own)
     ]
     start = min(save.start_ns for save in saves)
     finished = [save.finished_ns for save in saves]
@@ -220,8 +222,7 @@ def _checkpoint(
         memory_bytes=max(save.memory_bytes for save in saves),
         failed=any(save.failed for save in saves),
         background=any(
-            not save.stepping or (save.finished_ns or 0) > (save.end_ns or 0) + 1_000_000
-            for save in saves
+            not save.stepping or (save.finished_ns or 0) > (save.end_ns or 0) for save in saves
         ),
     )
 
@@ -231,6 +232,12 @@ def _stall_s(saves: Sequence[SaveSeen]) -> float:
     return sum(
         (save.end_ns - save.start_ns) / NS for save in saves if save.stepping and save.end_ns
     )
+
+
+def _goes_on(process: ProcessSeen, saves: Sequence[SaveSeen]) -> bool:
+    """Whether an update follows, and one was before: without, it is not known how long the gap is that holds the stall."""
+    ends = [save.end_ns or save.start_ns for save in saves if save.stepping] or [saves[0].start_ns]
+    return process.updates_ns[0] < saves[0].start_ns and process.updates_ns[-1] > max(ends)
 
 
 def _excess_s(process: ProcessSeen, saves: Sequence[SaveSeen], quiet_s: float) -> float:
@@ -249,7 +256,7 @@ def _excess_s(process: ProcessSeen, saves: Sequence[SaveSeen], quiet_s: float) -
 
 def _clean(saves: Sequence[SaveSeen]) -> tuple[str, int | None]:
     """When the last file was clean, if that was seen of all that wrote some; else the first reason why not."""
-    states = [(save.clean or "not when the process was killed", save.clean_ns) for save in saves]
+    states = [(save.clean or "not before the process was killed", save.clean_ns) for save in saves]
     told = [(state, at) for state, at in states if state != "gone"] or states
     words = {state for state, _ in told}
     if len(words) == 1 and words <= {"written back", "left this node"}:

@@ -33,6 +33,9 @@ class Save:
     watched: Watched | None
     """None of a background part: the save that it belongs to is watched."""
     sizes: dict[str, int] = field(default_factory=dict)
+    whole: Save | None = None
+    """That a background part belongs to."""
+    ended_ns: int | None = None
     finished: bool = False
 
     def add(self, sizes: dict[str, int]) -> None:
@@ -69,7 +72,11 @@ class Saves:
         on_stepping_thread = threading.get_ident() == self._stepping_thread()
         whole = None if on_stepping_thread else self._of_path(path)
         self._updates.write()
-        save = self._new(kind, path, owned) if whole is None else Save(whole.id, PART, path, None)
+        save = (
+            self._new(kind, path, owned)
+            if whole is None
+            else Save(whole.id, PART, path, None, whole=whole)
+        )
         self._local.save = save
         self._trace.write(
             save.event,
@@ -106,6 +113,7 @@ class Saves:
         if save is None:
             return
         self._local.save = None
+        save.ended_ns = now
         if save.event == PART:
             self._trace.write("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
             return
@@ -139,6 +147,7 @@ class Saves:
     @harmless
     def finished(self, save: Save | None, at_ns: int | None = None) -> None:
         """The engine says so."""
+        save = save and (save.whole or save)
         if save is None or save.finished:
             return
         save.finished = True

@@ -99,7 +99,7 @@ def _which(measures: Measures) -> str:
 def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
     if measures.clean is None:
         state, _ = Counter(one.clean for one in whole).most_common(1)[0]
-        return f"not seen: {state}"
+        return f"it was not seen that the kernel has written the files: {state}"
     seen = {one.clean for one in whole if one.clean_s is not None}
     text = f"{' or '.join(sorted(seen))} {spread(measures.clean)} after the start"
     others = len(whole) - measures.clean.number

@@ -153,7 +153,7 @@ class Watcher:
         self.look()
         for watched in list(self._watched):
             _, files, size = _state(watched) if watched.finished else (None, 0, 0)
-            self._drop(watched, "not when the process ended", files, size)
+            self._drop(watched, "not yet when the process ended", files, size)
 
     def renew(self) -> None:
         """In a forked child there is no such thread, and nothing to look at."""

@@ -56,4 +56,4 @@ def saving(
 
 
 def _finish(save: Save, _: Any) -> None:
-    PROCESS.saves.finished(save)
+    PROCESS.saves.finished(save, save.ended_ns)

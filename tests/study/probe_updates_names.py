@@ -1,0 +1,25 @@
+"""What `probe_updates.py` does in each way, for tests that run without PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    steps: int
+    skipped: int = 0
+    backwards: float | None = 1.0
+    """A step; None where it is not known beforehand."""
+
+
+UPDATES = {
+    **dict.fromkeys(("sgd", "foreach", "fused", "deriving", "in_backward", "two"), Known(steps=5)),
+    "raising": Known(steps=5, backwards=6 / 5),
+    "closure": Known(steps=5, backwards=None),
+    "accumulation": Known(steps=5, backwards=3.0),
+    "scaled": Known(steps=6, skipped=2),
+    "scaled_fused": Known(steps=6, skipped=2),
+    "compiled_step": Known(steps=25),
+    "compiled_whole": Known(steps=25),
+}
