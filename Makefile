@@ -103,6 +103,7 @@ benchmarks: environment ## what ckptbench itself costs
 	cd benchmarks && for each in recorder_cost dry_run read_runs control_line command; do ../$(BIN)/python $$each.py; done
 	$(BIN)/snakemake --profile local .environments/pytorch/ready.json
 	cd benchmarks && PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
+	cd benchmarks && PYTHONPATH=../probe/src ../.environments/pytorch/bin/python probe_cost.py
 
 # A test fails where one of these files differs from the source.
 generated: environment ## write the files that follow from the source

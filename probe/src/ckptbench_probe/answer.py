@@ -9,6 +9,7 @@ from typing import Any
 
 from ckptbench_probe.costs import Costs
 from ckptbench_probe.harmless import harmless
+from ckptbench_probe.measures import Measures
 from ckptbench_probe.words import counted, duration, percent
 
 LLAMA3_GPU_HOURS = 16_384 * 54 * 24 / 419
@@ -42,10 +43,15 @@ def failures(wishes: Wishes, ranks: int) -> Failures:
     )
 
 
-def answer(costs: Costs | None, wishes: Wishes, ranks: int) -> list[str]:
-    if costs is None:
+def answer(costs: Costs | None, wishes: Wishes, measures: Measures) -> list[str]:
+    """One line; none where nothing was saved."""
+    if costs is None and not measures.checkpoints:
         return []
-    often = failures(wishes, ranks)
+    if costs is None:
+        return [
+            "how often to save cannot be told: a save was under way in every step. Measure with fewer saves"
+        ]
+    often = failures(wishes, measures.ranks)
     sentence = None
     if importlib.util.find_spec("ckptbench") is not None:
         sentence = harmless(_sentence)(costs, wishes, often)
@@ -55,7 +61,7 @@ def answer(costs: Costs | None, wishes: Wishes, ranks: int) -> list[str]:
 def command(costs: Costs, wishes: Wishes, often: Failures) -> str:
     """That asks `ckptbench decide` with the measured numbers."""
     stall, durable = costs.stall.mean, costs.durable.mean
-    later = durable > 1.05 * stall
+    later = costs.background and durable > stall
     saves = f"--async {stall:.4g}s+{durable - stall:.4g}s" if later else f"--blocking {stall:.4g}s"
     now = costs.interval_steps * costs.step.mean
     return (

@@ -27,6 +27,8 @@ class Costs:
     slowdown_s: float
     """What steps beside a save lose; 0 of saves in the foreground."""
     bytes: int
+    background: bool
+    """Whether saves go on beside the steps."""
     interval_steps: int
     down_s: float
     """From the start of a process to its first step: the least that a failure costs."""
@@ -52,6 +54,7 @@ def costs(measures: Measures) -> Costs | None:
         durable=durable,
         slowdown_s=sum(hidden) / len(hidden) if background else 0.0,
         bytes=whole[-1].size,
+        background=background,
         interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),
         down_s=measures.start_s or UNKNOWN_DOWN_S,
         down_measured=measures.start_s is not None,

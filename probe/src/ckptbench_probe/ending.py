@@ -31,7 +31,7 @@ def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = N
         return False
     measures = measure(seen)
     known = costs(measures)
-    lines = screen(seen, measures, answer(known, wishes, measures.ranks))
+    lines = screen(seen, measures, answer(known, wishes, measures))
     if seen.others and run is None:
         lines.append(
             f"{seen.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"

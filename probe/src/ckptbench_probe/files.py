@@ -69,7 +69,7 @@ class Files:
         if target is not None:
             self._renamed(os.path.abspath(os.fsdecode(arguments[0])), target)
             size = os.stat(arguments[0]).st_size
-            self._trace.write("moved", at_ns=monotonic_ns(), path=target, source=source, size=size)
+            self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=source, size=size)
 
     def _on_link(self, arguments: Any) -> None:
         target = self._inside(arguments[1])
@@ -100,7 +100,7 @@ class Files:
         name = self._inside(path)
         stem, ending = os.path.splitext(os.path.basename(name or "x.none"))
         if ending in SMALL_ENDINGS and any(word in stem.lower() for word in POINTERS):
-            self._trace.write("pointer", at_ns=monotonic_ns(), path=name)
+            self._trace.queue("pointer", at_ns=monotonic_ns(), path=name)
 
     def _wrap_syncs(self) -> None:
         for name in ("fsync", "fdatasync"):

@@ -30,7 +30,7 @@ class Process:
 
     def close(self) -> None:
         """The process ends."""
-        if self._closed or not (self.trace.opened or self.updates.moments):
+        if self._closed or not (self.trace.used or self.updates.moments):
             return
         self._closed = True
         harmless(self.updates.read_flags)()

@@ -71,14 +71,14 @@ class Saves:
             return None
         on_stepping_thread = threading.get_ident() == self._stepping_thread()
         whole = None if on_stepping_thread else self._of_path(path)
-        self._updates.write()
+        self._updates.queue()
         save = (
             self._new(kind, path, owned)
             if whole is None
             else Save(whole.id, PART, path, None, whole=whole)
         )
         self._local.save = save
-        self._trace.write(
+        self._trace.queue(
             save.event,
             save=save.id,
             kind=kind,
@@ -115,9 +115,9 @@ class Saves:
         self._local.save = None
         save.ended_ns = now
         if save.event == PART:
-            self._trace.write("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
+            self._trace.queue("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
             return
-        self._trace.write("end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
+        self._trace.queue("end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
         if failed:
             self.finished(save, now)
         if threading.get_ident() == self._stepping_thread():
@@ -135,14 +135,14 @@ class Saves:
         """Once, at the end of the first save after an update: that has waited for the device already."""
         optimizer = self.state()
         if optimizer is not None:
-            self._trace.write("state", bytes=state_of(optimizer))
+            self._trace.queue("state", bytes=state_of(optimizer))
             self.state = lambda: None
 
     @harmless
     def captured(self, save: Save | None) -> None:
         """The training may change its state now."""
         if save is not None:
-            self._trace.write("captured", save=save.id, at_ns=monotonic_ns())
+            self._trace.queue("captured", save=save.id, at_ns=monotonic_ns())
 
     @harmless
     def finished(self, save: Save | None, at_ns: int | None = None) -> None:
@@ -151,7 +151,7 @@ class Saves:
         if save is None or save.finished:
             return
         save.finished = True
-        self._trace.write(
+        self._trace.queue(
             "finished",
             save=save.id,
             at_ns=at_ns or monotonic_ns(),

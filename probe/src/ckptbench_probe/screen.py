@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from ckptbench_probe.dangers import dangers, synced
+from ckptbench_probe.dangers import SYNCED_UNSEEN, dangers, synced
 from ckptbench_probe.measures import Checkpoint, Measures
 from ckptbench_probe.reading import Run
 from ckptbench_probe.words import counted, duration, percent, size, spread
@@ -108,6 +108,8 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
 
 def _synced(run: Run) -> str:
     files = synced(run)
+    if not files and any(save.kind in SYNCED_UNSEEN for one in run.trained for save in one.saves):
+        return "not seen: the engine syncs in C++, where Python shows nothing"
     if not files:
         return "by nobody, as far as Python shows"
     names = sorted(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any, Callable
 
@@ -24,7 +26,7 @@ def _nothing() -> None:
 class Trace:
     """Writes whole lines at the end of the file, at once: what was written survives the process, however it ends.
 
-    It has no lock, as a signal handler that saves may interrupt any line here.
+    Only its opening has a lock, as a signal handler that saves may interrupt any line here.
     """
 
     def __init__(
@@ -36,6 +38,8 @@ class Trace:
         self._folder = folder
         self._run = run
         self._file: int | None = None
+        self._queued: deque[dict[str, Any]] = deque()
+        self._opening = threading.RLock()
         self._on_opened = opened
         self._broken = False
 
@@ -56,48 +60,60 @@ class Trace:
             self._run = os.environ.get(RUN) or f"session-{os.getpid()}-{time.time_ns()}"
 
     @property
-    def opened(self) -> bool:
-        return self._file is not None
+    def used(self) -> bool:
+        """Whether there was an event."""
+        return self._file is not None or bool(self._queued)
 
     def write(self, event: str, **fields: Any) -> None:
         """Does nothing after the folder could not be written to."""
-        if self._broken:
-            return
+        self.queue(event, **fields)
+        self.flush()
+
+    def queue(self, event: str, **fields: Any) -> None:
+        """To be written with the next event, or by the thread of `watcher`: a write gives the interpreter's lock to threads that save."""
+        self._queued.append({"event": event, **fields})
+
+    def flush(self) -> None:
         try:
-            if self._file is None:
-                self._file = self._open()
-                self._put(_opening(self.run))
-                self._on_opened()
-            self._put({"event": event, **fields})
+            while self._queued and not self._broken:
+                if self._file is None:
+                    self._open()
+                self._put([self._queued.popleft() for _ in range(len(self._queued))])
+        except IndexError:
+            return  # another thread has written the rest
         except OSError as error:
             self._broken = True
             say(
                 f"{self.folder or 'no folder'} cannot be written to ({error.strerror or error}): process {os.getpid()} is not measured further"
             )
 
-    def _open(self) -> int:
+    def _open(self) -> None:
         if not self.folder:
             raise FileNotFoundError(0, f"{FOLDER} is not set")
-        os.makedirs(self.folder, exist_ok=True)
-        name = f"trace-{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}.jsonl"
-        return os.open(
-            os.path.join(self.folder, name),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-            0o644,
-        )
+        with self._opening:
+            if self._file is not None:
+                return
+            os.makedirs(self.folder, exist_ok=True)
+            name = f"trace-{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}.jsonl"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(os.path.join(self.folder, name), flags, 0o644)
+            self._put([_opening(self.run)])
+        self._on_opened()
 
-    def _put(self, content: dict[str, Any]) -> None:
+    def _put(self, events: list[dict[str, Any]]) -> None:
         import json
 
         assert self._file is not None
-        line = json.dumps(content, separators=(",", ":")) + "\n"
-        os.write(self._file, line.encode())
+        lines = [json.dumps(event, separators=(",", ":")) + "\n" for event in events]
+        os.write(self._file, "".join(lines).encode())
 
     def renew(self) -> None:
         """In a forked child: its events go to a file of its own."""
         if self._file is not None:
             os.close(self._file)
         self._file = None
+        self._queued.clear()
+        self._opening = threading.RLock()
 
 
 def _opening(run: str) -> dict[str, Any]:

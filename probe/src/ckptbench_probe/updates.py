@@ -31,6 +31,8 @@ class Updates:
         """Steps of any optimizer."""
         self.thread: int | None = None
         """That steps."""
+        self.scaled = False
+        """Whether a scaler calls the step that is under way."""
         self.by_session = False
         """Whether the program counts by itself: hooks are silent."""
         self._due_ns = 0
@@ -88,9 +90,14 @@ class Updates:
         flags, self._flags = self._flags, []
         left_out = [index for index, flag in flags if float(flag)]
         if left_out:
-            self._trace.write("skipped", updates=left_out)
+            self._trace.queue("skipped", updates=left_out)
 
     def write(self) -> None:
+        """Write the moments to the trace."""
+        self.queue()
+        self._trace.flush()
+
+    def queue(self) -> None:
         """Hand the moments on to the trace."""
         self._due_ns = monotonic_ns() + WRITTEN_EVERY_NS
         moments, self.moments = self.moments, []
@@ -99,7 +106,7 @@ class Updates:
         first, self.written = self.written, self.written + len(moments)
         skipped, self._skipped = self._skipped, []
         own = seat() if first == 0 else None
-        self._trace.write(
+        self._trace.queue(
             "updates",
             first=first,
             at_ns=moments[0],

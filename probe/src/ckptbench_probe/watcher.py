@@ -106,6 +106,7 @@ class Watcher:
             waits_s = LOOK_S if age_s < SLOWER_AFTER_S else min(SLOWEST_LOOK_S, age_s / 20)
             self._wake.wait(waits_s)
             self.look()
+            self._trace.flush()
 
     def look(self) -> None:
         memory = resident_bytes()

@@ -59,9 +59,10 @@ class OutermostSteps:
         self._depth -= 1
         if self._depth > 0 or not self._updates.of(optimizer):
             return
-        flag = optimizer.__dict__.get("found_inf")
-        if flag is not None:
-            self._updates.flag(flag)
+        if self._updates.scaled:
+            flag = getattr(optimizer, "found_inf", None)
+            if flag is not None:
+                self._updates.flag(flag)
         if id(optimizer) != self._known:
             self._know(optimizer)
 

@@ -13,10 +13,14 @@ def patch(module: Any) -> None:
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        fired = PROCESS.updates.fired
-        result = original(self, optimizer, *args, **kwargs)
-        if PROCESS.updates.fired == fired:
-            PROCESS.updates.skip()
+        updates = PROCESS.updates
+        fired, updates.scaled = updates.fired, True
+        try:
+            result = original(self, optimizer, *args, **kwargs)
+        finally:
+            updates.scaled = False
+        if updates.fired == fired:
+            updates.skip()
         return result
 
     module.GradScaler.step = step

@@ -56,4 +56,6 @@ def saving(
 
 
 def _finish(save: Save, _: Any) -> None:
+    """Nothing goes on beside the steps, so a write is cheap, and the process may be killed at any time."""
     PROCESS.saves.finished(save, save.ended_ns)
+    PROCESS.trace.flush()
