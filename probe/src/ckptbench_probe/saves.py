@@ -160,13 +160,13 @@ class Saves:
         if save in self._under_way:
             self._under_way.remove(save)
         if save.watched is not None:
-            save.watched.finished = True
+            save.watched.finish()
 
     @harmless
     def written(self, save: Save) -> None:
         """As far as can be seen. Only the program knows whether it goes on, so its files are looked at now."""
         if save.watched is not None:
-            save.watched.finished = True
+            save.watched.finish()
 
     @harmless
     def finish_path(self, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Callable
 
@@ -15,9 +15,10 @@ from ckptbench_probe.memory import resident_bytes
 from ckptbench_probe.trace import Trace
 
 LOOK_S = 0.005
+"""Between two looks at memory while a save is under way, and at least between two looks at its files after it."""
+LATER = 0.1
+"""Files are looked at again after this part of the time since the save was finished, which is how far `written back` may be off."""
 SLOWEST_LOOK_S = 0.5
-SLOWER_AFTER_S = 2.0
-"""Looks come less often the longer a save is watched."""
 LONGEST_WATCH_S = 300.0
 MOST_FILES = 1000
 
@@ -45,8 +46,19 @@ class Watched:
     begun_ns: int
     begun_bytes: int
     peak_bytes: int = 0
-    finished: bool = False
-    gone: set[str] = field(default_factory=set)
+    finished_ns: int | None = None
+    next_ns: int = 0
+    """When its files are looked at again."""
+    file_system: str = ""
+
+    def finish(self) -> None:
+        self.finished_ns = monotonic_ns()
+
+    def look_later(self) -> None:
+        assert self.finished_ns is not None
+        now = monotonic_ns()
+        after_ns = max(LOOK_S * 1e9, LATER * (now - self.finished_ns))
+        self.next_ns = now + min(int(after_ns), int(SLOWEST_LOOK_S * 1e9))
 
     def files(self) -> Iterator[str]:
         """That are there now, and were not before or have changed."""
@@ -98,23 +110,29 @@ class Watcher:
                 target=self._look_on, name="ckptbench-probe", daemon=True
             )
             self._thread.start()
+        else:
+            self._wake.set()
 
     def _look_on(self) -> None:
         while self._watched and not self._closed:
-            youngest = max(watched.begun_ns for watched in list(self._watched))
-            age_s = (monotonic_ns() - youngest) / 1e9
-            waits_s = LOOK_S if age_s < SLOWER_AFTER_S else min(SLOWEST_LOOK_S, age_s / 20)
+            now = monotonic_ns()
+            under_way = any(watched.finished_ns is None for watched in list(self._watched))
+            next_ns = min((watched.next_ns for watched in list(self._watched)), default=now)
+            waits_s = LOOK_S if under_way else max(LOOK_S, (next_ns - now) / 1e9)
             self._wake.wait(waits_s)
+            self._wake.clear()
             self.look()
             self._trace.flush()
 
     def look(self) -> None:
         memory = resident_bytes()
+        now = monotonic_ns()
         for watched in list(self._watched):
-            if watched.finished:
-                self._look_at_files(watched)
-            else:
+            if watched.finished_ns is None:
                 watched.peak_bytes = max(watched.peak_bytes, memory)
+            elif now >= watched.next_ns or self._closed:
+                self._look_at_files(watched)
+                watched.look_later()
 
     @harmless
     def _look_at_files(self, watched: Watched) -> None:
@@ -135,7 +153,7 @@ class Watcher:
             state=state,
             files=files,
             size=size,
-            file_system=storage.file_system(watched.paths[0]),
+            file_system=watched.file_system or storage.file_system(watched.paths[0]),
             memory_bytes=max(0, watched.peak_bytes - watched.begun_bytes),
         )
 
@@ -153,7 +171,7 @@ class Watcher:
         self._wake.set()
         self.look()
         for watched in list(self._watched):
-            _, files, size = _state(watched) if watched.finished else (None, 0, 0)
+            _, files, size = _state(watched) if watched.finished_ns else (None, 0, 0)
             self._drop(watched, "not yet when the process ended", files, size)
 
     def renew(self) -> None:
@@ -172,7 +190,8 @@ def _after_rename(path: str, source: str, target: str) -> str:
 def _state(watched: Watched) -> tuple[str | None, int, int]:
     """What can be said of the files, None as long as they are dirty; their number; their bytes."""
     files = size = 0
-    clean = storage.clean_means(storage.file_system(watched.paths[0]))
+    watched.file_system = watched.file_system or storage.file_system(watched.paths[0])
+    clean = storage.clean_means(watched.file_system)
     unwritten, unseen = False, ""
     for name in watched.files():
         try:

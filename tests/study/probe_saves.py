@@ -1,0 +1,114 @@
+"""Trains a few steps and saves once, in the way that is named.
+
+python probe_saves.py WAY
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file, save_model
+from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+from torch.utils.data import DataLoader
+
+Save = Callable[[nn.Module], None]
+
+
+def to_memory(model: nn.Module) -> None:
+    torch.save(model.state_dict(), io.BytesIO())
+
+
+def to_open_file(model: nn.Module) -> None:
+    with open("open.pt", "wb") as file:
+        torch.save(model.state_dict(), file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def in_thread(model: nn.Module) -> None:
+    thread = threading.Thread(target=torch.save, args=(model.state_dict(), Path("thread.pt")))
+    thread.start()
+    thread.join()
+
+
+def two_files(model: nn.Module) -> None:
+    torch.save(model.state_dict(), "one.pt")
+    save_file(dict(model.state_dict()), "two.safetensors")
+
+
+def dcp_sync(model: nn.Module) -> None:
+    dcp.save({"model": model.state_dict()}, checkpoint_id="dcp", no_dist=True)
+
+
+def dcp_writer(model: nn.Module) -> None:
+    dcp.save(
+        {"model": model.state_dict()}, storage_writer=dcp.FileSystemWriter("writer"), no_dist=True
+    )
+
+
+def dcp_process(model: nn.Module) -> None:
+    """The process that writes joins a group, so there must be one."""
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=os.environ.get("PORT_OF_TEST", "0"),
+        RANK="0",
+        WORLD_SIZE="1",
+    )
+    torch.distributed.init_process_group("gloo")
+    kind = AsyncCheckpointerType.PROCESS
+    dcp.async_save(
+        {"model": model.state_dict()}, checkpoint_id="process", async_checkpointer_type=kind
+    ).result()
+    torch.distributed.destroy_process_group()
+
+
+def beside_workers(model: nn.Module) -> None:
+    """Workers of a data loader import what the training does, and neither step nor save."""
+    for method in ("fork", "spawn", "forkserver"):
+        loader = DataLoader(
+            list(range(8)), batch_size=2, num_workers=2, multiprocessing_context=method
+        )  # type: ignore[arg-type]
+        assert sum(len(one) for one in loader) == 8
+    torch.save(model.state_dict(), "workers.pt")
+
+
+WAYS: dict[str, Save] = {
+    "to_memory": to_memory,
+    "to_path": lambda model: torch.save(model.state_dict(), "path.pt"),
+    "to_open_file": to_open_file,
+    "in_thread": in_thread,
+    "two_files": two_files,
+    "model_of_safetensors": lambda model: save_model(model, "model.safetensors"),
+    "dcp_sync": dcp_sync,
+    "dcp_writer": dcp_writer,
+    "dcp_process": dcp_process,
+    "beside_workers": beside_workers,
+}
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def train() -> None:
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(8, 64)).sum().backward()
+            optimizer.step()
+
+    train()
+    WAYS[sys.argv[1]](model)
+    train()
+
+
+if __name__ == "__main__":
+    main()
