@@ -52,8 +52,7 @@ class Saves:
         self._local = threading.local()
         self._under_way: list[Save] = []
         self._number = 0
-        self.state: Callable[[], Any] = lambda: None
-        """The optimizer whose state a checkpoint must have; None where it is not known."""
+        self._told_state_of: int | None = None
 
     @property
     def outermost(self) -> Save | None:
@@ -132,11 +131,11 @@ class Saves:
 
     @harmless
     def _tell_state(self) -> None:
-        """Once, at the end of the first save after an update: that has waited for the device already."""
-        optimizer = self.state()
-        if optimizer is not None:
+        """Once an optimizer, at the end of its first save: that has waited for the device already."""
+        optimizer = self._updates.first_optimizer()
+        if optimizer is not None and id(optimizer) != self._told_state_of:
+            self._told_state_of = id(optimizer)
             self._trace.queue("state", bytes=state_of(optimizer))
-            self.state = lambda: None
 
     @harmless
     def captured(self, save: Save | None) -> None:
@@ -181,7 +180,7 @@ class Saves:
         self._files.renew()
         self._local = threading.local()
         self._under_way.clear()
-        self.state = lambda: None
+        self._told_state_of = None
 
 
 def _covers(paths: list[str], path: str) -> bool:

@@ -7,8 +7,9 @@ each, are counted apart. Where it steps no more, the next that steps twice takes
 from __future__ import annotations
 
 import threading
+import weakref
 from time import monotonic_ns
-from typing import Any
+from typing import Any, Callable
 
 from ckptbench_probe.trace import Trace
 from ckptbench_probe.variables import seat
@@ -35,6 +36,8 @@ class Updates:
         """Whether a scaler calls the step that is under way."""
         self.by_session = False
         """Whether the program counts by itself: hooks are silent."""
+        self.first_optimizer: Callable[[], Any] = lambda: None
+        """Whose steps are updates, as long as it lives."""
         self._due_ns = 0
         self._first: int | None = None
         self._since: set[int] = set()
@@ -46,33 +49,40 @@ class Updates:
         return self.written + len(self.moments)
 
     def of(self, optimizer: object) -> bool:
-        """The optimizer has stepped. Whether that was an update."""
+        """The optimizer has stepped. Whether that was an update. It holds no more calls than it must: this is what the probe costs a step."""
         self.fired += 1
+        if id(optimizer) != self._first:
+            if not self._takes_over(optimizer):
+                return False
+        elif self._since:
+            self._since.clear()
         if self.by_session:
             return False
-        key = id(optimizer)
-        if key == self._first:
-            if self._since:
-                self._since.clear()
-        elif not self._takes_over(key):
-            return False
-        self.tick()
+        now = monotonic_ns()
+        self.moments.append(now)
+        if now >= self._due_ns:
+            self._write_due()
         return True
 
-    def _takes_over(self, key: int) -> bool:
+    def _takes_over(self, optimizer: object) -> bool:
+        key = id(optimizer)
         if self._first is not None and key not in self._since:
             self._since.add(key)
             return False
         self._first = key
         self._since.clear()
+        self.first_optimizer = weakref.ref(optimizer)
         return True
 
     def tick(self) -> None:
         now = monotonic_ns()
         self.moments.append(now)
         if now >= self._due_ns:
-            self.thread = threading.get_ident()
-            self.write()
+            self._write_due()
+
+    def _write_due(self) -> None:
+        self.thread = threading.get_ident()
+        self.write()
 
     def skip(self) -> None:
         """A scaler has left out an update: it counts as a step in time, and is marked."""

@@ -14,7 +14,7 @@ from ckptbench_probe.harmless import harmless
 from ckptbench_probe.memory import resident_bytes
 from ckptbench_probe.trace import Trace
 
-LOOK_S = 0.005
+LOOK_S = 0.02
 """Between two looks at memory while a save is under way, and at least between two looks at its files after it."""
 LATER = 0.1
 """Files are looked at again after this part of the time since the save was finished, which is how far `written back` may be off."""

@@ -6,7 +6,6 @@ The hooks are registered when the first optimizer is made: that imports Dynamo a
 from __future__ import annotations
 
 import sys
-import weakref
 from types import CodeType, FrameType
 from typing import Any
 
@@ -40,7 +39,6 @@ class OutermostSteps:
         self._depth = 0
         self._updates = PROCESS.updates
         self._step: CodeType = optimizer.profile_hook_step(lambda self: None).__code__
-        self._known: int | None = None
 
     def before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._depth:  # inside another step, or after one that has raised
@@ -57,15 +55,10 @@ class OutermostSteps:
 
     def after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._depth -= 1
-        if self._depth > 0 or not self._updates.of(optimizer):
+        if self._depth > 0:
             return
-        if self._updates.scaled:
+        updates = self._updates
+        if updates.of(optimizer) and updates.scaled:
             flag = getattr(optimizer, "found_inf", None)
             if flag is not None:
-                self._updates.flag(flag)
-        if id(optimizer) != self._known:
-            self._know(optimizer)
-
-    def _know(self, optimizer: Any) -> None:
-        self._known = id(optimizer)
-        PROCESS.saves.state = weakref.ref(optimizer)
+                updates.flag(flag)
