@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,13 @@ def test_the_summary_ends_in_an_interval(measured: Training) -> None:
     assert re.search(r"save every [\d,]+ steps \(.*\): save_steps=\d+, which loses .* %", answer)
     assert f"today's {SAVE_EVERY} steps lose" in answer
     assert "at a failure every 5.0 h (as you say)" in answer
+
+
+def test_the_command_of_the_decision_gives_the_same_interval(measured: Training) -> None:
+    words = ["decide", "--costs", str(measured.folder / "costs.yaml"), "--mtbf", "5h", "--gpus", "2", "--save-steps"]  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "ckptbench.commands.main", *words], capture_output=True, text=True, check=True)  # fmt: skip
+    interval = re.compile(r"save_steps=(\d+)")
+    assert interval.findall(done.stdout) == interval.findall(measured.told) != []
 
 
 def test_the_pointer_moves_after_the_data(example: str, measured: Training) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ckptbench_probe.costs import Costs
@@ -43,44 +45,32 @@ def failures(wishes: Wishes, ranks: int) -> Failures:
     )
 
 
-def answer(costs: Costs | None, wishes: Wishes, measures: Measures) -> list[str]:
-    """One line; none where nothing was saved."""
+def answer(costs: Costs | None, wishes: Wishes, measures: Measures, file: Path) -> list[str]:
+    """One line; none where nothing was saved. `file`: that of the costs."""
     if costs is None and not measures.checkpoints:
         return []
     if costs is None:
         return [
             "how often to save cannot be told: a save was under way in every step. Measure with fewer saves"
         ]
-    often = failures(wishes, measures.ranks)
     sentence = None
     if importlib.util.find_spec("ckptbench") is not None:
-        sentence = harmless(_sentence)(costs, wishes, often)
-    return [sentence or f"how often to save: {command(costs, wishes, often)}"]
+        sentence = harmless(_sentence)(costs, failures(wishes, measures.ranks))
+    return [sentence or f"how often to save: {command(wishes, measures.ranks, file)}"]
 
 
-def command(costs: Costs, wishes: Wishes, often: Failures) -> str:
-    """That asks `ckptbench decide` with the measured numbers."""
-    stall, durable = costs.stall.mean, costs.durable.mean
-    later = costs.background and durable > stall
-    saves = f"--async {stall:.4g}s+{durable - stall:.4g}s" if later else f"--blocking {stall:.4g}s"
-    now = costs.interval_steps * costs.step.mean
-    return (
-        f"ckptbench decide --mtbf {_plain(often.mtbf_s / 3600)}h --step {costs.step.mean:.4g}s {saves}"
-        f" --restart {wishes.restart_s or costs.down_s:.4g}s --now {now:.4g}s --save-steps"
-    )
+def command(wishes: Wishes, ranks: int, file: Path) -> str:
+    """That asks ckptbench with the measured numbers, wherever it is installed."""
+    rate = "--rate llama3" if wishes.mtbf_s is None else f"--mtbf {wishes.mtbf_s:.6g}s"
+    return f"ckptbench decide --costs {shlex.quote(str(file))} {rate} --gpus {wishes.gpus or ranks} --save-steps"
 
 
-def _plain(number: float) -> str:
-    """Four digits, without an exponent."""
-    return f"{number:.4g}" if number < 10_000 else f"{number:.0f}"
-
-
-def _sentence(costs: Costs, wishes: Wishes, often: Failures) -> str:
+def _sentence(costs: Costs, often: Failures) -> str:
     model: Any = importlib.import_module("ckptbench.decide.model")
     saving = model.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
     )
-    recovering = model.Recovering(down_s=wishes.restart_s or costs.down_s)
+    recovering = model.Recovering(down_s=costs.down_s)
     rate = 1 / often.mtbf_s
     step = costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)

@@ -10,6 +10,11 @@ from typing import Any
 from ckptbench_probe.measures import Measures
 from ckptbench_probe.statistics import Seconds, seconds
 
+GIVEN = "as you say"
+MEASURED = (
+    "from the start of a process to its first step, as measured: detection and waiting come on top"
+)
+UNKNOWN = "not measured"
 UNKNOWN_DOWN_S = 600.0
 """Until training goes on after a failure, where no start was seen."""
 
@@ -31,12 +36,13 @@ class Costs:
     """Whether saves go on beside the steps."""
     interval_steps: int
     down_s: float
-    """From the start of a process to its first step: the least that a failure costs."""
-    down_measured: bool
+    """From a failure until training goes on."""
+    down_from: str
+    """Where that is from."""
 
 
-def costs(measures: Measures) -> Costs | None:
-    """None where nothing can be decided: no step, or no whole checkpoint."""
+def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
+    """`down_s`: until training goes on after a failure, if the user knows it. None where nothing can be decided: no step, or no whole checkpoint."""
     whole = [one for one in measures.checkpoints if not one.failed]
     if measures.step_s is None or not whole:
         return None
@@ -56,8 +62,8 @@ def costs(measures: Measures) -> Costs | None:
         bytes=whole[-1].size,
         background=background,
         interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),
-        down_s=measures.start_s or UNKNOWN_DOWN_S,
-        down_measured=measures.start_s is not None,
+        down_s=down_s or measures.start_s or UNKNOWN_DOWN_S,
+        down_from=GIVEN if down_s else MEASURED if measures.start_s else UNKNOWN,
     )
 
 
@@ -70,11 +76,6 @@ def text(costs: Costs, *, title: str, gpus: int) -> str:
     }
     if costs.bytes:
         strategy["bytes"] = costs.bytes
-    down = (
-        "from the start of a process to its first step, as measured: detection and waiting come on top"
-        if costs.down_measured
-        else "not measured"
-    )
     lines = [
         "# Measured by ckptbench-probe. Times are in seconds, with their 95 % intervals.",
         f"title: {json.dumps(title)}",
@@ -87,7 +88,7 @@ def text(costs: Costs, *, title: str, gpus: int) -> str:
         f"  - name: {json.dumps(costs.name)}",
         *(f"    {name}: {value}" for name, value in strategy.items()),
         "recoveries:",
-        f"  # {down}.",
+        f"  # {costs.down_from}.",
         "  - name: restart",
         f"    down_s: {costs.down_s:.6g}",
     ]

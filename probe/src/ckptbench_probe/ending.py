@@ -19,6 +19,7 @@ from ckptbench_probe.reading import Run, UnreadableError, read
 from ckptbench_probe.screen import screen
 
 SUMMARY_FORMAT = 1
+COSTS = "costs.yaml"
 
 
 def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = None) -> bool:
@@ -30,8 +31,8 @@ def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = N
         say_lines([str(error)])
         return False
     measures = measure(seen)
-    known = costs(measures)
-    lines = screen(seen, measures, answer(known, wishes, measures))
+    known = costs(measures, down_s=wishes.restart_s)
+    lines = screen(seen, measures, answer(known, wishes, measures, folder / COSTS))
     if seen.others and run is None:
         lines.append(
             f"{seen.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"
@@ -54,7 +55,7 @@ def _write(folder: Path, run: Run, measures: Measures, known: Costs | None, wish
     )
     if known is not None:
         title = os.path.basename((run.trained[0].command or ("",))[0]) or "my training"
-        _put(folder / "costs.yaml", text(known, title=title, gpus=wishes.gpus or measures.ranks))
+        _put(folder / COSTS, text(known, title=title, gpus=wishes.gpus or measures.ranks))
     chrome.write(run, folder / "trace.json")
 
 

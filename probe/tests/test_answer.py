@@ -1,0 +1,65 @@
+"""What the summary says of how often to save where ckptbench is not installed beside the probe, and of failures."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from traces import Written
+
+from ckptbench_probe.answer import Wishes, answer, failures
+from ckptbench_probe.costs import costs
+from ckptbench_probe.measures import measure
+from ckptbench_probe.reading import read
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.4, after=5).updates(6.4, 7.4, 8.4)
+    return rank.save(8.4, 8.8, after=8).updates(9.8, 10.8).ended(12).into(tmp_path / "my costs")
+
+
+def test_without_ckptbench_the_command_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    measures = measure(read(folder))
+    (line,) = answer(
+        costs(measures), Wishes(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
+    )
+    assert line.endswith(
+        f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 7200s --gpus 64 --save-steps"
+    )
+    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    assert line.endswith("ckptbench decide --costs costs.yaml --rate llama3 --gpus 1 --save-steps")
+
+
+def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
+    measures = measure(read(folder))
+    (line,) = answer(costs(measures), Wishes(mtbf_s=7200.0), measures, folder / "costs.yaml")
+    # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s.
+    assert line.startswith("save every 76 steps (76 s): save_steps=76")
+    assert "today's 3 steps lose" in line
+
+
+def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:
+    rank = (
+        Written().updates(1).save(1.0, 1.1, finished=9.0, after=1).updates(2, 3, 4).into(tmp_path)
+    )
+    measures = measure(read(rank))
+    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    assert line.startswith("how often to save cannot be told")
+
+
+def test_a_published_rate_is_that_of_as_many_gpus() -> None:
+    """419 interruptions in 54 days of 16,384 GPUs: one in 3.1 hours."""
+    assert failures(Wishes(gpus=16_384), ranks=2).mtbf_s / 3600 == pytest.approx(3.093, abs=0.001)
+    assert failures(Wishes(), ranks=2).mtbf_s / 3600 == pytest.approx(25_338.5, abs=0.5)
+    assert failures(Wishes(mtbf_s=60.0), ranks=2).mtbf_s == 60.0
+
+
+def test_the_users_own_restart_is_in_the_costs(folder: Path) -> None:
+    known = costs(measure(read(folder)), down_s=480.0)
+    assert known is not None
+    assert (known.down_s, known.down_from) == (480.0, "as you say")
