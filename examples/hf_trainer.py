@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 LENGTH = 32
 
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=10)
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
+    set_seed(1)
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=257, n_positions=LENGTH, n_embd=128, n_layer=4, n_head=4)
     )

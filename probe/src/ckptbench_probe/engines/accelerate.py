@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, saving
+from ckptbench_probe.engines.wrapping import argument, of_first_rank, saving
 
 
 def patch(module: Any) -> None:
@@ -13,5 +13,5 @@ def patch(module: Any) -> None:
         return None if folder is None else str(folder)
 
     module.Accelerator.save_state = saving(
-        module.Accelerator.save_state, "accelerate", target=target
+        module.Accelerator.save_state, "accelerate", target=target, owned=of_first_rank
     )

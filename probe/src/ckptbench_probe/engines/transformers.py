@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import saving
+from ckptbench_probe.engines.wrapping import of_first_rank, saving
 
 
 def patch(module: Any) -> None:
@@ -19,5 +19,5 @@ def patch(module: Any) -> None:
         )
 
     module.Trainer._save_checkpoint = saving(
-        module.Trainer._save_checkpoint, "transformers", target=target
+        module.Trainer._save_checkpoint, "transformers", target=target, owned=of_first_rank
     )

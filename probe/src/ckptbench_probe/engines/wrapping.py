@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
+from ckptbench_probe.variables import seat
 from ckptbench_probe.watcher import everything
 
 Call = Callable[..., Any]
@@ -23,6 +24,12 @@ def path_of(target: Any) -> str | None:
 
 def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
     return args[place] if len(args) > place else kwargs.get(name)
+
+
+def of_first_rank(name: str) -> bool:
+    """Of a folder to which all ranks write, the first one counts every file: no file counts twice."""
+    own = seat()
+    return own is None or own.rank == 0
 
 
 def saving(
