@@ -117,7 +117,7 @@ def test_the_summary_ends_in_an_interval(measured: Training) -> None:
 
 def test_the_command_of_the_decision_gives_the_same_interval(measured: Training) -> None:
     words = ["decide", "--costs", str(measured.folder / "costs.yaml"), "--mtbf", "5h", "--gpus", "2", "--save-steps"]  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "ckptbench.commands.main", *words], capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run([str(Path(sys.executable).with_name("ckptbench")), *words], capture_output=True, text=True, check=True)  # fmt: skip
     interval = re.compile(r"save_steps=(\d+)")
     assert interval.findall(done.stdout) == interval.findall(measured.told) != []
 
