@@ -44,6 +44,7 @@ def main() -> None:
         print(
             f"loss {loss.detach().item():.6f}, weights {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}"
         )
+    dist.barrier()  # a rank that ends while another still talks to it makes that one abort
     dist.destroy_process_group()
 
 

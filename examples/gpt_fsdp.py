@@ -62,6 +62,7 @@ def main() -> None:
     weights = sum(float(p.detach().full_tensor().double().sum()) for p in model.parameters())
     if rank == 0:
         print(f"loss {loss.detach().item():.6f}, weights {weights:.12f}")
+    dist.barrier()  # a rank that ends while another still talks to it makes that one abort
     dist.destroy_process_group()
 
 

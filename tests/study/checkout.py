@@ -78,7 +78,8 @@ class Checkout:
 
     def make_target(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`make` with these arguments, in the environment that the tests run in."""
-        own = ["-o", "environment", f"BIN={Path(sys.executable).parent}"]
+        # Under another make it would say which folder it enters and leaves.
+        own = ["--no-print-directory", "-o", "environment", f"BIN={Path(sys.executable).parent}"]
         return subprocess.run(
             ["make", "-f", ROOT / "Makefile", *own, *arguments],
             cwd=self.folder,
