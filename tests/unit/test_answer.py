@@ -169,8 +169,9 @@ def test_a_loss_and_a_stall_that_cannot_be_told_are_no_numbers_either() -> None:
     tables["advice"]["goodput_lo"] = 0.0
     tables["decision_costs"]["stall_s_lo"], tables["decision_costs"]["stall_s_hi"] = 0.1, 1.1
     told = cells(tables)
-    assert told[0][3] == "?"
+    assert told[0][3] == told[0][6] == "?", "what is saved is told no better than the losses"
     assert {own[7] for own in told} == {"?"}
+    assert "narrows it, or more repeats." in words(tables)
     assert "[" in told[0][2]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ckptbench.commands.verbs import run
+from ckptbench.errors import DataError
 from ckptbench.page.cases import EXAMPLE
 
 OPTIONS = ["decide", "--gpus", "64", "--step", "3s", "--restart", "5 min"]
@@ -78,3 +79,9 @@ def test_a_page_of_a_file_of_costs_starts_with_these(tmp_path: Path) -> None:
     assert run(["decide", "--costs", str(costs), "--rate", "llama3", "--html", str(page)]) == 0
     assert ("gpus", "512") in pairs(page)
     assert ("rate", "llama3") in pairs(page)
+
+
+def test_a_page_that_cannot_be_written_is_told_in_one_line() -> None:
+    """No file can be made in /proc, which says that there is no such file."""
+    with pytest.raises(DataError, match=r"^/proc/x.html: cannot be written: .*; name a file"):
+        run(["page", "/proc/x.html"])

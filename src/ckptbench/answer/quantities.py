@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
 
-SECONDS_PER_MINUTE, SECONDS_PER_HOUR, SECONDS_PER_DAY = 60.0, 3600.0, 86400.0
 TIMES: Mapping[str, float] = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),

@@ -12,13 +12,14 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import counted, describe
-from ckptbench.answer.quantities import PERCENT, SECONDS_PER_HOUR, duration, percent, plain
+from ckptbench.answer.quantities import PERCENT, duration, percent, plain
 from ckptbench.answer.setups import in_words, varying, with_hardware
 from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
 from ckptbench.decide import storage
 from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import OWN
+from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import KILLED, NOTHING
 
 Tables = Mapping[str, pd.DataFrame]

@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 WIDTH = 100
+"""Of every answer, on a narrower terminal too: a number is never broken."""
 MOST_LINES = 30
+CANNOT, UNTOLD, NONE_HELPS = "cannot be told", "?", "none helps"
+"""In the place of numbers. The question mark is explained below."""
 NAME = 1
 """The column whose cells are broken where the table is too wide."""
 FEWEST_ROWS = 3

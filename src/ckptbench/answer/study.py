@@ -12,12 +12,13 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer import quantities, remarks
 from ckptbench.answer.labels import describe
 from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Unit, plain, span, tells
-from ckptbench.answer.screen import NAME, Line, Screen, text
+from ckptbench.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Screen, text
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
 from ckptbench.answer.words import amount
 from ckptbench.decide import storage
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
@@ -28,17 +29,11 @@ Ends = tuple[float, float, float]
 TITLE = "How often to checkpoint"
 NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level shared) and a timed recovery."
 FOLDER = "results/tables"
-HOURS_PER_DAY = 24
-CANNOT = "cannot be told"
-UNTOLD = "?"
-WHY_UNTOLD = "?: cannot be told, as its interval spans more than ten-fold. More repeats narrow it, or a rate of your own."
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
 LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best."
 BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
-LOST = 0.01
-"""Where even the best interval has less goodput than this, no interval is recommended."""
 BEST = " +"
 """Behind a setup that is shown to be better than all others of its system."""
 PROJECTED = "*"
@@ -72,7 +67,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
-            *([WHY_UNTOLD] if untold else []),
+            *([_why_untold(rows)] if untold else []),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
@@ -118,10 +113,20 @@ def _names(rows: pd.DataFrame) -> pd.Series:
 
 def _common(rows: pd.DataFrame) -> list[str]:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
-    if (rows["framework"] == GIVEN).all():
+    if _is_given(rows):
         return list(dict.fromkeys(rows["model"]))
     names = constants(rows, ("framework", *KINDS, "strategy", "recovery"))
     return [name for name in names if name != describe("recovery", RESTART.name)]
+
+
+def _is_given(rows: pd.DataFrame) -> bool:
+    """Whether the costs are those of a user's file."""
+    return bool((rows["framework"] == GIVEN).all())
+
+
+def _why_untold(rows: pd.DataFrame) -> str:
+    repeats = "" if _is_given(rows) else ", or more repeats"
+    return f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold. A rate of your own narrows it{repeats}."
 
 
 def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -158,13 +163,14 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
     stops = _told(_ends(row, "stall_s"), SECONDS)
     every = _ends(row, "best_minutes")
-    if row["goodput"] < LOST:
-        return ("none helps", loses, UNTOLD, now, plain(0.0), stops)
+    if row["goodput"] < LEAST_USEFUL:
+        return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
     if not tells(*every[1:]):
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
     fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
-    saved = HOURS_PER_DAY * row["gpus"] * max(0.0, in_use[0] - best[0])
-    return (amount(row, "best_minutes", PLAIN), loses, fine, now, plain(saved), stops)
+    # As much as the losses that it is the difference of.
+    saved = UNTOLD if UNTOLD in (loses, loses_now) else plain(max(0.0, row["saved_gpu_hours"]))
+    return (amount(row, "best_minutes", PLAIN), loses, fine, now, saved, stops)
 
 
 def _interval(row: Row) -> str:
@@ -188,6 +194,6 @@ def _told(known: Ends, unit: Unit) -> str:
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
-    if (rows["framework"] == GIVEN).all():
+    if _is_given(rows):
         return "Other numbers: ckptbench decide, or results/decision.html"
     return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h, or results/decision.html"

@@ -13,10 +13,9 @@ from ckptbench.answer.quantities import Every, tells
 from ckptbench.commands.failing import Failing
 from ckptbench.decide import OTHERS
 from ckptbench.decide.model import Recovering, Saving, best, goodput
+from ckptbench.decide.units import HOURS_PER_DAY
 
 Floats = NDArray[np.float64]
-
-HOURS_PER_DAY = 24
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.answer.quantities import SECONDS_PER_HOUR, duration
+from ckptbench.answer.quantities import duration
+from ckptbench.decide.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ckptbench.answer.quantities import SECONDS_PER_HOUR
 from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Case, Strategy
 from ckptbench.commands.usual import usual
 from ckptbench.decide.rates import published, read_rates
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.errors import DataError
 from ckptbench.page.html import page
+from ckptbench.remedies import blame
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -20,12 +22,12 @@ AS_WRITTEN = ("mtbf", "step", "blocking", "async", "restart", "now")
 
 
 def write_calculator(path: Path) -> None:
-    """The page with an example. Raises OSError where it cannot be written."""
+    """The page with an example. Raises DataError where it cannot be written."""
     _write(path, page(None, read_rates(published()), usual()))
 
 
 def write_case(path: Path, asked: Asked, written: Pairs) -> None:
-    """The page with the case of the reader: of options as they are written, or of a study or file. Raises OSError."""
+    """The page with the case of the reader: of options as they are written, or of a study or file. Raises DataError where it cannot be written."""
     rates, choices = read_rates(published()), usual()
     gpus = asked.gpus or 1
     case = [(name, text) for name, text in written if name in AS_WRITTEN]
@@ -62,5 +64,10 @@ def _pair(strategy: Strategy) -> tuple[str, str]:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    """Raises DataError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        told = blame(error, path, "name a file elsewhere")
+        raise DataError(f"{path}: cannot be written: {told}") from None

@@ -12,9 +12,8 @@ import pandas as pd
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.answer import STUDY_TABLES
-from ckptbench.answer.quantities import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.answer.screen import text
-from ckptbench.answer.study import HOURS_PER_DAY, screen, shown
+from ckptbench.answer.study import screen, shown
 from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Choice, Known
 from ckptbench.commands.told import Told
@@ -26,6 +25,7 @@ from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.storage import projected
+from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval
 
@@ -132,7 +132,7 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         interval_s=_known(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=_lost(row, "goodput"),
         fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
-        saves_gpu_hours=HOURS_PER_DAY * row["gpus"] * (row["goodput"] - row["goodput_in_use"]),
+        saves_gpu_hours=row["saved_gpu_hours"],
         now=now,
     )
 

@@ -19,16 +19,13 @@ from ckptbench.answer.quantities import (
     span,
     unit_of_times,
 )
+from ckptbench.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WIDTH
 from ckptbench.commands.case import Choice, Known
 from ckptbench.commands.told import helps_nothing, is_told
 
-WIDTH = 100
-"""Of every output, on a narrower terminal too: a number is never broken."""
 GAP = 2
 LONGEST_NAME, SHORTEST_NAME = 24, 8
 """A longer name is broken: at the latest here, and sooner where numbers need the room."""
-CANNOT, UNTOLD = "cannot be told", "?"
-NONE_HELPS = "none helps"
 Cells = tuple[str, str, str, str, str]
 """Name, interval, loss, what is saved, and the fine range."""
 

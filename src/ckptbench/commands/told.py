@@ -10,6 +10,7 @@ from typing import Any
 
 from ckptbench.answer.quantities import duration
 from ckptbench.commands.case import Choice, Known
+from ckptbench.decide.model import LEAST_USEFUL
 
 KEYS: Mapping[str, str] = {
     "gpus": "that train together",
@@ -37,8 +38,6 @@ SAVE_STEPS = (
     ("TorchTitan", "--checkpoint.interval={steps}"),
 )
 """How programs for training are told the interval."""
-LEAST = 0.01
-"""Where even the best interval has less goodput than this, none is recommended."""
 
 
 def is_told(choice: Choice) -> bool:
@@ -48,7 +47,7 @@ def is_told(choice: Choice) -> bool:
 
 def helps_nothing(choice: Choice) -> bool:
     """Whether next to nothing gets done at the best interval either."""
-    return choice.loses.value > 1 - LEAST
+    return choice.loses.value > 1 - LEAST_USEFUL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

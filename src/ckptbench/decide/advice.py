@@ -15,10 +15,11 @@ from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
 from ckptbench.decide import OTHERS, drawn, storage
-from ckptbench.decide.choices import SECONDS_PER_MINUTE, Choices
+from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
-from ckptbench.decide.rates import HOURS_PER_DAY, FailureRate
+from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
@@ -289,7 +290,7 @@ def _advice(case: _Case) -> Row:
     in_use_goodput = case.goodput(in_use * case.step_s)
     return {
         "survived": float(np.asarray(case.recovering.survived)[0]),
-        **_uncertain("hours_between_failures", 1 / (case.failures_per_s * drawn.SECONDS_PER_HOUR)),
+        **_uncertain("hours_between_failures", 1 / (case.failures_per_s * SECONDS_PER_HOUR)),
         **_uncertain("best_steps", found.steps),
         **case.best_columns(),
         **_in_time("fine_from", of_estimate.fine_from_steps, case),

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, fields
 from typing import Self
 
+from ckptbench.decide.units import SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
 
-SECONDS_PER_MINUTE = 60.0
 GPUS_PER_NODE = 8
 """Where nothing else is said."""
 

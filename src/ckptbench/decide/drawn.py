@@ -26,6 +26,7 @@ from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import STARTS
 from ckptbench.decide.model import Far, Recovering, Saving
 from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any]
@@ -36,7 +37,6 @@ DRAWS = 400
 HALF = 1.959963984540054
 """Standard deviations from the middle of a 95 % interval to an end."""
 LOWEST, HIGHEST = 2.5, 97.5
-SECONDS_PER_HOUR = 3600.0
 SAVED = (*SYSTEM, "strategy", "format", "interval")
 """What the cost of a checkpoint is of."""
 RECOVERED = (*SYSTEM, "recovery")

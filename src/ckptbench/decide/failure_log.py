@@ -10,7 +10,8 @@ import numpy as np
 from ckptbench.decide.log_faults import Faults, Times
 from ckptbench.decide.log_lines import Lines, read_lines
 from ckptbench.decide.sacct import ASK, is_table, read_jobs
-from ckptbench.decide.watched import NODES, SECONDS_PER_HOUR, Counted, LogOptions, Watched
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.decide.watched import NODES, Counted, LogOptions, Watched
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 

@@ -110,6 +110,8 @@ class Best:
     """The longest one, up to that of `LONGEST`."""
 
 
+LEAST_USEFUL = 0.01
+"""Where even the best interval has less goodput than this, none is recommended."""
 LONGEST = 50.0
 """The longest interval that is tried, in mean times between the failures that end training: the best one is shorter than one of them."""
 MOST_STEPS = 1e12

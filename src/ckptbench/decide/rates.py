@@ -18,11 +18,11 @@ from scipy.special import gammaincinv, stdtrit
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
 from ckptbench.decide.failure_log import count_failures
+from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 
-HOURS_PER_DAY, SECONDS_PER_HOUR = 24, 3600
 OWN = "own"
 """The source of a rate that nobody has published."""
 ELSEWHERE = 0.94

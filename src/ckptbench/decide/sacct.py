@@ -13,7 +13,8 @@ import numpy as np
 
 from ckptbench.decide.log_faults import Faults, Times
 from ckptbench.decide.log_lines import Lines
-from ckptbench.decide.watched import NODES, SECONDS_PER_HOUR, Floats, LogOptions, Watched
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.decide.watched import NODES, Floats, LogOptions, Watched
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 

@@ -36,6 +36,7 @@ from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
 from ckptbench.decide.recoveries import KILL
 from ckptbench.decide.seen import Seen, another, apart
 from ckptbench.decide.struck_run import Lost, finished_s
+from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import SHARED, named_levels
@@ -76,7 +77,6 @@ DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.option
 """Traces of failures that are drawn. Listed ones tell what a failure costs."""
 FEWEST = 2
 """One recovery does not tell how far they differ."""
-SECONDS_PER_HOUR = 3600.0
 
 
 def validation(tables: Tables) -> pd.DataFrame:

@@ -30,7 +30,6 @@ ENDS = (
     "RESIZING", "REVOKED", "SPECIAL_EXIT", "STOPPED", "SUSPENDED", "TIMEOUT",
 )  # fmt: skip
 """Slurm's states in which a job no longer runs."""
-SECONDS_PER_HOUR = 3600
 NODES = ("node", "nodes", "nodelist", "host", "hostname")
 """Columns that say where a failure was, in small letters."""
 MOST_NODES, MOST_LETTERS = 100_000, 20

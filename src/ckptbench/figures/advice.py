@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from ckptbench.analysis.tables.columns import SYSTEM as OF_SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted
-from ckptbench.answer.quantities import SECONDS_PER_MINUTE
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.units import SECONDS_PER_MINUTE
 from ckptbench.figures.kit.decided import (
     LEAST,
     NONE,

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.answer import quantities
-from ckptbench.answer.study import LOST
 from ckptbench.decide import OTHERS, drawn
 from ckptbench.decide.choices import Choices
-from ckptbench.decide.model import LONGEST, MOST_STEPS
+from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.errors import ConfigError
 from ckptbench.page.cases import EXAMPLE, Draws, Pairs, measured_cases
 
@@ -46,7 +46,7 @@ def payload(
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
         "other_rates": OTHERS,
-        "least_useful": LOST,
+        "least_useful": LEAST_USEFUL,
         "words": _words(),
     }
 
@@ -57,7 +57,7 @@ def _written(title: str, pairs: Pairs) -> Row:
 
 
 def _rate(rate: FailureRate, draws: Draws) -> Row:
-    hours = 1 / (drawn.failures_per_s(rate, 1) * quantities.SECONDS_PER_HOUR)
+    hours = 1 / (drawn.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
     return {"name": rate.name, "title": rate.title, "source": rate.source, **draws.known(hours)}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
 
-from ckptbench.answer.quantities import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
+from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.figures.kit.style import FAINT
 
 ROOM = 0.05

@@ -1,0 +1,4 @@
+"""Longer times in seconds and hours."""
+
+SECONDS_PER_MINUTE, SECONDS_PER_HOUR, SECONDS_PER_DAY = 60.0, 3600.0, 86400.0
+HOURS_PER_DAY = 24
