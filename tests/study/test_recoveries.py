@@ -105,7 +105,9 @@ def test_a_loss_after_the_last_step_is_noticed_and_the_test_set_is_evaluated_who
     done: Checkout,
 ) -> None:
     _, last = of(done, "failures", "ulfm", "broken").to_dict("records")
-    assert (last["step"], last["from_step"]) == (40, 40)
+    # Rank 1 may begin its save, and be lost, before rank 0, whose clock counts, has written down that step 40 is done.
+    assert last["step"] in (39, 40)
+    assert last["from_step"] == 40
     evaluated = of(done, "evaluations", "ulfm", "broken").groupby("epoch")["samples"].sum()
     assert evaluated.tolist() == [64, 64]
 
