@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -160,6 +161,36 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     planned = copy.run("-n", study=TINY, more=["other.yaml"]).stdout
     assert "changed: training.learning_rate" in planned
     assert re.search(rf"^train_cell +{len(done.seals())}$", planned, re.MULTILINE), planned
+
+
+@pytest.mark.parametrize(
+    ("source", "again", "kept"),
+    [
+        ("figures/stall.py", {"draw_stall"}, {"draw_overhead", "write_answer"}),
+        ("page/page.css", {"write_decision_page"}, {"decide", "draw_advice"}),
+        ("decide/formulas.py", {"decide", "draw_advice", "write_answer"}, {"derive_tables"}),
+        ("runs/trace.py", {"collect_runs", "derive_tables", "decide"}, {"train_cell"}),
+        ("strategies/native.py", set(), {"collect_runs", "train_cell"}),
+    ],
+)
+def test_an_edit_of_the_code_makes_again_what_runs_it_and_nothing_else(
+    done: Checkout, source: str, again: set[str], kept: set[str]
+) -> None:
+    """The source that was edited is the one that results were made from: what is noted of it is of another content."""
+    record = done.folder / "results/made_from.json"
+    noted = record.read_bytes()
+    entries = json.loads(noted)
+    for entry in entries.values():
+        for path in entry["inputs"].keys() & {f"src/ckptbench/{source}"}:
+            entry["inputs"][path] = "0" * 64
+    try:
+        record.write_text(json.dumps(entries))
+        planned = done.run("--dry-run").stdout
+    finally:
+        record.write_bytes(noted)
+    jobs = set(re.findall(r"^(\w+) +\d+$", planned, re.MULTILINE))
+    assert again <= jobs, planned
+    assert not kept & jobs, planned
 
 
 def test_a_run_whose_folder_was_removed_is_made_again(done: Checkout, tmp_path: Path) -> None:

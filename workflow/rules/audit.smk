@@ -3,7 +3,6 @@ rule audit:
     """Check whether this machine's study is to be believed."""
     input:
         script="scripts/audit.py",
-        library=get_sources("audit"),
     log:
         "results/logs/audit.log",
     localrule: True
@@ -25,7 +24,7 @@ rule write_audit_page:
     input:
         made=ancient(get_audit()),
         script=ancient("scripts/audit.py"),
-        library=get_sources("audit"),
+        library=get_sources("scripts/audit.py", EVERY),
         mark=get_mark("write_audit_page"),
     output:
         AUDIT_PAGE,  # the first page of the report has it

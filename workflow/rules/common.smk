@@ -9,7 +9,13 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
+from ckptbench.analysis.tables.registry import (
+    COLLECTED,
+    DECIDED,
+    DERIVED,
+    EVERY,
+    TABLES,
+)
 from ckptbench.answer import DECISION, STUDY_TABLES
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.failure_file import read_failure_files
@@ -23,6 +29,7 @@ from ckptbench.remedies import blame
 from ckptbench.study.failed import FailedJob, advice
 from ckptbench.study.planning import check_source, plan_study
 from ckptbench.study.record import StudyRecord
+from ckptbench.study.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
 
@@ -239,11 +246,13 @@ def get_threads(wildcards):
     return workflow.cores if workflow.local_exec else 1
 
 
-def get_sources(*packages, endings=("py",)):
-    """The source files of packages and their subpackages. Editing one reruns the rule that has them as input."""
-    folders = [Path("src/ckptbench") / package for package in packages]
-    found = (folder.rglob(f"*.{ending}") for folder in folders for ending in endings)
-    return ancient(sorted(str(path) for paths in found for path in paths))
+def get_sources(script, tables, modules=()):
+    """The source files that a script runs. Editing one of them, and no other, makes the outputs of its rule outdated.
+
+    Registries load some by name: those of the tables that it reads or fills, and `modules`.
+    """
+    named = [*modules, *(EVERY[table].module for table in tables)]
+    return ancient(sources_of(Path(script), named))
 
 
 def is_forced():

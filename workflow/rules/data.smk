@@ -3,7 +3,6 @@ rule prepare_dataset:
     input:
         environment=by_content("prepare_dataset", ".environments/data/ready.json"),
         script=ancient("scripts/prepare_dataset.py"),
-        library=get_sources("data/sources"),
         mark=get_mark("prepare_dataset"),
     output:
         "results/datasets/{dataset}/dataset.json",

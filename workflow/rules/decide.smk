@@ -5,7 +5,7 @@ rule decide:
         ancient(get_failure_rates()),
         ancient(get_numbers()),
         script=ancient("scripts/decide.py"),
-        library=get_sources("decide"),
+        library=get_sources("scripts/decide.py", [*COST_TABLES, *DECIDED]),
         mark=get_mark("decide"),
     output:
         expand("results/tables/{table}.parquet", table=DECIDED),
@@ -37,7 +37,7 @@ rule write_answer:
     input:
         by_content("write_answer", get_answer_tables),
         script=ancient("scripts/write_answer.py"),
-        library=get_sources("answer"),
+        library=get_sources("scripts/write_answer.py", [*DECISION, *STUDY_TABLES]),
         mark=get_mark("write_answer"),
     output:
         ANSWER,  # the first page of the report has it
@@ -61,10 +61,7 @@ rule write_decision_page:
         ),
         ancient(get_failure_rates()),
         script=ancient("scripts/write_decision_page.py"),
-        library=get_sources(
-            "page", "answer", endings=("py", "js", "css", "html", "json", "txt")
-        ),
-        formulas=ancient("src/ckptbench/decide/formulas.py"),
+        library=get_sources("scripts/write_decision_page.py", ["decision_costs"]),
         mark=get_mark("write_decision_page"),
     output:
         report(

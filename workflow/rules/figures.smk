@@ -10,7 +10,9 @@ for figure, entry in FIGURES.items():
                 expand("results/tables/{table}.parquet", table=entry.tables),
             ),
             script=ancient("scripts/draw_figure.py"),
-            library=get_sources("figures", "answer", endings=("py", "mplstyle")),
+            library=get_sources(
+                "scripts/draw_figure.py", entry.tables, [f"figures.{entry.module}"]
+            ),
             mark=get_mark(f"draw_{figure}"),
         output:
             pdf=f"results/figures/{figure}.pdf",

@@ -3,7 +3,7 @@ rule collect_runs:
     input:
         by_content("collect_runs", get_all_seals()),
         script=ancient("scripts/collect_runs.py"),
-        library=get_sources("analysis"),
+        library=get_sources("scripts/collect_runs.py", COLLECTED),
         mark=get_mark("collect_runs"),
     output:
         expand(
@@ -30,7 +30,7 @@ rule derive_tables:
             "derive_tables", expand("results/tables/{table}.parquet", table=COLLECTED)
         ),
         script=ancient("scripts/analyse.py"),
-        library=get_sources("analysis"),
+        library=get_sources("scripts/analyse.py", TABLES),
         mark=get_mark("derive_tables"),
     output:
         expand("results/tables/{table}.parquet", table=DERIVED),

@@ -104,3 +104,4 @@ DECIDED = _entries(
 """What to do about it: from these tables, or from costs that the user gives, and from the failure rates of config/failures."""
 AUDITED = _entries("audit", {"audit": "table"})
 """Whether to believe it: from checks of the machine, and from these tables."""
+EVERY = {**TABLES, **DECIDED, **AUDITED}

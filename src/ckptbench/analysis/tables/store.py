@@ -10,7 +10,7 @@ import pandas as pd
 from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
 from pyarrow import csv
 
-from ckptbench.analysis.tables.registry import AUDITED, DECIDED, TABLES
+from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.analysis.tables.schema import Table
 from ckptbench.errors import RunFolderError, all_of
 from ckptbench.remedies import blame
@@ -30,10 +30,9 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame]) -> None:
 def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
     """The tables of these names, with the types of their columns. Raises RunFolderError where some are missing or of
     another version, with a line for each."""
-    every = {**TABLES, **DECIDED, **AUDITED}
     wanted = list(names)
     frames = all_of(
-        partial(_read, folder / f"{name}.parquet", every[name].table) for name in wanted
+        partial(_read, folder / f"{name}.parquet", EVERY[name].table) for name in wanted
     )
     return dict(zip(wanted, frames, strict=True))
 

@@ -1,0 +1,68 @@
+"""The files that a script runs are found from its imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckptbench.analysis.tables.registry import COLLECTED, DERIVED
+from ckptbench.study.sources import sources_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("script", "modules"),
+    [
+        ("collect_runs.py", [entry.module for entry in COLLECTED.values()]),
+        ("analyse.py", [entry.module for entry in DERIVED.values()]),
+        ("write_decision_page.py", ["decide.inputs"]),
+        ("draw_figure.py", ["figures.stall", "analysis.cost.stall"]),
+    ],
+)
+def test_what_is_found_is_all_that_is_imported(
+    script: str, modules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python itself says which modules of the package it has loaded."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(ROOT / "scripts" / script), *modules],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout.split()
+    monkeypatch.chdir(ROOT)
+    found = sources_of(Path("scripts", script), modules)
+    assert len(loaded) > 10
+    assert set(loaded) <= set(found)
+    assert all(Path(path).is_file() for path in found)
+
+
+PROGRAM = """
+import importlib, runpy, sys
+from pathlib import Path
+runpy.run_path(sys.argv[1], run_name="imported")
+for name in sys.argv[2:]:
+    importlib.import_module(f"ckptbench.{name}")
+for name, module in sys.modules.items():
+    if name.partition(".")[0] == "ckptbench":
+        print(Path(module.__file__).relative_to(Path.cwd()))
+"""
+
+
+def test_what_lies_beside_a_module_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    page = sources_of(Path("scripts/write_decision_page.py"))
+    assert {"src/ckptbench/page/page.css", "src/ckptbench/page/chart.json"} <= {*page}
+    figure = sources_of(Path("scripts/draw_figure.py"), ["figures.stall"])
+    assert "src/ckptbench/figures/kit/ckptbench.mplstyle" in figure
+
+
+def test_one_figure_does_not_depend_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    figure = sources_of(Path("scripts/draw_figure.py"), ["figures.stall"])
+    others = [path for path in figure if Path(path).parent.name == "figures"]
+    assert others == [f"src/ckptbench/figures/{name}.py" for name in ("__init__", "files", "stall")]
