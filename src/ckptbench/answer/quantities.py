@@ -21,19 +21,20 @@ TIMES: Mapping[str, float] = {
     **dict.fromkeys(("y", "year", "years"), 365.25 * SECONDS_PER_DAY),
 }
 """Units of time that are read, in seconds."""
-SIZES: Mapping[str, float] = {
+_SIZES: Mapping[str, float] = {
     **dict.fromkeys(("B", "byte", "bytes"), 1.0),
     "kB": 1e3,
     "KB": 1e3,
     **{f"{letter}B": 1000.0**power for power, letter in enumerate("MGTP", 2)},
     **{f"{letter}iB": 1024.0**power for power, letter in enumerate("KMGTP", 1)},
 }
+SIZES = {**_SIZES, **{name.lower(): size for name, size in _SIZES.items()}}
 """Units of size that are read, in bytes. `Gb` is none: it may mean bits."""
 BANDWIDTHS: Mapping[str, float] = {
-    **{f"{name}/s": size for name, size in SIZES.items()},
+    **{f"{name}/s": size for name, size in _SIZES.items()},
     **{f"{letter}bit/s": 1000.0**power / 8 for power, letter in enumerate("MGT", 2)},
 }
-"""Units of bandwidth that are read, in bytes in a second."""
+"""Units of bandwidth that are read, in bytes in a second. `gb/s` is none: it may mean bits."""
 NUMBER = r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 PART = re.compile(rf"\s*({NUMBER})\s*([A-Za-z]+(?:/s)?)")
 STEPS = re.compile(rf"\s*({NUMBER})\s*steps?\s*", re.IGNORECASE)
@@ -126,7 +127,7 @@ def read_count(text: str) -> int:
 def _sum(text: str, units: Mapping[str, float], what: str, as_in: str) -> float:
     end, total = 0, 0.0
     while match := PART.match(text, end):
-        size = units.get(match[2])
+        size = units.get(match[2], TIMES.get(match[2].lower()) if units is TIMES else None)
         if size is None:
             break
         end, total = match.end(), total + _number(match[1]) * size
