@@ -1,5 +1,6 @@
 # Reads and checks the config, expands it into cells, and defines the functions that the rules call.
 import dataclasses
+import functools
 import json
 import os
 import shlex
@@ -104,6 +105,7 @@ def get_all_tables():
     return expand("results/tables/{table}.parquet", table=[*TABLES, *DECIDED])
 
 
+@functools.cache
 def get_all_figures():
     """The figures for which the study has data."""
     shown = [
