@@ -75,7 +75,7 @@ from ckptbench.networks.models import ARCHITECTURES  # noqa: E402
 from ckptbench.proof.digest import digests  # noqa: E402
 from ckptbench.runs.position import Position  # noqa: E402
 from ckptbench.runs.recorder import Recorder  # noqa: E402
-from ckptbench.strategies.clocked import Clocked  # noqa: E402
+from ckptbench.strategies.timed import TimedCheckpointer  # noqa: E402
 from ckptbench.world.seats import Place  # noqa: E402
 
 MODEL, BATCH = "resnet50", 8
@@ -185,7 +185,7 @@ def _restarted(device: str, strategy: str) -> bool:
     framework = _framework(device, deterministic=True)
     with tempfile.TemporaryDirectory() as folder:
         levels = Levels({SHARED: Path(folder, "versions")}, keep=2)
-        clocked = Clocked.open(
+        timed = TimedCheckpointer.open(
             Variant(strategy),
             subject=framework,
             barrier=framework.barrier,
@@ -196,23 +196,23 @@ def _restarted(device: str, strategy: str) -> bool:
             recorder=Recorder(Path(folder, "trace.jsonl")),
             reach=lambda stage: None,
         )
-        framework.before_update = clocked.hook
+        framework.before_update = timed.hook
         _build(framework)
-        clocked.ready()
+        timed.ready()
         _train(framework, 0, 3)
         then = digests({**framework.held(), **framework.rank_state()})
-        clocked.save(Position(step=3, epoch=0, step_in_epoch=3))
+        timed.save(Position(step=3, epoch=0, step_in_epoch=3))
         _train(framework, 3, 5)
         ended = digests({**framework.held(), **framework.rank_state()})
-        clocked.settle()
+        timed.settle()
         version = levels.newest()
         assert version is not None
         _train(framework, 5, 7)
-        clocked.load(version)
+        timed.load(version)
         loaded = digests({**framework.held(), **framework.rank_state()})
         _train(framework, 3, 5)
         again = digests({**framework.held(), **framework.rank_state()})
-        clocked.close()
+        timed.close()
     return loaded == then and again == ended
 
 

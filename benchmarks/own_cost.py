@@ -40,7 +40,7 @@ from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -160,7 +160,7 @@ def one_run(
     plain = PlainScript(folder / "plain", training.framework, options.keep)
     trace = folder / "trace-0.jsonl"
     recorder = Recorder(trace)
-    own = Clocked.open(
+    own = TimedCheckpointer.open(
         NATIVE,
         subject=training.framework,
         barrier=training.framework.barrier,

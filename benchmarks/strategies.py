@@ -46,8 +46,8 @@ from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import Checkpoint, read_trace
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.loading import load_strategy
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.strategies.writer import write_file
 from ckptbench.world.seats import Place
 
@@ -132,13 +132,13 @@ def _rank(rank: int, port: int, options: argparse.Namespace, folder: Path) -> No
 class Opened:
     """A strategy, the training's framework around it, and how many checkpoints it has taken."""
 
-    clocked: Clocked
+    timed: TimedCheckpointer
     store: CheckpointStore
     saves: int = 0
 
     def save(self) -> None:
         self.saves += 1
-        self.clocked.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
+        self.timed.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
 
 
 class Bench:
@@ -161,7 +161,7 @@ class Bench:
 
     def _open(self, name: str) -> Opened:
         levels = Levels({SHARED: self._folder / name}, keep=KEEP)
-        clocked = Clocked.open(
+        timed = TimedCheckpointer.open(
             Variant(name),
             subject=self._framework,
             barrier=self._framework.barrier,
@@ -172,17 +172,17 @@ class Bench:
             recorder=Recorder(self._folder / f"{name}-{self._place.rank}.jsonl"),
             reach=lambda stage: None,
         )
-        return Opened(clocked, levels.shared)
+        return Opened(timed, levels.shared)
 
     def run(self) -> None:
         self._train(5)
         for name, opened in self._strategies.items():
-            opened.clocked.ready()
+            opened.timed.ready()
             self._use(name)
             for _ in range(SETTLING):
                 opened.save()
                 self._train(1)
-                opened.clocked.settle()
+                opened.timed.settle()
             self.found["first"][name] = opened.saves
         order = random.Random(0)
         names = [NONE, *self._strategies]
@@ -200,14 +200,14 @@ class Bench:
                 self.found["idle"][name].append(self._strategies[name].saves + 1)
                 self._use(name)
                 self._strategies[name].save()
-                self._strategies[name].clocked.settle()
+                self._strategies[name].timed.settle()
             self._meet()
             self.found["machine"]["copy_s"].append(_seconds(machine.copy))
             self._meet()
             self.found["machine"]["direct_s"].append(_seconds(machine.write))
         self._restore()
         for opened in self._strategies.values():
-            opened.clocked.close()
+            opened.timed.close()
         machine.close()
         self._meet()
         self._framework.close()
@@ -221,7 +221,7 @@ class Bench:
                 opened.save()
             self._train(self._options.interval)
         if opened is not None:
-            opened.clocked.settle()
+            opened.timed.settle()
         self._framework.barrier()
         return time.perf_counter() - started
 
@@ -229,13 +229,13 @@ class Bench:
         """Load each strategy's newest version, and only read its bytes, both with nothing of it in memory."""
         self.found["load"] = {name: [] for name in self._strategies}
         for name, opened in self._strategies.items():
-            opened.clocked.settle()
+            opened.timed.settle()
             self._meet()
             version = opened.store.newest()
             assert version is not None
             files = version.read_by(self._place.rank)
             for _ in range(3):
-                loaded_s = self._cold(version, partial(opened.clocked.load, version))
+                loaded_s = self._cold(version, partial(opened.timed.load, version))
                 read_s = self._cold(version, partial(_read, files))
                 self.found["load"][name].append((loaded_s, read_s))
 
@@ -249,9 +249,7 @@ class Bench:
 
     def _use(self, name: str) -> None:
         gc.collect()
-        self._framework.before_update = (
-            None if name == NONE else self._strategies[name].clocked.hook
-        )
+        self._framework.before_update = None if name == NONE else self._strategies[name].timed.hook
 
     def _train(self, steps: int) -> None:
         for _ in range(steps):

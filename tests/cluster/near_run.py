@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.data.sources import prepare
-from ckptbench.launch.near import Reunion
+from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
@@ -79,10 +79,10 @@ def plan_of(folder: Path, history: str) -> Plan:
 
 def lose(node: str) -> None:
     """Before the nodes are asked what they hold, this one loses all of it."""
-    bring_together = Reunion.bring_together
+    bring_together = ShardAssembler.bring_together
 
-    def lost(self: Reunion, plan: Plan, *, after: int) -> None:
-        if plan.cell.is_struck:  # its striker has removed them
+    def lost(self: ShardAssembler, plan: Plan, *, after: int) -> None:
+        if plan.cell.is_struck:  # its injector has removed them
             bring_together(self, plan, after=after)
             return
         folder = open_levels(plan, node=node).stores[MEMORY].folder
@@ -91,7 +91,7 @@ def lose(node: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         bring_together(self, plan, after=after)
 
-    Reunion.bring_together = lost  # type: ignore[method-assign]
+    ShardAssembler.bring_together = lost  # type: ignore[method-assign]
 
 
 def train(folder: Path, python: Path, lost: str) -> None:

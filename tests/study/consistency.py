@@ -22,7 +22,7 @@ from ckptbench.matrix.catalogue import STRATEGIES, formats_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 SAVES = 6
@@ -101,7 +101,7 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, name: str, format: str, folder: Path) -> Clocked:
+def _open(scenario: Scenario, name: str, format: str, folder: Path) -> TimedCheckpointer:
     return open_strategy(
         Variant(name),
         scenario.framework,
@@ -111,7 +111,7 @@ def _open(scenario: Scenario, name: str, format: str, folder: Path) -> Clocked:
     )
 
 
-def _torn(scenario: Scenario, dawdling: Dawdling, strategy: Clocked) -> Arrays:
+def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -> Arrays:
     """The names by step, as the training loop saves and compares."""
     framework, place = scenario.framework, scenario.place
     size = 8 * place.world_size

@@ -23,7 +23,7 @@ from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.catalogue import formats_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.processes import end_with_parent
 from ckptbench.world.seats import Place
 
@@ -73,7 +73,7 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, folder: Path, variant: Variant) -> Clocked:
+def _open(scenario: Scenario, folder: Path, variant: Variant) -> TimedCheckpointer:
     return open_strategy(
         variant,
         scenario.framework,
@@ -83,7 +83,7 @@ def _open(scenario: Scenario, folder: Path, variant: Variant) -> Clocked:
     )
 
 
-def _saved_and_loaded(scenario: Scenario, strategy: Clocked, folder: Path) -> Arrays:
+def _saved_and_loaded(scenario: Scenario, strategy: TimedCheckpointer, folder: Path) -> Arrays:
     """Two saves, as the second one has the memory of the first. Training goes on while each is written."""
     size = 8 * scenario.place.world_size
     scenario.build()

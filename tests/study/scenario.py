@@ -31,7 +31,7 @@ from ckptbench.networks.layers import (
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 IMAGE, CLASSES = (32, 32, 3), 10
@@ -143,11 +143,11 @@ def levels_with(store: CheckpointStore) -> Levels:
 
 def open_strategy(
     variant: Variant, framework: Framework, place: Place, *, format: str, store: CheckpointStore
-) -> Clocked:
+) -> TimedCheckpointer:
     """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
-    return Clocked.open(
+    return TimedCheckpointer.open(
         variant,
-        subject=framework,
+        training_state=framework,
         barrier=framework.barrier,
         place=place,
         format=format,

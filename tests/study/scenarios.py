@@ -25,7 +25,7 @@ from ckptbench.frameworks.determinism import LIBRARIES
 from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.rank import log_to
 from ckptbench.world.place import take_place
 from ckptbench.world.seats import Place
@@ -143,7 +143,7 @@ def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options
 
     Under `saved/`: model and optimizer as they were then. `left`: threads and processes that the strategies have left.
     """
-    strategies: dict[str, Clocked] = {}
+    strategies: dict[str, TimedCheckpointer] = {}
     before: set[str] = set()
 
     def open_all(joined: Framework) -> None:
@@ -195,7 +195,7 @@ def _hook(joined: Framework) -> None:
     joined.before_update = lambda: None
 
 
-def _open(strategy: str, framework: Framework, place: Place, folder: Path) -> Clocked:
+def _open(strategy: str, framework: Framework, place: Place, folder: Path) -> TimedCheckpointer:
     return open_strategy(
         Variant(strategy),
         framework,

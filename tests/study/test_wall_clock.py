@@ -1,4 +1,4 @@
-"""The wall clock of launcher, ranks and strikers is set an hour back and forth while a struck run goes on, again and again."""
+"""The wall clock of launcher, ranks and injectors is set an hour back and forth while a struck run goes on, again and again."""
 
 from __future__ import annotations
 

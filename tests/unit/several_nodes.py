@@ -19,9 +19,9 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.deepfreeze import DeepFreeze
 from ckptbench.strategies.state_files import FORMAT
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place, seats_of
 
 PATIENCE_S = 300
@@ -111,10 +111,10 @@ class Nodes:
         framework.meeting = self.meeting  # type: ignore[attr-defined]
         return framework  # type: ignore[return-value]
 
-    def _open(self, rank: int, variant: Variant, attempt: int) -> Clocked:
-        clocked = Clocked.open(
+    def _open(self, rank: int, variant: Variant, attempt: int) -> TimedCheckpointer:
+        timed = TimedCheckpointer.open(
             variant,
-            subject=self.frameworks[rank],
+            training_state=self.frameworks[rank],
             barrier=self.frameworks[rank].barrier,
             place=self.places[rank],
             format=FORMAT,
@@ -125,8 +125,8 @@ class Nodes:
             gather=lambda name, value: self.meeting.gather(rank, name, value),
             attempt=attempt,
         )
-        clocked.ready()
-        return clocked
+        timed.ready()
+        return timed
 
     def trace(self, rank: int) -> Path:
         return self.folder / f"trace-{rank}.jsonl"
@@ -159,12 +159,12 @@ class Nodes:
             self.all(lambda rank, step=step: self._step(rank, step))  # type: ignore[misc]
 
     def _step(self, rank: int, step: int) -> None:
-        clocked, framework = self.ranks[rank], self.frameworks[rank]
-        assert clocked.hook is not None
-        clocked.hook()
+        timed, framework = self.ranks[rank], self.frameworks[rank]
+        assert timed.hook is not None
+        timed.hook()
         for momentum in framework.momenta.values():
             momentum[...] = step
-        clocked.save(Position(step=step, epoch=0, step_in_epoch=step))
+        timed.save(Position(step=step, epoch=0, step_in_epoch=step))
 
     def settle(self) -> None:
         self.all(lambda rank: self.ranks[rank].settle())

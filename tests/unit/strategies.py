@@ -15,7 +15,7 @@ from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 IDENTITY = Identity(
@@ -34,22 +34,22 @@ def levels_with(store: CheckpointStore) -> Levels:
     return levels
 
 
-def clocked(
+def timed(
     store: CheckpointStore,
-    subject: Framework,
+    training_state: Framework,
     place: Place = ALONE,
     *,
     format: str = "npz",
     variant: Variant = NATIVE,
     reach: Callable[[str], None] = lambda stage: None,
     trace: Path | None = None,
-) -> Clocked:
+) -> TimedCheckpointer:
     """The strategy of one rank; `trace` takes its events, by default a file beside the store."""
     store.folder.parent.mkdir(parents=True, exist_ok=True)
-    return Clocked.open(
+    return TimedCheckpointer.open(
         variant,
-        subject=subject,
-        barrier=subject.barrier,
+        training_state=training_state,
+        barrier=training_state.barrier,
         place=place,
         format=format,
         identity=IDENTITY,

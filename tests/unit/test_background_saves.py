@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from numpy_framework import ALONE, NumpyFramework, linear
-from strategies import clocked
+from strategies import timed
 from test_native import FIRST, SECOND, built, newest, same
 
 from ckptbench.checkpoints.store import CheckpointStore
@@ -28,9 +28,9 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.background import BackgroundWriter
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.own_state import own_name
 from ckptbench.strategies.state_files import FORMAT, share_name
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 from tests.living import is_running
 
@@ -58,14 +58,14 @@ def strategy(
     framework: NumpyFramework,
     place: Place = ALONE,
     reach: Callable[[str], None] = lambda stage: None,
-) -> Clocked:
+) -> TimedCheckpointer:
     store = CheckpointStore(folder, keep=2)
-    opened = clocked(store, framework, place, format=FORMAT, variant=Variant(engine), reach=reach)
+    opened = timed(store, framework, place, format=FORMAT, variant=Variant(engine), reach=reach)
     opened.ready()
     return opened
 
 
-def update(framework: NumpyFramework, saving: Clocked, value: float) -> None:
+def update(framework: NumpyFramework, saving: TimedCheckpointer, value: float) -> None:
     """Change all parameters and slots, as a step does."""
     if saving.hook is not None:
         saving.hook()
@@ -73,8 +73,8 @@ def update(framework: NumpyFramework, saving: Clocked, value: float) -> None:
         array[...] = value
 
 
-def reader(folder: Path, framework: NumpyFramework) -> Clocked:
-    return clocked(
+def reader(folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
+    return timed(
         CheckpointStore(folder, keep=2), framework, format=FORMAT, variant=Variant("deepfreeze")
     )
 
@@ -141,7 +141,7 @@ def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
         raise MemoryError("the device is gone")
 
     image = saving._strategy._image  # type: ignore[attr-defined]
-    image._subject.await_copies = lambda: lost(None)
+    image._training_state.await_copies = lambda: lost(None)
     saving.save(SECOND)
     with pytest.raises(CheckpointError, match=r"step 2 cannot be written .*the device is gone"):
         saving.settle()
@@ -249,7 +249,7 @@ def test_a_state_with_other_tensors_is_refused_and_never_committed(
     assert newest(tmp_path / "store").position == FIRST
 
 
-def save_and_settle(saving: Clocked) -> None:
+def save_and_settle(saving: TimedCheckpointer) -> None:
     saving.save(SECOND)
     if saving.hook is not None:
         saving.hook()  # the step ends as ever: the error is that of the save

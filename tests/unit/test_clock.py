@@ -20,11 +20,11 @@ from run_folders import FakeRun, cell
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.errors import RunFolderError
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.striker import Lines, Orders, Striker
+from ckptbench.faults.fault_injector import FaultInjector, Lines, Orders
 from ckptbench.launch import run
+from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.launch.seen import Seen
 from ckptbench.machine import clock as clocks
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.files import read_json, write_json
@@ -237,7 +237,7 @@ def test_a_duration_that_cannot_be_is_not_shown_and_promises_no_end(tmp_path: Pa
 def test_what_the_launcher_saw_stays_in_its_order(
     struck_plan: Plan, set_clock: SetClock, seconds: float
 ) -> None:
-    seen = Seen(struck_plan)
+    seen = LauncherTrace(struck_plan)
     seen.lost(1, Loss(ranks=(0,), how="died"))
     set_clock(seconds)
     seen.all_ended(1)
@@ -283,7 +283,7 @@ def strike(own: Orders, *lines: object) -> None:
     try:
         known = told_by(*lines)
         next(known)
-        Striker(own, rank, known).run()
+        FaultInjector(own, rank, known).run()
     finally:
         os.close(rank)
 
@@ -325,12 +325,12 @@ def test_a_failure_of_a_later_attempt_counts_from_the_first_step_though_the_cloc
     assert 0.2e9 <= came.unix_ns - begun.unix_ns < HOUR_S / 2 * 1e9
 
 
-def test_a_striker_has_the_time_of_day_of_its_rank(tmp_path: Path) -> None:
+def test_an_injector_has_the_time_of_day_of_its_rank(tmp_path: Path) -> None:
     """It is a process of its own."""
     clocks._Day.offset_ns += HOUR_S * 10**9
     own = orders(tmp_path, 1, second=3600.0)
     said = subprocess.run(
-        [sys.executable, "-m", "ckptbench.faults.striker", str(os.getpid())],
+        [sys.executable, "-m", "ckptbench.faults.fault_injector", str(os.getpid())],
         input="\n".join(
             [json.dumps(own.to_json()), json.dumps({"moment": "step", "step": 0, "at_ns": clock()}), ""]
         ),

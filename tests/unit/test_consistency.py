@@ -27,7 +27,7 @@ from ckptbench.runs.events import Digest, File, Pause, Save
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.own_state import save_own
 from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
 
@@ -167,13 +167,13 @@ class Late(Strategy):
     LAST = 12
     go, taken = threading.Event(), threading.Event()
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
         self._thread = ThreadPoolExecutor(1)
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
-        own = save_own(staging, 0, self._subject.rank_state())
+        own = save_own(staging, 0, self._training_state.rank_state())
         self.go.clear(), self.taken.clear()
         written: Future[tuple[File, ...]] = self._thread.submit(self._write, position, staging, own)
         return Share(captured=done(None), written={SHARED: written})
@@ -181,14 +181,14 @@ class Late(Strategy):
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
             assert self.go.wait(300)
-        share = own_share(self._subject.state(), 0, 1)
+        share = own_share(self._training_state.state(), 0, 1)
         pieces = (tensor.bytes()[piece.bytes] for tensor, piece in share)
         write_pieces(staging / share_name(0), [piece for _, piece in share], pieces)
         self.taken.set()
         return own, share_file(staging, 0)
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._subject, 0)
+        load_shares(version, folder, self._training_state, 0)
 
     def close(self) -> None:
         self._thread.shutdown()

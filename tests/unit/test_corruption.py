@@ -17,7 +17,7 @@ import pytest
 from corruptions import ALONE as DAMAGES_ALONE
 from corruptions import OF_A_FILE, OF_A_VERSION, Damage, Random
 from numpy_framework import ALONE, NumpyFramework, linear
-from strategies import clocked
+from strategies import timed
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, version_name
@@ -123,7 +123,7 @@ def save_all(folder: Path, format: str) -> Original:
         for place in reversed(RANKS):  # rank 0 commits
             Formatted.join(place, seed=step + place.rank, deterministic=True)
             states[step, place.rank] = digests(framework.all_state())
-            strategy = clocked(store, framework, place, format=format)
+            strategy = timed(store, framework, place, format=format)
             strategy.save(Position(step=step, epoch=1, step_in_epoch=step % 4))
     return Original(folder, format, states)
 
@@ -236,5 +236,5 @@ def check_content(original: Original, version: Version, case: str) -> None:
     for place in RANKS:
         framework = Formatted.built(seed=99)
         store = CheckpointStore(version.folder.parent, keep=1)
-        clocked(store, framework, place, format=original.format).load(version)
+        timed(store, framework, place, format=original.format).load(version)
         assert digests(framework.all_state()) == original.states[step, place.rank], case

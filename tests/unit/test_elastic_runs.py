@@ -19,7 +19,7 @@ from ckptbench.runs.seal import seal
 def test_a_run_is_read_whose_rank_0_was_lost(tmp_path: Path) -> None:
     run = Run.read(shrunken(tmp_path).end())
     assert run.survivors == [1, 2]
-    assert run.teller is run.ranks[1]
+    assert run.reference_rank is run.ranks[1]
     assert (run.steps, run.steps_per_epoch) == (12, 6)
     assert [part.steps.index.tolist() for part in run.ranks] == [[*range(4)], *2 * [[*range(12)]]]
     assert run.interrupted
@@ -28,7 +28,7 @@ def test_a_run_is_read_whose_rank_0_was_lost(tmp_path: Path) -> None:
 def test_the_rank_that_was_there_all_the_time_tells_the_progress(tmp_path: Path) -> None:
     run = Run.read(replaced(tmp_path).end())
     assert run.survivors == [0, 1, 2]
-    assert run.teller is run.ranks[1]
+    assert run.reference_rank is run.ranks[1]
     assert run.ranks[0].steps.index.tolist() == [0, 1, 2, 3, 9, 10, 11]
 
 
@@ -51,7 +51,7 @@ def test_where_all_were_replaced_one_tells_after_the_other(tmp_path: Path) -> No
     story.steps(10, 12)
     folder = story.end()
     run = Run.read(folder)
-    assert [stretch.rank for stretch in run.stretches] == [1, 0]
+    assert [segment.rank for segment in run.segments] == [1, 0]
     tables = collect([folder])
     assert tables["progress"]["step"].tolist() == [*range(12)]
     assert tables["runs"]["wall_s"].tolist() == [pytest.approx(story.now - 104)]
@@ -99,11 +99,11 @@ def test_a_rank_that_takes_over_the_state_of_another_lacks_its_step(tmp_path: Pa
     story.steps(5, 12)
     run = Run.read(story.end())
     assert 4 not in run.ranks[1].steps.index
-    assert run.doings is not None
-    assert [(doing.step, doing.kept) for doing in run.doings] == [
+    assert run.executions is not None
+    assert [(doing.step, doing.kept) for doing in run.executions] == [
         (step, True) for step in range(12)
     ]
-    assert run.doings[4].shares.ranks == (0, 1, 2)
+    assert run.executions[4].shares.ranks == (0, 1, 2)
 
 
 def test_an_agreement_that_failed_is_followed_too(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_an_agreement_that_failed_is_followed_too(tmp_path: Path) -> None:
     story.regroup([1, 2], step=5, reached={1: 5, 2: 5})
     story.steps(5, 12)
     run = Run.read(story.end())
-    assert run.doings is not None
-    assert all(doing.kept for doing in run.doings)
-    assert run.doings[4].shares.ranks == (0, 1, 2, 3)
+    assert run.executions is not None
+    assert all(doing.kept for doing in run.executions)
+    assert run.executions[4].shares.ranks == (0, 1, 2, 3)
     assert collect([story.folder])["failures"]["ranks_after"].tolist()[1] == 2
 
 
@@ -150,10 +150,10 @@ def test_a_restart_after_a_shrink_goes_back_to_what_its_version_has(tmp_path: Pa
     story.steps(8, 12)
     run = Run.read(story.end(attempts=2))
     assert run.survivors == [0, 1, 2]
-    assert run.doings is not None
-    kept = {doing.step: doing.shares.ranks for doing in run.doings if doing.kept}
+    assert run.executions is not None
+    kept = {doing.step: doing.shares.ranks for doing in run.executions if doing.kept}
     assert [kept[step] for step in (3, 4, 7, 8)] == [(0, 1, 2), (1, 2), (1, 2), (0, 1, 2)]
-    assert [doing.step for doing in run.doings if not doing.kept] == [8, 9, 10, 11]
+    assert [doing.step for doing in run.executions if not doing.kept] == [8, 9, 10, 11]
 
 
 @pytest.mark.parametrize("did_it", [True, False])

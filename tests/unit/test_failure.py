@@ -43,8 +43,8 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
     levels, framework = three(tmp_path), built()
     variant = deepfreeze(memory=1, node=1, shared=1)
     trace = tmp_path / "trace.jsonl"
-    clocked = opened(variant, levels, framework, trace)
-    image = clocked._strategy._image  # type: ignore[attr-defined]
+    timed = opened(variant, levels, framework, trace)
+    image = timed._strategy._image  # type: ignore[attr-defined]
     write = image.write
 
     def fails(staging: Path, spare: Path) -> object:
@@ -55,9 +55,9 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
         return write(staging, spare)
 
     image.write = fails
-    save(clocked, framework, 1)
+    save(timed, framework, 1)
     with pytest.raises(CheckpointError) as caught:
-        clocked.settle()
+        timed.settle()
     said = str(caught.value)
     assert f"step 1 cannot be written to {tmp_path / level}, the level {level}, (" in said
     assert "No space left" in said

@@ -15,8 +15,8 @@ from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import CkptbenchError, LaunchError
-from ckptbench.faults.injector import Interrupter
 from ckptbench.faults.schedule import Kill, kills_of
+from ckptbench.faults.self_killer import SelfKiller
 from ckptbench.launch import run
 from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
@@ -84,18 +84,18 @@ def test_a_kill_inside_a_checkpoint_is_not_at_a_late_stage_of_the_one_before(
         killed.append(number)
         raise SystemExit
 
-    monkeypatch.setattr("ckptbench.faults.injector.os.kill", kill)
+    monkeypatch.setattr("ckptbench.faults.self_killer.os.kill", kill)
     planned = Kill(rank=0, step=10, inside="written")
     recorder = Recorder(tmp_path / "trace-0.jsonl")
-    interrupter = Interrupter(planned, 0, recorder)
+    self_killer = SelfKiller(planned, 0, recorder)
     first, second = (Position(step=step, epoch=0, step_in_epoch=step) for step in (5, 10))
-    interrupter.after_step(first), interrupter.before_save(first)
-    interrupter.after_step(second)
-    interrupter.at_stage("written")
+    self_killer.after_step(first), self_killer.before_save(first)
+    self_killer.after_step(second)
+    self_killer.at_stage("written")
     assert killed == []
-    interrupter.before_save(second)
+    self_killer.before_save(second)
     with pytest.raises(SystemExit):
-        interrupter.at_stage("written")
+        self_killer.at_stage("written")
     assert killed == [signal.SIGKILL]
 
 

@@ -27,8 +27,8 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.state_files import FORMAT
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import seats_of
 
 MakePlan = Callable[..., Plan]
@@ -49,10 +49,10 @@ def opened(
     trace: Path,
     *,
     interval_steps: int = 1,
-) -> Clocked:
-    clocked = Clocked.open(
+) -> TimedCheckpointer:
+    timed = TimedCheckpointer.open(
         variant,
-        subject=framework,
+        training_state=framework,
         barrier=framework.barrier,
         place=ALONE,
         format=FORMAT,
@@ -62,28 +62,28 @@ def opened(
         reach=lambda stage: None,
         interval_steps=interval_steps,
     )
-    clocked.ready()
-    return clocked
+    timed.ready()
+    return timed
 
 
 def save(
-    clocked: Clocked, framework: NumpyFramework, step: int, *, everywhere: bool = False
+    timed: TimedCheckpointer, framework: NumpyFramework, step: int, *, everywhere: bool = False
 ) -> None:
     """A step that sets the momenta to its number, and its checkpoint."""
-    assert clocked.hook is not None
-    clocked.hook()
+    assert timed.hook is not None
+    timed.hook()
     for momentum in framework.momenta.values():
         momentum[...] = step
-    clocked.save(Position(step=step, epoch=0, step_in_epoch=step), everywhere=everywhere)
+    timed.save(Position(step=step, epoch=0, step_in_epoch=step), everywhere=everywhere)
 
 
 def saved(folder: Path, steps: int, **every: int) -> Levels:
     """Every step of a training has a checkpoint."""
     levels, framework = three(folder), built()
-    clocked = opened(deepfreeze(**every), levels, framework, folder / "trace.jsonl")
+    timed = opened(deepfreeze(**every), levels, framework, folder / "trace.jsonl")
     for step in range(1, steps + 1):
-        save(clocked, framework, step)
-    clocked.close()
+        save(timed, framework, step)
+    timed.close()
     return levels
 
 
@@ -120,9 +120,9 @@ def test_each_level_takes_its_own_checkpoints_and_keeps_its_own_number(tmp_path:
 def test_a_save_everywhere_goes_to_all_levels(tmp_path: Path) -> None:
     levels, framework = three(tmp_path), built()
     variant = deepfreeze(memory=1, node=5, shared=5)
-    clocked = opened(variant, levels, framework, tmp_path / "trace.jsonl")
-    save(clocked, framework, 1, everywhere=True)
-    clocked.close()
+    timed = opened(variant, levels, framework, tmp_path / "trace.jsonl")
+    save(timed, framework, 1, everywhere=True)
+    timed.close()
     assert [store.steps() for store in levels.stores.values()] == [[1], [1], [1]]
 
 
@@ -133,13 +133,13 @@ def test_the_turn_of_a_level_goes_on_in_the_next_attempt(
     """Five attempts of two checkpoints each: a level whose turn began anew with each would never get one."""
     levels, framework = three(tmp_path), built()
     for attempt in range(5):
-        clocked = opened(
+        timed = opened(
             deepfreeze(memory=1, node=2, shared=3),
             levels, framework, tmp_path / "trace.jsonl", interval_steps=interval_steps,
         )  # fmt: skip
         for number in (2 * attempt + 1, 2 * attempt + 2):
-            save(clocked, framework, interval_steps * number)
-        clocked.close()
+            save(timed, framework, interval_steps * number)
+        timed.close()
     assert levels.stores[NODE].steps() == [interval_steps * 10]
     assert levels.stores[SHARED].steps() == [interval_steps * 9, interval_steps * 6]
 
@@ -231,15 +231,15 @@ def interrupted(
     plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, steps: int
 ) -> None:
     """As `interrupt`, and then wait for the last save, which the death of a process would end."""
-    strategies: list[Clocked] = []
-    open_ = Clocked.open
+    strategies: list[TimedCheckpointer] = []
+    open_ = TimedCheckpointer.open
 
-    def opened(*arguments: Any, **named: Any) -> Clocked:
+    def opened(*arguments: Any, **named: Any) -> TimedCheckpointer:
         strategies.append(open_(*arguments, **named))
         return strategies[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Clocked, "open", opened)
+        patch.setattr(TimedCheckpointer, "open", opened)
         interrupt(plan, execution, monkeypatch, steps=steps)
     for strategy in strategies:
         strategy.close()

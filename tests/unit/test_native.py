@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
-from strategies import clocked
+from strategies import timed
 
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
@@ -24,8 +24,8 @@ from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
 from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.native import BEGUN, WRITTEN
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
@@ -41,8 +41,8 @@ def built(kind: type[NumpyFramework] = NumpyFramework, *, seed: int = 1) -> Nump
     return framework
 
 
-def strategy(folder: Path, framework: NumpyFramework, place: Place = ALONE) -> Clocked:
-    return clocked(CheckpointStore(folder, keep=2), framework, place, trace=traces(folder, place))
+def strategy(folder: Path, framework: NumpyFramework, place: Place = ALONE) -> TimedCheckpointer:
+    return timed(CheckpointStore(folder, keep=2), framework, place, trace=traces(folder, place))
 
 
 def traces(folder: Path, place: Place) -> Path:
@@ -72,7 +72,7 @@ def stages_of_a_save(folder: Path, place: Place) -> list[tuple[str, set[str]]]:
         seen.append((stage, {path.name for path in staging.iterdir()}))
 
     store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    clocked(store, built(), place, reach=look, trace=trace).save(FIRST)
+    timed(store, built(), place, reach=look, trace=trace).save(FIRST)
     return seen
 
 
@@ -91,7 +91,7 @@ def test_a_rank_puts_its_own_file_on_stable_storage_before_rank_0_is_told_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr("ckptbench.strategies.clocked.fsync", lambda path: order.append(path.name))
+    monkeypatch.setattr("ckptbench.strategies.timed.fsync", lambda path: order.append(path.name))
     framework = built()
     monkeypatch.setattr(framework, "barrier", lambda: order.append("barrier"))
     strategy(tmp_path, framework, RANK_1).save(FIRST)
@@ -120,7 +120,7 @@ def save_and_die(folder: Path, place: Place, at: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    clocked(store, built(seed=2), place, reach=die, trace=trace).save(SECOND)
+    timed(store, built(seed=2), place, reach=die, trace=trace).save(SECOND)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,7 @@ def save_thrice_and_die(folder: Path, how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store_module.try_to_remove = remove_a_file_and_die  # type: ignore[assignment]
-    native = clocked(
-        CheckpointStore(folder, keep=2), built(), reach=die, trace=traces(folder, ALONE)
-    )
+    native = timed(CheckpointStore(folder, keep=2), built(), reach=die, trace=traces(folder, ALONE))
     for position in (FIRST, SECOND, THIRD):
         native.save(position)
     native.close()

@@ -18,7 +18,7 @@ from several_nodes import PATIENCE_S, Nodes
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch import attempts
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.near import Reunion
+from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import Program
 from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import MEMORY
@@ -74,7 +74,13 @@ def run_program(
     seats = seats_of(list(nodes))
     server = ControlServer(seats, host="127.0.0.1")
     program = Program(
-        command=[sys.executable, "-m", "ckptbench.training.reunite", str(plan.write()), str(after)],
+        command=[
+            sys.executable,
+            "-m",
+            "ckptbench.training.assemble",
+            str(plan.write()),
+            str(after),
+        ],
         logs=plan.run_folder,
     )
     shared = variables.rank_environment(
@@ -124,7 +130,7 @@ def test_the_program_ends_with_an_error_that_its_log_tells(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded(Reunion):
+class Recorded(ShardAssembler):
     """Starts nothing, and notes after which step it should have looked."""
 
     several: bool
@@ -137,7 +143,7 @@ class Recorded(Reunion):
         self.asked.append(after)
 
 
-def reunion(tmp_path: Path, *, several: bool) -> Recorded:
+def shard_assembly(tmp_path: Path, *, several: bool) -> Recorded:
     return Recorded(python=Path("python"), logs=tmp_path, limits=Limits(), several=several)
 
 
@@ -145,14 +151,14 @@ def test_the_nodes_are_asked_for_what_is_newer_than_the_shared_version(
     plan: Plan, tmp_path: Path
 ) -> None:
     trained(plan, "aaa", 1, 2, 3)
-    asked = reunion(tmp_path, several=True)
+    asked = shard_assembly(tmp_path, several=True)
     version = attempts.newest_version(plan, asked)
     assert version is not None
     assert (asked.asked, version.position.step) == ([2], 2)
 
 
 def test_without_a_shared_version_they_are_asked_for_any(plan: Plan, tmp_path: Path) -> None:
-    asked = reunion(tmp_path, several=True)
+    asked = shard_assembly(tmp_path, several=True)
     assert attempts.newest_version(plan, asked) is None
     assert asked.asked == [0]
 
@@ -166,11 +172,11 @@ def test_what_a_single_node_held_is_never_taken_for_that_of_several(
     own = open_levels(plan).stores[MEMORY].folder
     own.parent.mkdir(exist_ok=True)
     shutil.copytree(kept, own)
-    asked = reunion(tmp_path, several=False)
+    asked = shard_assembly(tmp_path, several=False)
     version = attempts.newest_version(plan, asked)
     assert version is not None
     assert (version.folder.parent, asked.asked) == (own, [])
-    assert attempts.newest_version(plan, reunion(tmp_path, several=True)) is None
+    assert attempts.newest_version(plan, shard_assembly(tmp_path, several=True)) is None
 
 
 def on_hosts(monkeypatch: pytest.MonkeyPatch, folder: Path, *hosts: str) -> None:
@@ -190,7 +196,9 @@ def test_it_serves_runs_on_several_nodes(
     serves: bool,
 ) -> None:
     on_hosts(monkeypatch, tmp_path, *hosts)
-    assert Reunion(python=Path("python"), logs=tmp_path, limits=Limits()).serves(plan) is serves
+    assert (
+        ShardAssembler(python=Path("python"), logs=tmp_path, limits=Limits()).serves(plan) is serves
+    )
 
 
 def test_a_strategy_without_near_levels_asks_for_no_nodes(
@@ -199,4 +207,4 @@ def test_a_strategy_without_near_levels_asks_for_no_nodes(
     on_hosts(monkeypatch, tmp_path, "a", "b")
     (tmp_path / "hosts").unlink()  # to read it would be an error
     plain = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, strategy=NATIVE))
-    assert not Reunion(python=Path("python"), logs=tmp_path, limits=Limits()).serves(plain)
+    assert not ShardAssembler(python=Path("python"), logs=tmp_path, limits=Limits()).serves(plain)

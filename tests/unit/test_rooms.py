@@ -18,7 +18,7 @@ IN_RANKS = (
 SHARED = {
     "frameworks": ("contract", "determinism", "loading", "random_state", "state"),
     "strategies": (
-        "asynchronous", "background", "clocked", "contract", "deepfreeze", "image", "loading", "native", "one_writer", "own_state", "sharded",
+        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "loading", "native", "one_writer", "own_state", "sharded",
         "state_files", "writer",
     ),
     "recovery": ("contract", "elastic", "loading", "restart"),

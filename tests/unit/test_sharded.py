@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
-from strategies import clocked
+from strategies import timed
 
 from ckptbench.checkpoints.pieces import Layout, Piece, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
@@ -20,9 +20,9 @@ from ckptbench.frameworks.state import Tensor
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
 from ckptbench.strategies.own_state import load_own, own_name, save_own
 from ckptbench.strategies.state_files import FORMAT, own_share, share_name
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
 FIRST = Position(step=1, epoch=0, step_in_epoch=1)
@@ -63,10 +63,10 @@ def built(rank: int, *, classes: int = 3) -> Normed:
     return framework
 
 
-def strategy(folder: Path, framework: NumpyFramework, where: Place) -> Clocked:
+def strategy(folder: Path, framework: NumpyFramework, where: Place) -> TimedCheckpointer:
     trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
     store = CheckpointStore(folder, keep=2)
-    return clocked(store, framework, where, format=FORMAT, variant=SHARDED, trace=trace)
+    return timed(store, framework, where, format=FORMAT, variant=SHARDED, trace=trace)
 
 
 def saved(folder: Path, world_size: int) -> Version:

@@ -103,11 +103,11 @@ def test_failures_that_struck_or_are_still_ahead_are_as_planned(plan: Plan) -> N
             r"second: 60\.0.*} did not strike: what it waits for never came",
         ),
         ((strike(0), rested(ahead=(1,))), r"step: 4.*} did not strike"),
-        ((strike(0), struck(0)), "the striker was gone before training was over"),
-        ((rested(ahead=(1,)),), r"failures \[0\] did not strike: their strikers left no journal"),
+        ((strike(0), struck(0)), "the injector was gone before training was over"),
+        ((rested(ahead=(1,)),), r"failures \[0\] did not strike: their injectors left no journal"),
         ((), r"failures \[0, 1\] did not strike"),
     ],
-    ids=["never came", "did not end", "no striker at the end", "not its own", "no journal"],
+    ids=["never came", "did not end", "no injector at the end", "not its own", "no journal"],
 )
 def test_a_failure_that_did_not_strike_as_planned_fails_the_run(
     plan: Plan, events: tuple[Event, ...], words: str

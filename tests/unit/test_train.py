@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked, linear
-from strategies import clocked
+from strategies import timed
 
 from ckptbench.checkpoints import shares
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
-from ckptbench.faults.target import Target
+from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.machine.clock import boot_id, clock
 from ckptbench.matrix.catalogue import RECOVERIES
@@ -25,7 +25,7 @@ from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training import rank
 from ckptbench.training.evaluation import cross_entropy_sum
 from ckptbench.training.rank import launched_ns, run_rank
@@ -87,7 +87,7 @@ def test_a_rank_that_dies_hangs_up_before_it_tears_the_others_out(
     assert order == ["hang up", "abort"]
 
 
-@pytest.mark.parametrize("named", ["Target.open", "load_framework", "load_rank_recovery"])
+@pytest.mark.parametrize("named", ["InjectorClient.open", "load_framework", "load_rank_recovery"])
 def test_a_rank_that_dies_before_it_has_joined_says_why(
     make_plan: MakePlan,
     monkeypatch: pytest.MonkeyPatch,
@@ -261,7 +261,7 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
     framework.build(network, dict(network.initial_weights(1)), sgd, 16)
     store = CheckpointStore(plan.checkpoint_folder, keep=2)
-    strategy = clocked(store, framework, dataclasses.replace(ALONE, world_size=2))
+    strategy = timed(store, framework, dataclasses.replace(ALONE, world_size=2))
     with pytest.raises(
         CheckpointError, match=r"lacks the share of rank 1.*a file system that all nodes share"
     ):
@@ -323,7 +323,7 @@ def test_a_rank_that_only_ends_does_not_recover(
 ) -> None:
     """A failure that strikes while it recovers is for the attempt that goes on."""
     told = []
-    monkeypatch.setattr(Target, "recovering", lambda _: told.append("recovering"))
+    monkeypatch.setattr(InjectorClient, "recovering", lambda _: told.append("recovering"))
     entry = dataclasses.replace(RECOVERIES["restart"], elastic=elastic)
     monkeypatch.setitem(RECOVERIES, "restart", entry)
     fail_before_step(monkeypatch, 3)
@@ -365,14 +365,14 @@ def test_it_may_go_on_after_an_earlier_step_or_a_later_one(
 def test_an_epoch_is_recorded_though_its_last_save_has_failed(
     make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, save, calls = make_plan("e1"), Clocked.save, iter(range(1000))
+    plan, save, calls = make_plan("e1"), TimedCheckpointer.save, iter(range(1000))
 
-    def failing(self: Clocked, position: Position, **options: Any) -> None:
+    def failing(self: TimedCheckpointer, position: Position, **options: Any) -> None:
         if next(calls) == 0:
             raise OSError("connection reset by peer")
         save(self, position, **options)
 
-    monkeypatch.setattr(Clocked, "save", failing)
+    monkeypatch.setattr(TimedCheckpointer, "save", failing)
     run(plan)
     (regroup,) = events(plan.run_folder, "regroup")
     assert regroup["step"] == 4

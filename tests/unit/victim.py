@@ -1,4 +1,4 @@
-"""A rank without a framework: it does steps of 10 ms, saves every fifth, and tells its striker."""
+"""A rank without a framework: it does steps of 10 ms, saves every fifth, and tells its injector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.target import Target
+from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.world.seats import Place
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     place = Place(
         rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
     )
-    target = Target.open(
+    target = InjectorClient.open(
         [Failure.from_json(each) for each in failures],
         place,
         run_folder=Path(folder),

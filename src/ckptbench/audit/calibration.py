@@ -24,8 +24,8 @@ from ckptbench.audit import disturbance, parts
 from ckptbench.audit.check import Check, Words, against_truth
 from ckptbench.data.sources import prepare
 from ckptbench.launch.attempts import identified
+from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest
-from ckptbench.launch.seen import Seen
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
@@ -137,7 +137,7 @@ def _run(cell: Cell, folder: Path, lock: Path) -> Path:
     plan.write()
     manifest: dict[str, Any] = {**opening_manifest(plan, lock), "requeues": 0}
     os.environ[LAUNCHED] = str(Instant.now())
-    with closing(Seen(plan)) as seen, closing(_server()) as server:
+    with closing(LauncherTrace(plan)) as seen, closing(_server()) as server:
         seen.begins(plan.attempt)
         # The link is closed first, whatever happens: a rank whose launcher is gone ends its process.
         with closing(Link.open(server.address, server.token, rank=0, node=NODE)) as link:

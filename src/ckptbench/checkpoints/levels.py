@@ -21,7 +21,7 @@ KEPT_NEAR = 1
 KEPT_SPREAD = 2
 """The same, of ranks on several nodes, where each node commits for itself. One node may have committed a step, and
 removed the one before, while another has only that one: with a single version no step would be left of which all nodes
-have their part. No node can be further ahead, as the ranks meet before each save (`strategies.clocked`)."""
+have their part. No node can be further ahead, as the ranks meet before each save (`strategies.timed`)."""
 
 
 class Levels:

@@ -26,7 +26,7 @@ failure, is
     goodput = I e^(-λf g) / ((e^(θL) - 1) (1 / λf + R)).
 
 Without survivors, and without a lag, this is the complete model of Daly 2006, "A higher order estimate of the optimum checkpoint
-interval for restart dumps", equation 20. It is written here so that no part overflows or loses its digits: with the stretch s = θ / λf,
+interval for restart dumps", equation 20. It is written here so that no part overflows or loses its digits: with the segment s = θ / λf,
 
     goodput = I / (s L) · (λf s L) / (1 - e^(-λf s L)) · e^(-λf (s L + g)) / (1 + λf R),        s L + g = (s - 1) L + I + D > 0.
 
@@ -64,8 +64,8 @@ def decay(x: Floats) -> Floats:
     return np.where(x > 0, -np.expm1(-above) / above, 1.0)
 
 
-def stretch(striking: Floats, surviving: Floats, pause_s: Floats) -> Floats:
-    """By how much pauses stretch the time in which a failure may end training: s = θ / λf, from λf, λv and P.
+def segment(striking: Floats, surviving: Floats, pause_s: Floats) -> Floats:
+    """By how much pauses segment the time in which a failure may end training: s = θ / λf, from λf, λv and P.
 
     z = λf P s solves z = x + a (1 - e^-z) with x = λf P and a = λv P. As 1 - e^-z ≤ z / (1 + z/2), the first z is not below the solution, and Newton's
     steps fall towards it: four of them reach the precision of the numbers.
@@ -116,7 +116,7 @@ def goodput(
     both_durable_s = np.maximum(durable_s, far_durable_s)
     both_period_s = period_s(interval_s, both_stall_s, both_durable_s, slowdown_s + far_slowdown_s)
     mean_s = near_period_s + (both_period_s - near_period_s) / every
-    stretched_s = stretch(striking, failures_per_s * survived, pause_s) * mean_s
+    stretched_s = segment(striking, failures_per_s * survived, pause_s) * mean_s
     near_s = stretched_s - near_period_s + interval_s + durable_s
     far_s = stretched_s - both_period_s + interval_s + both_durable_s
     from_near = recovering(failures_per_s, survived, down_s)

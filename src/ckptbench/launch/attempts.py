@@ -18,7 +18,7 @@ from ckptbench.data.order import steps_per_epoch
 from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
-from ckptbench.launch.near import Reunion
+from ckptbench.launch.near import ShardAssembler
 from ckptbench.machine.clock import Instant, follow
 from ckptbench.machine.files import read_json
 from ckptbench.machine.removal import try_to_remove
@@ -53,12 +53,12 @@ def identified(plan: Plan, lock: Path) -> Plan:
 
 
 def prepare(
-    plan: Plan, *, logs: Path, resume: bool, reunion: Reunion
+    plan: Plan, *, logs: Path, resume: bool, assembler: ShardAssembler
 ) -> tuple[Plan, dict[str, Any]]:
     """Continue an earlier attempt from its newest checkpoint version, or empty the run folder and the checkpoint folder.
 
     An earlier attempt is continued if `resume` is set or the scheduler has requeued this job, and if the attempt left a
-    complete version; `reunion` finds one that lies on several nodes. Otherwise everything that it left is removed. Returns
+    complete version; `assembler` finds one that lies on several nodes. Otherwise everything that it left is removed. Returns
     the plan of this attempt, and fields for its manifest: how often the scheduler has requeued the run and, of a continued
     run, when it began. The time of day then is that of the earlier attempt, if this host has not been started anew since.
 
@@ -71,7 +71,7 @@ def prepare(
     requeues = earlier.requeues + 1 if earlier and requeued else 0
     if earlier is not None and (resume or requeued):
         own = dataclasses.replace(plan, run_id=earlier.identity.run_id)
-        if version := newest_version(own, reunion):
+        if version := newest_version(own, assembler):
             began = earlier.began
             follow(began)
             carried = {"requeues": requeues, "started": earlier.started, "clock": str(began)}
@@ -173,10 +173,10 @@ def completed_by_this_job(plan: Plan) -> bool:
     )
 
 
-def newest_version(plan: Plan, reunion: Reunion) -> Version | None:
+def newest_version(plan: Plan, assembler: ShardAssembler) -> Version | None:
     """The newest sound version from which the run can go on; None if there is none.
 
-    What the near levels of several nodes hold becomes a version of the shared level before, by `reunion`. Removes
+    What the near levels of several nodes hold becomes a version of the shared level before, by `assembler`. Removes
     half-written versions of killed attempts, so no rank may run. A version is set aside if a trace lacks an epoch before
     it: nobody would write that epoch any more. Raises CheckpointError if the newest version is that of another run, and
     RunFolderError if a trace is damaged.
@@ -184,10 +184,10 @@ def newest_version(plan: Plan, reunion: Reunion) -> Version | None:
     levels = open_levels(plan)
     levels.make()
     levels.discard_partial()
-    if reunion.serves(plan):
+    if assembler.serves(plan):
         levels = levels.shared_alone()
         known = levels.newest()
-        reunion.bring_together(plan, after=0 if known is None else known.position.step)
+        assembler.bring_together(plan, after=0 if known is None else known.position.step)
     while (version := levels.newest()) is not None:
         _check_own(version, plan)
         lost = _lost_epoch(plan, version.position)

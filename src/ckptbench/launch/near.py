@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reunion:
-    """Starts a program on every node (`training.reunite`) that makes what they hold a version of the shared store."""
+class ShardAssembler:
+    """Starts a program on every node (`training.assemble`) that makes what they hold a version of the shared store."""
 
     python: Path
     logs: Path
@@ -35,7 +35,7 @@ class Reunion:
         """Look for a step after `after`. No rank may run. Raises LaunchError if a node cannot copy what it has, and
         RunStopped if the run is told to stop meanwhile."""
         log.info("looks for checkpoints after step %d in the near levels of all nodes", after)
-        module = "ckptbench.training.reunite"
+        module = "ckptbench.training.assemble"
         program = Program(
             command=[str(self.python), "-m", module, str(plan.write()), str(after)], logs=self.logs
         )

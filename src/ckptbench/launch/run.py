@@ -20,11 +20,11 @@ from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
 from ckptbench.launch import attempts, checkpoint_folder
 from ckptbench.launch.allocation import Allocation, read_allocation
+from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
-from ckptbench.launch.near import Reunion
+from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import launch
-from ckptbench.launch.seen import Seen
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.locks import lock_at_once
@@ -102,12 +102,12 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         limits = Limits(
             timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
         )
-        reunion = Reunion(python=execution.python, logs=execution.logs, limits=limits)
+        assembler = ShardAssembler(python=execution.python, logs=execution.logs, limits=limits)
         plan, carried = attempts.prepare(
             plan,
             logs=execution.logs,
             resume=execution.resume,
-            reunion=reunion,
+            assembler=assembler,
         )
         manifest = {**opening_manifest(plan, execution.lock), **carried}
         write_json(plan.run_folder / MANIFEST, manifest)
@@ -118,7 +118,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
             plan = _with_failures(plan, allocation)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
             preflight.check_levels(plan, seats, here=allocation.here)
-            _launch_until_done(plan, execution, allocation, reunion, manifest)
+            _launch_until_done(plan, execution, allocation, assembler, manifest)
             manifest |= measured(plan)
         except BaseException as error:
             # A run that was told to stop is "stopped" even if stopping failed, so that a requeue continues it.
@@ -166,20 +166,20 @@ def _launch_until_done(
     plan: Plan,
     execution: Execution,
     allocation: Allocation,
-    reunion: Reunion,
+    assembler: ShardAssembler,
     manifest: dict[str, Any],
 ) -> None:
     """Launch the ranks, and launch them again as long as the run's recovery asks for it."""
     recovery = load_recovery(plan.cell.recovery.name)
     entry = RECOVERIES[plan.cell.recovery.name]
-    limits = dataclasses.replace(reunion.limits, patience_s=recovery.patience_s(plan))
+    limits = dataclasses.replace(assembler.limits, patience_s=recovery.patience_s(plan))
     if entry.elastic or entry.starts_all or entry.starts_node:
         # The survivors do not wait either, and what starts several ranks has no exit status for one of them.
         limits = dataclasses.replace(limits, grace_s=0.0)
     # Ranks on other nodes, and then those beside the launcher too, are started by services of the scheduler.
     is_local = all(seat.node == allocation.here for seat in allocation.seats(plan.cell.ranks))
-    with closing(Seen(plan, starts_ranks=is_local)) as seen:
-        own = _Attempts(plan, recovery, reunion, manifest, seen)
+    with closing(LauncherTrace(plan, starts_ranks=is_local)) as seen:
+        own = _Attempts(plan, recovery, assembler, manifest, seen)
         while True:
             verdict = launch(
                 own,
@@ -203,12 +203,12 @@ class _Attempts:
         self,
         plan: Plan,
         recovery: Recovery,
-        reunion: Reunion,
+        assembler: ShardAssembler,
         manifest: dict[str, Any],
-        seen: Seen,
+        seen: LauncherTrace,
     ) -> None:
         self._recovery = recovery
-        self._reunion = reunion
+        self._assembler = assembler
         self._manifest = manifest
         self._seen = seen
         self._begin(plan)
@@ -233,7 +233,7 @@ class _Attempts:
         await_lost_nodes(self.plan)
         self._seen.begins_to_choose()
         _damage_as_planned(self.plan)
-        version = attempts.newest_version(self.plan, self._reunion)
+        version = attempts.newest_version(self.plan, self._assembler)
         plan = self._recovery.next_attempt(self.plan, version)
         step = 0 if version is None else version.position.step
         self._seen.chosen(plan.attempt, step)

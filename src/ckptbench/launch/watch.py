@@ -127,7 +127,7 @@ class _Watch:
         verdict = give_up(loss) if self._limits.stop.signal else self._after(loss)
         match verdict:
             case Relaunch():
-                if loss.hangs:  # what has started them might first end what they have started, as their strikers
+                if loss.hangs:  # what has started them might first end what they have started, as their injectors
                     self._kill_here(loss)
                 return verdict
             case GiveUp(reason=reason):

@@ -316,7 +316,7 @@ class Kill:
 class Begun:
     """The first step of the run begins. The seconds of a trace of failures count from here."""
 
-    moment: ClassVar = "in the journal of a striker, once for a run"
+    moment: ClassVar = "in the journal of a injector, once for a run"
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
@@ -325,7 +325,7 @@ class Begun:
 class Strike:
     """A failure is about to strike."""
 
-    moment: ClassVar = "in the journal of a striker, just before"
+    moment: ClassVar = "in the journal of a injector, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
     kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
     attempt: Annotated[int, "the attempt that it strikes, from 1"]
@@ -338,7 +338,7 @@ class Strike:
 class Struck:
     """A failure has struck: its victims are gone, or go on."""
 
-    moment: ClassVar = "in the journal of a striker, afterwards"
+    moment: ClassVar = "in the journal of a injector, afterwards"
     failure: int
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
@@ -348,7 +348,7 @@ class Struck:
 class Rested:
     """Training is over, and no failure strikes this rank any more."""
 
-    moment: ClassVar = "in the journal of a striker, at the end of the last attempt"
+    moment: ClassVar = "in the journal of a injector, at the end of the last attempt"
     ahead: Annotated[list[int], "numbers of the failures whose second is still to come"]
     missed: Annotated[list[int], "numbers of those whose step, save or recovery never came"]
     monotonic_ns: Ns

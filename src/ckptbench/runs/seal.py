@@ -1,7 +1,7 @@
 """The seal of a run folder: its presence marks the folder as a result.
 
 `seal.json` is written last. It holds the sizes and SHA-256 of the manifest, of every trace, of the final arrays, and of
-the journals of strikers and launcher. A run folder without it is not a result, because its run has not ended. Files that
+the journals of injectors and launcher. A run folder without it is not a result, because its run has not ended. Files that
 were changed later no longer match it.
 """
 

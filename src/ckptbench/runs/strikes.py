@@ -1,4 +1,4 @@
-"""The failures that have struck a run, from the journals of its strikers."""
+"""The failures that have struck a run, from the journals of its injectors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
             missed |= set(rested[-1].missed)
         elif rank in survivors:
             raise LaunchError(
-                f"{path.name}: the striker was gone before training was over; see the logs of the ranks"
+                f"{path.name}: the injector was gone before training was over; see the logs of the ranks"
             )
     if never := [number for number in sorted(missed) if victims[number] in survivors]:
         said = ", ".join(_in_yaml(plan.failures[number]) for number in never)
@@ -56,7 +56,7 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     _check_writes(plan)
     unknown = set(range(len(victims))) - known - missed
     if lost := sorted(number for number in unknown if victims[number] in survivors):
-        raise LaunchError(f"the failures {lost} did not strike: their strikers left no journal")
+        raise LaunchError(f"the failures {lost} did not strike: their injectors left no journal")
 
 
 def _in_yaml(failure: Mapping[str, object]) -> str:

@@ -123,7 +123,7 @@ class Checkpoint:
 
 
 @dataclass(slots=True)
-class Life:
+class ProcessRun:
     """One process of a rank, from its launch on. All its times are of one clock."""
 
     launched_ns: int | None = None
@@ -204,7 +204,7 @@ class Trace:
     """The events of one rank. If two attempts hold the same step, epoch or checkpoint, the later one counts."""
 
     path: Path
-    lives: list[Life] = field(default_factory=list)
+    processes: list[ProcessRun] = field(default_factory=list)
     """Every launch of the rank begins one."""
     starts: list[Start] = field(default_factory=list)
     phases: list[tuple[int, Phase]] = field(default_factory=list)
@@ -248,7 +248,7 @@ class Trace:
             case Start():
                 self.starts.append(event)
             case events.Steps():
-                self.blocks.append(self.lives[-1].blocks[-1])
+                self.blocks.append(self.processes[-1].blocks[-1])
             case Save() | Hold() | Captured() | Written() | Durable() | Retained():
                 self._checkpoint(event.step).add(event)
             case Epoch():
@@ -271,10 +271,10 @@ class Trace:
     def _lived(self, event: Event) -> None:
         if isinstance(event, Phase) and event.name == "launch":
             self.attempt += 1
-            self.lives.append(Life(event.start_ns))
-        if not self.lives:
-            self.lives.append(Life())
-        self.lives[-1].add(event)
+            self.processes.append(ProcessRun(event.start_ns))
+        if not self.processes:
+            self.processes.append(ProcessRun())
+        self.processes[-1].add(event)
 
     def _world(self, event: World | Regroup) -> None:
         self.regrouped.append(event)

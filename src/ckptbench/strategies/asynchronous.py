@@ -14,7 +14,7 @@ from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
 from ckptbench.strategies.own_state import save_own
 from ckptbench.strategies.state_files import load_shares
@@ -27,20 +27,20 @@ WRITING_RANK = 0
 class Asynchronous(Strategy):
     """Blocks until this rank's state is copied."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        self._rank = opening.place.rank
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        self._rank = context.place.rank
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._image: Image | None = None
 
     def ready(self) -> None:
         if self._rank == WRITING_RANK:
-            self._image = Image(self._subject, rank=0, world_size=1)
+            self._image = Image(self._training_state, rank=0, world_size=1)
 
     def save(self, position: Position) -> Share:
         assert (self._image is not None) == (self._rank == WRITING_RANK), "not ready"
         self._reach(BEGUN)
-        own = self._subject.rank_state()
+        own = self._training_state.rank_state()
         if self._image is not None:
             self._image.begin(own)
             self._image.capture()
@@ -58,7 +58,7 @@ class Asynchronous(Strategy):
         return files
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._subject, self._rank)
+        load_shares(version, folder, self._training_state, self._rank)
 
     def held_bytes(self) -> int:
         return 0 if self._image is None else self._image.nbytes

@@ -1,6 +1,6 @@
 """The contract of a strategy, which decides who writes which part of a checkpoint, and when.
 
-A strategy reads no clock, writes no trace, and neither syncs nor commits. `clocked.Clocked` wraps it and does all this
+A strategy reads no clock, writes no trace, and neither syncs nor commits. `timed.TimedCheckpointer` wraps it and does all this
 in the same way for each, so that all strategies are measured alike.
 """
 
@@ -25,7 +25,7 @@ from ckptbench.runs.position import Position
 from ckptbench.world.seats import Place
 
 
-class Subject(Protocol):
+class TrainingState(Protocol):
     """The part of a framework that a strategy uses."""
 
     @property
@@ -53,13 +53,13 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class StrategyContext:
     """The arguments with which a strategy is opened."""
 
-    subject: Subject
+    training_state: TrainingState
     place: Place
     format: str
-    """The format of the run's cell: one of `subject.formats`, or of those that the strategy's registry entry names."""
+    """The format of the run's cell: one of `training_state.formats`, or of those that the strategy's registry entry names."""
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
     levels: Callable[[], Sequence[str]]
@@ -101,16 +101,16 @@ def done(result: T) -> Future[T]:
 class Strategy(ABC):
     """The strategy of one rank."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, context: StrategyContext) -> None:
         """Called once a run, before the framework is built."""
-        self._subject = opening.subject
-        self._place = opening.place
-        self._format = opening.format
-        self._options = opening.options
-        self._levels = opening.levels
-        self._staging = opening.staging
-        self._spare = opening.spare
-        self._reach = opening.reach
+        self._training_state = context.training_state
+        self._place = context.place
+        self._format = context.format
+        self._options = context.options
+        self._levels = context.levels
+        self._staging = context.staging
+        self._spare = context.spare
+        self._reach = context.reach
 
     def ready(self) -> None:  # noqa: B027 (most strategies need nothing)
         """Prepare for the saves, so that the first one takes no longer than the others: memory, threads, processes.
@@ -123,7 +123,7 @@ class Strategy(ABC):
         """Begin to save the state at `position`. A blocking strategy also ends the save here.
 
         Called on every rank at the same step, and never while an earlier save is unfinished. May raise any error of its
-        libraries: Clocked turns it into a CheckpointError.
+        libraries: TimedCheckpointer turns it into a CheckpointError.
         """
 
     def before_update(self) -> None:  # noqa: B027 (most strategies need none)
@@ -135,7 +135,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def load(self, version: Version, folder: Path) -> None:
-        """Load the state of `version` into the subject, which was built with the same network and optimizer.
+        """Load the state of `version` into the training_state, which was built with the same network and optimizer.
 
         `folder` holds the files of the version, whose bytes were all checked before. Raises CheckpointError if the
         version does not fit this run.

@@ -20,7 +20,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
 from ckptbench.strategies.partner import Partner
 from ckptbench.strategies.state_files import load_shares
@@ -32,38 +32,38 @@ BEGUN, CAPTURED, WRITTEN = "begun", "captured", "written"
 class DeepFreeze(Strategy):
     """Returns at once. The update that follows waits for the capture."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        self._rank = opening.place.rank
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        self._rank = context.place.rank
         self._capturing = ThreadPoolExecutor(1, thread_name_prefix="capture")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._captured: Future[None] = done(None)
         self._image: Image | None = None
-        self._partner = self._open_partner(opening)
+        self._partner = self._open_partner(context)
 
-    def _open_partner(self, opening: Opening) -> Partner | None:
+    def _open_partner(self, context: StrategyContext) -> Partner | None:
         """None: no copies are made."""
-        copies = opening.options["partner"]
-        writes_near = any(opening.options[level] for level in LEVELS if level != SHARED)
-        if not (copies and writes_near and opening.place.is_spread):
+        copies = context.options["partner"]
+        writes_near = any(context.options[level] for level in LEVELS if level != SHARED)
+        if not (copies and writes_near and context.place.is_spread):
             return None
         assert isinstance(copies, int)
         return Partner.open(
-            opening.place,
+            context.place,
             copies,
-            gather=opening.gather,
+            gather=context.gather,
             staging=self._staging,
             spare=self._spare,
         )
 
     def ready(self) -> None:
-        self._image = Image(self._subject, self._rank, self._place.world_size)
+        self._image = Image(self._training_state, self._rank, self._place.world_size)
 
     def save(self, position: Position) -> Share:
         assert self._image is not None
         self._reach(BEGUN)
         levels = self._levels()
-        self._image.begin(self._subject.rank_state())
+        self._image.begin(self._training_state.rank_state())
         self._captured = self._capturing.submit(self._capture, self._image)
         written = {
             level: self._writing.submit(
@@ -94,7 +94,7 @@ class DeepFreeze(Strategy):
         wait([self._captured])  # an error of it is that of the save, which raises it
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._subject, self._rank)
+        load_shares(version, folder, self._training_state, self._rank)
 
     def held_bytes(self) -> int:
         return 0 if self._image is None else self._image.nbytes

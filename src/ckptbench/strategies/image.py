@@ -16,7 +16,7 @@ from ckptbench.frameworks.contract import Arrays
 from ckptbench.frameworks.state import Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.background import BackgroundWriter, Destination
-from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.own_state import own_name, own_pieces
 from ckptbench.strategies.state_files import layout_of, own_share, share_name
 from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
@@ -25,15 +25,15 @@ from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
 class Image:
     """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
 
-    Names, shapes and types are those that the subject has when the image is made. The tensors themselves may be replaced
+    Names, shapes and types are those that the training_state has when the image is made. The tensors themselves may be replaced
     between two saves, as the load of an optimizer does.
     """
 
-    def __init__(self, subject: Subject, rank: int, world_size: int) -> None:
-        self._subject = subject
+    def __init__(self, training_state: TrainingState, rank: int, world_size: int) -> None:
+        self._training_state = training_state
         self._rank = rank
-        self._own = own_pieces(subject.rank_state())
-        self._state = list(subject.state())
+        self._own = own_pieces(training_state.rank_state())
+        self._state = list(training_state.state())
         self._layouts = [layout_of(tensor) for tensor in self._state]
         share = [piece for _, piece in own_share(self._state, rank, world_size)]
         files = [self._own, share]
@@ -44,7 +44,7 @@ class Image:
         self.nbytes, self._own_bytes = sum(sizes), sizes[0]
         self._writer = BackgroundWriter.start(self.nbytes)
         memory = self._writer.memory
-        subject.keep_memory(memory)
+        training_state.keep_memory(memory)
         self._own_places = _lay_out(memory[: sizes[0]], headers[0], self._own)
         places = _lay_out(memory[sizes[0] :], headers[1], files[1])
         self._share = list(zip(share, places, strict=True))
@@ -67,7 +67,7 @@ class Image:
     def capture(self) -> None:
         """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy.
 
-        Raises CheckpointError if the subject has other tensors than when the image was made.
+        Raises CheckpointError if the training_state has other tensors than when the image was made.
         """
         try:
             tensors = self._tensors()
@@ -76,18 +76,18 @@ class Image:
                 tensors[piece.tensor.name].copy_into(place, piece.bytes)
                 filled += piece.nbytes
                 if filled - told >= SHORTEST_WRITE:
-                    self._subject.await_copies()
+                    self._training_state.await_copies()
                     self._writer.captured(filled)
                     told = filled
-            self._subject.await_copies()
+            self._training_state.await_copies()
         except BaseException:
             self._writer.captured(FAILED)
             raise
         self._writer.captured(self.nbytes)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """The subject's tensors as they are now, by name."""
-        now = list(self._subject.state())
+        """The training_state's tensors as they are now, by name."""
+        now = list(self._training_state.state())
         # Frameworks return the same objects for tensors that are where they were, and these are compared by identity first.
         if now != self._state:
             self._check(now)

@@ -56,10 +56,10 @@ class MultiNodeCheckpointer(Strategy):
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = save_own(staging, rank, self._subject.rank_state())
+        own = save_own(staging, rank, self._training_state.rank_state())
         if self._checkpointer is None:
             self._checkpointer = chainermn.create_multi_node_checkpointer(
-                NAME, self._subject.native["communicator"], path=str(staging)
+                NAME, self._training_state.native["communicator"], path=str(staging)
             )
         self._checkpointer.path = str(staging)
         self._checkpointer.save(self._target(), position.step)
@@ -68,7 +68,7 @@ class MultiNodeCheckpointer(Strategy):
         return Share(captured=done(None), written={SHARED: done(files)})
 
     def _target(self) -> _Target:
-        native = self._subject.native
+        native = self._training_state.native
         return _Target(native["model"], native["optimizer"])
 
     def load(self, version: Version, folder: Path) -> None:
@@ -86,7 +86,7 @@ class MultiNodeCheckpointer(Strategy):
         with reading(snapshot), np.load(snapshot, allow_pickle=False) as archive:
             NpzDeserializer(archive).load(self._target())
         with reading(folder / own_name(place.rank)):
-            self._subject.load_rank_state(own)
+            self._training_state.load_rank_state(own)
 
 
 def _file(path: Path, rank: int) -> File:

@@ -26,15 +26,15 @@ class Native(Strategy):
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        files = [save_own(staging, self._place.rank, self._subject.rank_state())]
+        files = [save_own(staging, self._place.rank, self._training_state.rank_state())]
         if self._place.rank == 0:
             files += self._save_state(staging)
         self._reach(WRITTEN)
         return Share(captured=done(None), written={SHARED: done(tuple(files))})
 
     def _save_state(self, staging: Path) -> list[File]:
-        format = self._subject.formats[self._format]
-        format.save(self._subject, staging / format.filename)
+        format = self._training_state.formats[self._format]
+        format.save(self._training_state, staging / format.filename)
         # A format may write several files, whose names begin with `filename`.
         return [_file(path) for path in sorted(staging.glob(f"{format.filename}*"))]
 
@@ -43,10 +43,10 @@ class Native(Strategy):
             raise CheckpointError(
                 f"{version.folder} was written as {version.format}, this run has {self._format}; remove the folder to start anew"
             )
-        format = self._subject.formats[self._format]
-        format.load(self._subject, folder / format.filename)
+        format = self._training_state.formats[self._format]
+        format.load(self._training_state, folder / format.filename)
         # Ranks that went on without others may have written it: then it lacks the files of some.
-        restore_own(version, folder, self._subject, self._place.rank)
+        restore_own(version, folder, self._training_state, self._place.rank)
 
 
 def _file(path: Path) -> File:

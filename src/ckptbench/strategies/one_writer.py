@@ -13,7 +13,7 @@ from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.own_state import own_name, own_of, save_own
 
 BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
@@ -24,9 +24,9 @@ WRITING_RANK = 0
 class OneWriter(Strategy):
     """Blocks until the engine has copied the state. Every rank also saves the state that only it has, like `native`."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        self._rank = opening.place.rank
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        self._rank = context.place.rank
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._has_begun = False
 
@@ -49,7 +49,7 @@ class OneWriter(Strategy):
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = self._subject.rank_state()
+        own = self._training_state.rank_state()
         if self._rank == WRITING_RANK:
             self._has_begun = True
             self._begin(staging)
@@ -73,16 +73,16 @@ class OneWriter(Strategy):
                 f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder "
                 "to start anew"
             )
-        own = own_of(version, folder, self._subject, self._rank)
+        own = own_of(version, folder, self._training_state, self._rank)
         self._load(folder)
         with reading(folder / own_name(self._rank)):
-            self._subject.load_rank_state(own)
+            self._training_state.load_rank_state(own)
 
     def held_bytes(self) -> int:
         """The copy of the writing rank."""
         if not self._has_begun:
             return 0
-        return sum(tensor.nbytes for tensor in self._subject.state())
+        return sum(tensor.nbytes for tensor in self._training_state.state())
 
     def close(self) -> None:
         self._thread.shutdown()

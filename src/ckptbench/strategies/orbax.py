@@ -37,7 +37,7 @@ class Orbax(OneWriter):
             # If its threads may make the folder and cannot, other threads of it wait for the folder for minutes.
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
             self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
-        arrays = {tensor.name: tensor.read() for tensor in self._subject.state()}
+        arrays = {tensor.name: tensor.read() for tensor in self._training_state.state()}
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))
 
     def _finish(self, staging: Path) -> list[str]:
@@ -46,7 +46,7 @@ class Orbax(OneWriter):
         return [f"{STATE}/{name}" for name in names_in(staging / STATE)]
 
     def _load(self, folder: Path) -> None:
-        tensors = {tensor.name: tensor for tensor in self._subject.state()}
+        tensors = {tensor.name: tensor for tensor in self._training_state.state()}
         with (
             reading(folder / STATE),
             ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer,

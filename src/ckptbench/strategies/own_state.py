@@ -15,7 +15,7 @@ from ckptbench.checkpoints.pieces import Layout, Piece, read_pieces, write_piece
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.contract import TrainingState
 
 
 def own_name(rank: int) -> str:
@@ -52,7 +52,7 @@ def load_own(folder: Path, rank: int) -> Arrays:
         }
 
 
-def own_of(version: Version, folder: Path, subject: Subject, rank: int) -> Arrays:
+def own_of(version: Version, folder: Path, training_state: TrainingState, rank: int) -> Arrays:
     """The own state with which `rank` goes on from a version of however many ranks.
 
     A rank with a number that the version does not have begins with the running statistics of rank 0, and draws on from
@@ -63,12 +63,12 @@ def own_of(version: Version, folder: Path, subject: Subject, rank: int) -> Array
     first = load_own(folder, 0)
     return {
         name: first[name] if name.startswith("buffer/") else array
-        for name, array in subject.rank_state().items()
+        for name, array in training_state.rank_state().items()
     }
 
 
-def restore_own(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+def restore_own(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
     """Restore `own_of`. Raises CheckpointError where a file cannot be read, or lacks a part of the state."""
-    own = own_of(version, folder, subject, rank)
+    own = own_of(version, folder, training_state, rank)
     with reading(folder / own_name(rank if rank < version.world_size else 0)):
-        subject.load_rank_state(own)
+        training_state.load_rank_state(own)

@@ -85,7 +85,7 @@ class Partner:
     ) -> Self:
         """Begin to listen, and learn where the others do. All ranks of a run on several nodes call it.
 
-        Copies go to so many other nodes as `copies` says; `staging` and `spare` are those of `contract.Opening`.
+        Copies go to so many other nodes as `copies` says; `staging` and `spare` are those of `contract.StrategyContext`.
         """
         inbox = Inbox(_host(place.addresses[place.rank]), staging, spare)
         listening = gather("partner", {"port": inbox.port, "secret": inbox.secret})

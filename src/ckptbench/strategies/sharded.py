@@ -27,8 +27,8 @@ class Sharded(Strategy):
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = save_own(staging, rank, self._subject.rank_state())
-        share = own_share(self._subject.state(), rank, self._place.world_size)
+        own = save_own(staging, rank, self._training_state.rank_state())
+        share = own_share(self._training_state.state(), rank, self._place.world_size)
         write_pieces(
             staging / share_name(rank),
             [piece for _, piece in share],
@@ -38,4 +38,4 @@ class Sharded(Strategy):
         return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._subject, self._place.rank)
+        load_shares(version, folder, self._training_state, self._place.rank)

@@ -17,7 +17,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.state import Tensor
 from ckptbench.remedies import blame
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.own_state import restore_own
 
 FORMAT = "safetensors"
@@ -52,18 +52,18 @@ def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tup
     return [(by_name[piece.tensor.name], piece) for piece in pieces]
 
 
-def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+def load_shares(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
     """Load the state from the shares of however many ranks wrote the version.
 
     Each rank's own state follows `own_state.own_of`. Raises CheckpointError if the shares are not the whole state of this
-    subject.
+    training_state.
     """
     if version.format != FORMAT:
         raise CheckpointError(
             f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
             "to start anew"
         )
-    tensors = {tensor.name: tensor for tensor in subject.state()}
+    tensors = {tensor.name: tensor for tensor in training_state.state()}
     shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
         read_ahead(shares)
@@ -78,7 +78,7 @@ def load_shares(version: Version, folder: Path, subject: Subject, rank: int) -> 
             f"{folder} does not fit this network and optimizer: {error}; resume from another version, or remove "
             "the run folder to start over"
         ) from error
-    restore_own(version, folder, subject, rank)
+    restore_own(version, folder, training_state, rank)
 
 
 def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:

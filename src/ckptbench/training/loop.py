@@ -13,9 +13,9 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of, steps_per_epoch
-from ckptbench.faults.injector import Interrupter
+from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.faults.schedule import Kill, kills_of
-from ckptbench.faults.target import Target
+from ckptbench.faults.self_killer import SelfKiller
 from ckptbench.frameworks.contract import Framework, Sgd
 from ckptbench.machine import page_cache
 from ckptbench.machine.clock import clock
@@ -23,7 +23,7 @@ from ckptbench.machine.footprint import forget_peak
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.proof.controls import Control
-from ckptbench.proof.witness import Witness
+from ckptbench.proof.state_digester import StateDigester
 from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.events import Epoch, Evaluation, Pause, Phase, Regroup, Stop, World
 from ckptbench.runs.footprints import Footprints
@@ -31,7 +31,7 @@ from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.clocked import Clocked
+from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.evaluation import EVALUATION_BATCH, cross_entropy_sum
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.world.link import Link
@@ -69,7 +69,7 @@ class Trainer:
         recorder: Recorder,
         framework: Framework,
         *,
-        target: Target,
+        target: InjectorClient,
         recovery: RankRecovery,
     ) -> None:
         self._plan = plan
@@ -103,9 +103,9 @@ class Trainer:
             steps_per_epoch=self._steps_per_epoch,
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
-        self._interrupter = Interrupter(self._next_kill(), place.rank, recorder)
+        self._self_killer = SelfKiller(self._next_kill(), place.rank, recorder)
         self._footprints = Footprints(recorder)
-        self._witness = Witness(framework, recorder, proof=plan.training.proof)
+        self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
         levels = self._levels = open_levels(plan, node=place.node if place.is_spread else None)
         if place.local_rank == 0:
             if place.is_spread and not link.comes_again:
@@ -118,16 +118,16 @@ class Trainer:
         self._unrecorded: tuple[int, int, int] | None = None
         """The epoch that this rank is in, when it began, and the first step that it did of it."""
 
-    def _open_strategy(self) -> Clocked:
-        return Clocked.open(
+    def _open_strategy(self) -> TimedCheckpointer:
+        return TimedCheckpointer.open(
             self._plan.cell.strategy,
-            subject=self._framework,
+            training_state=self._framework,
             place=self._place,
             format=checkpoint_format(self._plan),
             identity=self._plan.identity,
             levels=self._levels,
             recorder=self._recorder,
-            reach=self._interrupter.at_stage,
+            reach=self._self_killer.at_stage,
             begin=self._begin_save,
             barrier=self._recovery.barrier,
             gather=self._link.gather,
@@ -143,7 +143,7 @@ class Trainer:
 
     def _begin_save(self, position: Position) -> None:
         self._target.save(position.step)
-        self._interrupter.before_save(position)
+        self._self_killer.before_save(position)
 
     def _next_kill(self) -> Kill | None:
         """The kill that ends this attempt. None: no kill is planned, or all have happened."""
@@ -266,7 +266,7 @@ class Trainer:
         if self._plan.training.proof:
             for level, version in self._strategy.versions():
                 self._strategy.load(version)
-                self._witness.see_version(version.position, level)
+                self._digester.see_version(version.position, level)
         self._strategy.close(complete=True)
         self._footprints.look("closed", self._reached.step)
 
@@ -335,14 +335,14 @@ class Trainer:
             ):  # else a loss after this would have the epoch evaluated again
                 self._reached = self._position(epoch + 1, 0)
         end = self._position(self._plan.cell.epochs - 1, self._steps_per_epoch)
-        self._witness.see_end(end, final_path(self._plan.run_folder, self._first_place.rank))
+        self._digester.see_end(end, final_path(self._plan.run_folder, self._first_place.rank))
 
     def _position(self, epoch: int, step_in_epoch: int) -> Position:
         step = epoch * self._steps_per_epoch + step_in_epoch
         return Position(step=step, epoch=epoch, step_in_epoch=step_in_epoch)
 
     def _see(self, when: str, position: Position) -> None:
-        self._witness.see(when, position, self._reader.position(position.step))
+        self._digester.see(when, position, self._reader.position(position.step))
 
     def _train_epoch(self, epoch: int, first: int) -> None:
         """Train an epoch from its step `first` on, and save the checkpoints that are due."""
@@ -364,7 +364,7 @@ class Trainer:
             after = self._reached = self._position(epoch, step_in_epoch + 1)
             if self._is_first_after_restart(before.step):
                 self._see("stepped", after)
-            self._interrupter.after_step(after)
+            self._self_killer.after_step(after)
             if self._plan.cell.interval.due(
                 steps_done=after.step, steps_per_epoch=self._steps_per_epoch
             ):

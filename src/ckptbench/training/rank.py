@@ -16,7 +16,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import near_folders
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.target import Target
+from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework
 from ckptbench.frameworks.loading import load_framework
 from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
@@ -50,7 +50,7 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
         met_ns = clock()
         recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
-        target = Target.open(
+        target = InjectorClient.open(
             [Failure.from_json(each) for each in plan.failures],
             place,
             run_folder=plan.run_folder,

@@ -17,7 +17,7 @@ import numpy as np
 
 from ckptbench.errors import RunFolderError
 from ckptbench.runs.events import World
-from ckptbench.runs.trace import Ints, Life, Steps, Trace
+from ckptbench.runs.trace import Ints, ProcessRun, Steps, Trace
 
 FOR_EVER = 2**62
 APART_NS = 10 * 10**9
@@ -51,13 +51,13 @@ class Record(NamedTuple):
     start_ns: int
     end_ns: int
     rank: int
-    life: int
+    process: int
     """Number of the rank's process, from 0."""
     shares: Shares
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class StepExecution:
     """A step as the ranks of a world did it together, once. A step that is done again is another doing."""
 
     step: int
@@ -72,21 +72,21 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Segment:
     """A part of the run's time, told by one process of one rank. Times are in ns since 1970."""
 
     rank: int
-    life: Life
+    process: ProcessRun
     begin_ns: int
     """What came before, others tell, or an earlier process of the rank."""
     end_ns: int
 
     def steps(self) -> Steps:
         """Its steps in the order of time, with times in ns since 1970. A step that was done again is there twice."""
-        if not self.life.blocks:
-            return self.life.steps()
-        own = self.life.steps()
-        offset_ns = self.life.unix_ns(0)
+        if not self.process.blocks:
+            return self.process.steps()
+        own = self.process.steps()
+        offset_ns = self.process.unix_ns(0)
         shifted = dataclasses.replace(
             own, start_ns=own.start_ns + offset_ns, end_ns=own.end_ns + offset_ns
         )
@@ -94,7 +94,7 @@ class Stretch:
 
     def unix_ns(self, monotonic_ns: Iterable[int]) -> list[int]:
         """Those of these moments that it tells of, in ns since 1970."""
-        moments = [self.life.unix_ns(each) for each in monotonic_ns]
+        moments = [self.process.unix_ns(each) for each in monotonic_ns]
         return [each for each in moments if self.begin_ns <= each < self.end_ns]
 
 
@@ -103,15 +103,17 @@ def clocks_agree(traces: Sequence[Trace]) -> bool:
 
     On one host they always do. Between two hosts, or two boots of one, the wall clock alone tells, and it may have been set.
     """
-    known = [[life for life in trace.lives if life.start is not None] for trace in traces]
+    known = [
+        [process for process in trace.processes if process.start is not None] for trace in traces
+    ]
     return all(
         before.unix_ns(before.last_ns) <= after.unix_ns(after.began_ns) + APART_NS
-        for lives in known
-        for before, after in itertools.pairwise(lives)
+        for processes in known
+        for before, after in itertools.pairwise(processes)
     )
 
 
-def teller(traces: Sequence[Trace]) -> int:
+def reference_rank(traces: Sequence[Trace]) -> int:
     """The rank whose trace tells how the run went: the first that ended and was there all the time, else the first that ended.
 
     Raises RunFolderError if no rank ended.
@@ -119,26 +121,28 @@ def teller(traces: Sequence[Trace]) -> int:
     ended = [rank for rank, trace in enumerate(traces) if trace.ended]
     if not ended:
         raise RunFolderError(f'{traces[0].path.parent}: no trace closes with an "end" event')
-    stayed = [rank for rank in ended if not any(life.joined for life in traces[rank].lives)]
+    stayed = [
+        rank for rank in ended if not any(process.joined for process in traces[rank].processes)
+    ]
     return [*stayed, *ended][0]
 
 
-def stretches(traces: Sequence[Trace], rank: int) -> list[Stretch]:
+def segments(traces: Sequence[Trace], rank: int) -> list[Segment]:
     """The run's time in order, told by this rank as long as it was there, and before by those whose state it took over."""
-    told: list[Stretch] = []
+    told: list[Segment] = []
     end_ns = FOR_EVER
     donor: int | None = rank
     while donor is not None:
         rank, donor = donor, None
-        for life in reversed(_connected(traces[rank].lives)):
-            launched_ns = life.unix_ns(life.launched_ns or 0)
+        for process in reversed(_connected(traces[rank].processes)):
+            launched_ns = process.unix_ns(process.launched_ns or 0)
             if launched_ns >= end_ns:
                 continue
-            begin_ns = life.unix_ns(life.joined_ns) if life.joined else 0
+            begin_ns = process.unix_ns(process.joined_ns) if process.joined else 0
             if begin_ns >= end_ns:
                 continue
-            told.append(Stretch(rank, life, begin_ns, end_ns))
-            if life.joined:
+            told.append(Segment(rank, process, begin_ns, end_ns))
+            if process.joined:
                 donor, end_ns = _present(traces, rank, begin_ns), begin_ns
                 break
             others = _last_world(traces, launched_ns)
@@ -153,30 +157,36 @@ def _last_world(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None
     known = []
     for trace in traces:
         earlier = [
-            life
-            for life in trace.lives
-            if life.start is not None and life.unix_ns(life.launched_ns or 0) < before_ns
+            process
+            for process in trace.processes
+            if process.start is not None and process.unix_ns(process.launched_ns or 0) < before_ns
         ]
-        for life in earlier[-1:]:
-            moments = [(life.unix_ns(world.monotonic_ns), world.ranks) for world in life.worlds]
+        for process in earlier[-1:]:
+            moments = [
+                (process.unix_ns(world.monotonic_ns), world.ranks) for world in process.worlds
+            ]
             known += [each for each in moments if each[0] < before_ns]
     return max(known)[1] if known else None
 
 
-def _connected(lives: Sequence[Life]) -> list[Life]:
+def _connected(processes: Sequence[ProcessRun]) -> list[ProcessRun]:
     """The processes. One that was gone before it was connected is taken to have had the clock of the one before."""
-    known: list[Life] = []
-    for life in lives:
+    known: list[ProcessRun] = []
+    for process in processes:
         before = known[-1].start if known else None
-        known.append(life if life.start else dataclasses.replace(life, start=before))
-    return [life for life in known if life.start is not None]
+        known.append(process if process.start else dataclasses.replace(process, start=before))
+    return [process for process in known if process.start is not None]
 
 
 def _present(traces: Sequence[Trace], newcomer: int, at_ns: int) -> int | None:
     """A rank other than the newcomer that was training at this time: the one that goes on first afterwards."""
     found = []
     for rank, trace in enumerate(traces):
-        starts_ns = [life.steps().start_ns + life.unix_ns(0) for life in trace.lives if life.blocks]
+        starts_ns = [
+            process.steps().start_ns + process.unix_ns(0)
+            for process in trace.processes
+            if process.blocks
+        ]
         known = np.concatenate([np.zeros(0, np.int64), *starts_ns])
         if rank != newcomer and (known < at_ns).any():
             found.append((int(known[known >= at_ns].min(initial=FOR_EVER)), rank))
@@ -188,23 +198,23 @@ def records(traces: Sequence[Trace], everybody: Shares) -> list[Record]:
     return [
         record
         for rank, trace in enumerate(traces)
-        for number, life in enumerate(trace.lives)
-        if life.blocks
-        for record in _of_life(rank, number, life, everybody)
+        for number, process in enumerate(trace.processes)
+        if process.blocks
+        for record in _of_process(rank, number, process, everybody)
     ]
 
 
-def _of_life(rank: int, number: int, life: Life, everybody: Shares) -> Iterator[Record]:
-    steps, offset_ns = life.steps(), life.unix_ns(0)
-    since = [world.monotonic_ns for world in life.worlds]
-    shares = [everybody, *map(Shares.of, life.worlds)]
+def _of_process(rank: int, number: int, process: ProcessRun, everybody: Shares) -> Iterator[Record]:
+    steps, offset_ns = process.steps(), process.unix_ns(0)
+    since = [world.monotonic_ns for world in process.worlds]
+    shares = [everybody, *map(Shares.of, process.worlds)]
     rows = zip(steps.index.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     for step, start_ns, end_ns in rows:
         own = shares[bisect.bisect_right(since, start_ns)]
         yield Record(step, start_ns + offset_ns, end_ns + offset_ns, rank, number, own)
 
 
-def doings(traces: Sequence[Trace], everybody: Shares) -> list[Doing]:
+def executions(traces: Sequence[Trace], everybody: Shares) -> list[StepExecution]:
     """Every doing of every step, in the order of the steps and of time.
 
     Raises RunFolderError if the traces do not tell how the final state came about.
@@ -215,21 +225,21 @@ def doings(traces: Sequence[Trace], everybody: Shares) -> list[Doing]:
     in_order = sorted(known, key=lambda record: record[:3])
     for step, same in itertools.groupby(in_order, key=lambda record: record.step):
         for together in _together(same):
-            done.append(Doing(step, tuple(together), not kept.isdisjoint(together)))
+            done.append(StepExecution(step, tuple(together), not kept.isdisjoint(together)))
     return done
 
 
-def kept_steps(trace: Trace, rank: int, done: Iterable[Doing]) -> Steps:
+def kept_steps(trace: Trace, rank: int, done: Iterable[StepExecution]) -> Steps:
     """The steps of this rank that the final state has, in their order."""
     own = [each for doing in done if doing.kept for each in doing.records if each.rank == rank]
     places: dict[int, list[int]] = {}
     for record in own:
-        places.setdefault(record.life, []).append(record.start_ns)
+        places.setdefault(record.process, []).append(record.start_ns)
     blocks = []
     for number, starts_ns in places.items():
-        life = trace.lives[number]
-        steps = life.steps()
-        blocks.append(steps.at(np.isin(steps.start_ns + life.unix_ns(0), starts_ns)))
+        process = trace.processes[number]
+        steps = process.steps()
+        blocks.append(steps.at(np.isin(steps.start_ns + process.unix_ns(0), starts_ns)))
     return Steps.join(blocks)
 
 
@@ -238,7 +248,7 @@ def drop_undone(traces: Sequence[Trace], steps: Sequence[Steps], steps_per_epoch
 
     `steps` are those that each rank has of the final state.
     """
-    main = traces[teller(traces)]
+    main = traces[reference_rank(traces)]
     for rank, (trace, own) in enumerate(zip(traces, steps, strict=True)):
         for epoch in list(trace.evaluations):
             if not _evaluates(main, rank, epoch):
@@ -259,13 +269,13 @@ def _evaluates(main: Trace, rank: int, epoch: int) -> bool:
     if epoch not in main.evaluations:
         return True
     at_ns = main.evaluations[epoch].start_ns
-    life = next(each for each in reversed(main.lives) if each.trained_ns)
-    worlds = [world for world in life.worlds if world.monotonic_ns <= at_ns]
+    process = next(each for each in reversed(main.processes) if each.trained_ns)
+    worlds = [world for world in process.worlds if world.monotonic_ns <= at_ns]
     return not worlds or rank in worlds[-1].ranks
 
 
 def _together(same: Iterable[Record]) -> Iterator[list[Record]]:
-    """The records of one step by its doings. Ranks that do a step together do it at the same time."""
+    """The records of one step by its executions. Ranks that do a step together do it at the same time."""
     together: list[Record] = []
     for record in same:
         if together and record.start_ns >= max(each.end_ns for each in together):
@@ -280,15 +290,15 @@ def _kept(traces: Sequence[Trace], known: Sequence[Record]) -> Iterator[Record]:
     of_life: dict[tuple[int, int], list[Record]] = {}
     of_step: dict[int, list[Record]] = {}
     for record in known:
-        of_life.setdefault((record.rank, record.life), []).append(record)
+        of_life.setdefault((record.rank, record.process), []).append(record)
         of_step.setdefault(record.step, []).append(record)
-    own_lives = [place for place in of_life if place[0] == teller(traces)]
+    own_lives = [place for place in of_life if place[0] == reference_rank(traces)]
     last = of_life[max(own_lives)][-1]
     done = last.step + 1
     while done:
-        life = traces[last.rank].lives[last.life]
-        own = [each for each in of_life[last.rank, last.life] if each.end_ns <= last.end_ns]
-        from_others = [at for at in _took_over(life) if at <= last.end_ns]
+        process = traces[last.rank].processes[last.process]
+        own = [each for each in of_life[last.rank, last.process] if each.end_ns <= last.end_ns]
+        from_others = [at for at in _took_over(process) if at <= last.end_ns]
         while done and own and (not from_others or own[-1].end_ns > from_others[-1]):
             record = own.pop()
             if record.step == done - 1:
@@ -296,20 +306,20 @@ def _kept(traces: Sequence[Trace], known: Sequence[Record]) -> Iterator[Record]:
                 yield record
         if done:
             # The state came from a rank that was ahead, or from a version that was saved after this step.
-            since_ns = from_others[-1] if from_others else life.unix_ns(life.launched_ns or 0)
+            since_ns = from_others[-1] if from_others else process.unix_ns(process.launched_ns or 0)
             last = _latest(traces, of_step.get(done - 1, ()), done, since_ns)
 
 
-def _took_over(life: Life) -> list[int]:
+def _took_over(process: ProcessRun) -> list[int]:
     """When the process went on with a state that it had not reached itself, in ns since 1970."""
-    steps = life.steps()
+    steps = process.steps()
     found = []
     reached, since_ns = 0, 0
-    for world in life.worlds:
+    for world in process.worlds:
         own = steps.index[(steps.start_ns >= since_ns) & (steps.start_ns < world.monotonic_ns)]
         reached = int(own[-1]) + 1 if len(own) else reached
         if world.step > reached:
-            found.append(life.unix_ns(world.monotonic_ns))
+            found.append(process.unix_ns(world.monotonic_ns))
         reached, since_ns = world.step, world.monotonic_ns
     return found
 

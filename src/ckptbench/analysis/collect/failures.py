@@ -34,7 +34,7 @@ PHASES = {
 FAILURES = Table(
     "failures",
     "One row a failure that struck a run. The parts add up to its `total_s`. Times are those of rank 0 (where it was lost while others"
-    " went on, of a rank that was there all the time), its launcher and the striker, on one clock for each host.",
+    " went on, of a rank that was there all the time), its launcher and the injector, on one clock for each host.",
     ("run", "second"),
     (
         RUN,
@@ -108,13 +108,13 @@ class _History:
     @classmethod
     def of(cls, run: Run) -> Self:
         events = [event for path in _journals(run.folder) for event in whole_events(path)]
-        done = [stretch.steps() for stretch in run.stretches]
+        done = [segment.steps() for segment in run.segments]
         index, start_ns, end_ns = (
             np.concatenate([getattr(steps, name) for steps in done])
             for name in ("index", "start_ns", "end_ns")
         )
-        saved_ns = [at for each in run.stretches for at in each.unix_ns(each.life.saved_ns)]
-        trained_ns = [at for each in run.stretches for at in each.unix_ns(each.life.trained_ns)]
+        saved_ns = [at for each in run.segments for at in each.unix_ns(each.process.saved_ns)]
+        trained_ns = [at for each in run.segments for at in each.unix_ns(each.process.trained_ns)]
         begun = [event.unix_ns for event in events if isinstance(event, Begun)]
         launcher = [e for e in events if isinstance(e, Lost | AllEnded | Chosen)]
         worlds = sorted(_worlds(run))
@@ -149,39 +149,39 @@ class _History:
 
 def _phases(run: Run) -> Iterator[tuple[str, Span]]:
     """The phases of the ranks that tell, each with its part. Those of a rank that joins run beside training."""
-    for stretch in run.stretches:
-        life = stretch.life
-        for phase in () if life.joined else life.phases:
+    for segment in run.segments:
+        process = segment.process
+        for phase in () if process.joined else process.phases:
             if phase.name in PHASES:
-                start_ns, end_ns = map(life.unix_ns, (phase.start_ns, phase.end_ns))
+                start_ns, end_ns = map(process.unix_ns, (phase.start_ns, phase.end_ns))
                 yield PHASES[phase.name], (start_ns / 1e9, end_ns / 1e9)
 
 
 def _worlds(run: Run) -> Iterator[tuple[float, int]]:
     """The number of ranks that train together, whenever it changes. All do when all start, or start again."""
     yield 0.0, run.cell.ranks
-    for stretch in run.stretches:
-        life = stretch.life
-        if not life.joined:
-            yield life.unix_ns(life.launched_ns or 0) / 1e9, run.cell.ranks
-        for world in life.worlds:
-            if at_ns := stretch.unix_ns([world.monotonic_ns]):
+    for segment in run.segments:
+        process = segment.process
+        if not process.joined:
+            yield process.unix_ns(process.launched_ns or 0) / 1e9, run.cell.ranks
+        for world in process.worlds:
+            if at_ns := segment.unix_ns([world.monotonic_ns]):
                 yield at_ns[0] / 1e9, len(world.ranks)
 
 
 def _regroups(run: Run) -> Iterator[_Regroup]:
     """Those of the ranks that tell, without those with which they joined the others."""
     ranks = set(range(run.cell.ranks))
-    for stretch in run.stretches:
-        life = stretch.life
-        for number, (world, regroup) in enumerate(life.agreements):
+    for segment in run.segments:
+        process = segment.process
+        for number, (world, regroup) in enumerate(process.agreements):
             if regroup is None:  # the next agreement begins when this one failed
                 continue
             joins = ranks < set(world.ranks)
             ranks = set(world.ranks)
-            if not (number == 0 and life.joined):
+            if not (number == 0 and process.joined):
                 noticed, agreed, ready = (
-                    life.unix_ns(at) / 1e9
+                    process.unix_ns(at) / 1e9
                     for at in (regroup.noticed_ns, regroup.agreed_ns, regroup.ready_ns)
                 )
                 yield _Regroup(noticed, agreed, ready, regroup.step, not joins)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.collect.course import Doing
+from ckptbench.analysis.collect.course import StepExecution
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, RUN
 from ckptbench.analysis.tables.schema import Column, Table
@@ -29,12 +29,12 @@ LINEAGE = Table(
 
 
 def lineage(runs: Sequence[Run]) -> pd.DataFrame:
-    return LINEAGE.rows(_row(run, run.doings) for run in runs if run.doings is not None)
+    return LINEAGE.rows(_row(run, run.executions) for run in runs if run.executions is not None)
 
 
-def _row(run: Run, doings: Sequence[Doing]) -> dict[str, Any]:
-    kept = [doing.shares for doing in doings if doing.kept]
-    undone = [doing.shares for doing in doings if not doing.kept]
+def _row(run: Run, executions: Sequence[StepExecution]) -> dict[str, Any]:
+    kept = [doing.shares for doing in executions if doing.kept]
+    undone = [doing.shares for doing in executions if not doing.kept]
     global_batch = run.cell.ranks * run.cell.batch_size
     # Worlds are few, steps are many.
     times = {shares: shares.times_read(global_batch) for shares in set(kept)}

@@ -81,9 +81,9 @@ def _row(run: Run) -> dict[str, Any]:
     counted = [event for event in whole_events(path) if isinstance(event, Counted)]
     for event in counted:
         _check(path, event)
-    stretches = list(_stretches(counted))
+    segments = list(_stretches(counted))
     row = {"run": run.cell.id, "host": run.manifest["host"]["host"], "by": ""}
-    return row | (_shares(stretches) if stretches else {})
+    return row | (_shares(segments) if segments else {})
 
 
 def _check(path: Path, event: Counted) -> None:
@@ -103,11 +103,11 @@ def _stretches(counted: Sequence[Counted]) -> Iterator[_Stretch]:
             begin = None
 
 
-def _shares(stretches: Sequence[_Stretch]) -> dict[str, Any]:
-    seconds = sum(each.seconds for each in stretches)
-    allowed_s = sum(each.seconds * each.end.cores for each in stretches)
+def _shares(segments: Sequence[_Stretch]) -> dict[str, Any]:
+    seconds = sum(each.seconds for each in segments)
+    allowed_s = sum(each.seconds * each.end.cores for each in segments)
     used_s = {
-        name: sum(each.grown(f"{name}_s") for each in stretches)
+        name: sum(each.grown(f"{name}_s") for each in segments)
         for name in ("busy", "own", "kernel", "stolen")
     }
     shares = {name: each / allowed_s for name, each in used_s.items()}
@@ -119,13 +119,13 @@ def _shares(stretches: Sequence[_Stretch]) -> dict[str, Any]:
         WORDS[name].format(shares[name]) for name, limit in LIMITS.items() if shares[name] > limit
     ]
     known = any(not math.isnan(shares[name]) for name in LIMITS)
-    found = [each for stretch in stretches for each in (stretch.begin, stretch.end)]
+    found = [each for segment in segments for each in (segment.begin, segment.end)]
     return {
         "seconds": seconds,
-        "cores": stretches[-1].end.cores,
+        "cores": segments[-1].end.cores,
         **shares,
         **{
-            f"{name}_pressure": sum(each.pressure_s(name) for each in stretches) / seconds
+            f"{name}_pressure": sum(each.pressure_s(name) for each in segments) / seconds
             for name in PRESSURES
         },
         "mhz_min": min((each.mhz_min for each in found if each.mhz_min is not None), default=None),

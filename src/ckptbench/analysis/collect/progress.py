@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.collect.course import Stretch, stretches
+from ckptbench.analysis.collect.course import Segment, segments
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import RANK, RUN
 from ckptbench.analysis.tables.schema import Column, Table
@@ -33,11 +33,11 @@ def progress(runs: Sequence[Run]) -> pd.DataFrame:
     # Ranks have batches of their own, so the losses of two runs are alike only on the same rank.
     told: dict[str, set[int]] = {}
     for run in struck:
-        told.setdefault(run.cell.reference.id, set()).add(run.stretches[0].rank)
+        told.setdefault(run.cell.reference.id, set()).add(run.segments[0].rank)
     parts = [
-        *(_steps(run.cell.id, run.stretches) for run in struck),
+        *(_steps(run.cell.id, run.segments) for run in struck),
         *(
-            _steps(run.cell.id, stretches(run.traces, rank))
+            _steps(run.cell.id, segments(run.traces, rank))
             for run in runs
             for rank in sorted(told.get(run.cell.id, ()))
         ),
@@ -45,8 +45,8 @@ def progress(runs: Sequence[Run]) -> pd.DataFrame:
     return PROGRESS.frame(pd.concat(parts)) if parts else PROGRESS.rows([])
 
 
-def _steps(run: str, told: Sequence[Stretch]) -> pd.DataFrame:
-    done = [stretch.steps() for stretch in told]
+def _steps(run: str, told: Sequence[Segment]) -> pd.DataFrame:
+    done = [segment.steps() for segment in told]
     step, start_ns, end_ns, loss = (
         np.concatenate([getattr(steps, name) for steps in done])
         for name in ("index", "start_ns", "end_ns", "loss")
@@ -57,7 +57,7 @@ def _steps(run: str, told: Sequence[Stretch]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "run": run,
-            "rank": np.repeat([stretch.rank for stretch in told], [len(own.index) for own in done]),
+            "rank": np.repeat([segment.rank for segment in told], [len(own.index) for own in done]),
             "second": (end_ns - start_ns[0]) / 1e9,
             "step": step,
             "loss": loss,

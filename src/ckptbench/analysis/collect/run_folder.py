@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.analysis.collect.course import (
-    Doing,
+    Segment,
     Shares,
-    Stretch,
+    StepExecution,
     clocks_agree,
-    doings,
     drop_undone,
+    executions,
     kept_steps,
-    stretches,
-    teller,
+    reference_rank,
+    segments,
 )
 from ckptbench.analysis.collect.manifest import read_manifest
 from ckptbench.data.order import shares_of
@@ -65,9 +65,9 @@ class Run:
     cell: Cell
     manifest: dict[str, Any]
     ranks: list[RankRun]
-    stretches: list[Stretch]
+    segments: list[Segment]
     """Its time in order, each part with the rank that tells of it."""
-    doings: list[Doing] | None
+    executions: list[StepExecution] | None
     """Every doing of every step; None of a run that no failure struck."""
 
     @property
@@ -80,9 +80,9 @@ class Run:
         return [rank for rank, trace in enumerate(self.traces) if trace.ended]
 
     @property
-    def teller(self) -> RankRun:
+    def reference_rank(self) -> RankRun:
         """The rank that tells how the run went: rank 0, unless it was lost or replaced while others went on."""
-        return self.ranks[self.stretches[-1].rank]
+        return self.ranks[self.segments[-1].rank]
 
     @property
     def regrouped(self) -> bool:
@@ -92,7 +92,7 @@ class Run:
     @property
     def resumed(self) -> bool:
         """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
-        attempts = max(self.manifest["attempts"], len(self.teller.trace.starts))
+        attempts = max(self.manifest["attempts"], len(self.reference_rank.trace.starts))
         return bool(attempts > 1 or self.manifest["requeues"])
 
     @property
@@ -108,7 +108,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Of the whole run, whether recorded or lost with a killed attempt."""
-        return int(self.teller.steps.index[-1]) + 1
+        return int(self.reference_rank.steps.index[-1]) + 1
 
     @property
     def steps_per_epoch(self) -> int:
@@ -160,8 +160,8 @@ class Run:
                 "holds processes of a rank of which the later one began before the earlier one had ended: a wall clock was set "
                 "between them, on another host or before its restart",
             )
-        done = doings(traces, everybody(cell)) if cell.is_struck else None
-        told = stretches(traces, teller(traces))
+        done = executions(traces, everybody(cell)) if cell.is_struck else None
+        told = segments(traces, reference_rank(traces))
         ranks = [
             RankRun(trace, steps, node)
             for trace, steps, node in zip(
@@ -230,7 +230,9 @@ def everybody(cell: Cell) -> Shares:
     )
 
 
-def _steps(traces: Sequence[Trace], cell: Cell, done: Sequence[Doing] | None) -> list[Steps]:
+def _steps(
+    traces: Sequence[Trace], cell: Cell, done: Sequence[StepExecution] | None
+) -> list[Steps]:
     """The steps of each rank. Where ranks went on without others, those that the final state has."""
     if done is None or not any(trace.regroups for trace in traces):
         return [trace.steps() for trace in traces]
@@ -243,7 +245,7 @@ def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
     """Every rank started, and ended, but for those that others went on without."""
     left_out: set[int] = set()
     if cell.is_struck and any(trace.ended for trace in traces):
-        main = traces[teller(traces)]
+        main = traces[reference_rank(traces)]
         last = main.worlds[-1].ranks if main.worlds else range(cell.ranks)
         left_out = set(range(cell.ranks)) - set(last)
         # A rank that is lost after the last step is missed by no other.
@@ -254,7 +256,7 @@ def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
             raise refused(trace.path, 'does not close with an "end" event')
         if trace.ended and [start.rank for start in trace.starts[-1:]] != [rank]:
             raise refused(trace.path, f'has no "start" event of rank {rank}')
-        if any(life.blocks and life.start is None for life in trace.lives):
+        if any(process.blocks and process.start is None for process in trace.processes):
             raise refused(trace.path, 'has steps of a process without a "start" event')
 
 
@@ -272,7 +274,7 @@ def _check(run: Run) -> None:
             _check_all(trace.path, "step", range(run.steps), run.ranks[rank].steps.index.tolist())
             saved = [step for step, each in trace.checkpoints.items() if each.save is not None]
             _check_all(trace.path, "checkpoint", due, saved, event="save")
-    told = run.teller.trace
+    told = run.reference_rank.trace
     if run.regrouped:
         epochs = {epoch for trace in run.traces for epoch in trace.epochs}
         _check_all(told.path, "epoch", range(run.cell.epochs), sorted(epochs))
@@ -292,7 +294,9 @@ def _cut(trace: Trace, step: int) -> bool:
 
 def _gone_on_from(trace: Trace, step: int) -> bool:
     """Whether a later process of the rank began after this step. So its version was committed, and its ranks were lost before one could tell."""
-    return any(life.blocks and life.blocks[0].index[0] == step for life in trace.lives[1:])
+    return any(
+        process.blocks and process.blocks[0].index[0] == step for process in trace.processes[1:]
+    )
 
 
 def _committed(trace: Trace, step: int) -> bool:
@@ -347,7 +351,7 @@ def _check_digests(run: Run) -> None:
         if not any(digest.when == "end" for digest in digests):
             raise refused(trace.path, 'has no "digest" event for the end')
     if run.proof:
-        _check_all(run.teller.trace.path, "digest", range(run.cell.epochs), sorted(of_all))
+        _check_all(run.reference_rank.trace.path, "digest", range(run.cell.epochs), sorted(of_all))
 
 
 def _check_all(

@@ -169,7 +169,7 @@ def _wall_s(run: Run) -> float | None:
     if not run.clocks_agree:
         return None
     began = min(
-        int(steps.start_ns[0]) for each in run.stretches if len((steps := each.steps()).index)
+        int(steps.start_ns[0]) for each in run.segments if len((steps := each.steps()).index)
     )
-    ended = max(at for each in run.stretches for at in each.unix_ns(each.life.trained_ns))
+    ended = max(at for each in run.segments for at in each.unix_ns(each.process.trained_ns))
     return (ended - began) / 1e9

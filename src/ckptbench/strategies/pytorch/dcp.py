@@ -28,10 +28,10 @@ class Dcp(Strategy):
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = save_rest(staging, rank, self._subject.rank_state())
+        own = save_rest(staging, rank, self._training_state.rank_state())
         with telling_the_cause():
             dcp.save(
-                state_of(self._subject.native, rank),
+                state_of(self._training_state.native, rank),
                 checkpoint_id=staging,
                 no_dist=self._place.world_size == 1,
             )
@@ -40,4 +40,4 @@ class Dcp(Strategy):
         return Share(captured=done(None), written={SHARED: done(files)})
 
     def load(self, version: Version, folder: Path) -> None:
-        load(version, folder, self._subject, self._place.rank)
+        load(version, folder, self._training_state, self._place.rank)

@@ -32,7 +32,7 @@ from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.strategies.pytorch.groups import OwnGroup
 from ckptbench.strategies.pytorch.state import bytes_of, save_rest, state_of
@@ -44,8 +44,8 @@ BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
 class DcpAsync(Strategy):
     """Blocks until this rank's state is copied, if `staging` is `awaited`."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
         self._in_process = self._options["checkpointer"] == "process"
         self._reuses = self._options["stager"] == "reused"
         self._awaits = self._options["staging"] == "awaited"
@@ -63,8 +63,8 @@ class DcpAsync(Strategy):
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = self._subject.rank_state()
-        state = state_of(self._subject.native, self._place.rank)
+        own = self._training_state.rank_state()
+        state = state_of(self._training_state.native, self._place.rank)
         stager = self._stager or self._make_stager()
         if self._reuses:
             self._stager, self._held_bytes = stager, bytes_of(state)
@@ -132,7 +132,7 @@ class DcpAsync(Strategy):
         )
 
     def load(self, version: Version, folder: Path) -> None:
-        load(version, folder, self._subject, self._place.rank)
+        load(version, folder, self._training_state, self._place.rank)
 
     def held_bytes(self) -> int:
         return self._held_bytes

@@ -30,7 +30,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
 
 FORMAT = "dcp"
@@ -90,17 +90,17 @@ def telling_the_cause() -> Iterator[None]:
         raise first_cause(error) from error
 
 
-def load(version: Version, folder: Path, subject: Subject, rank: int) -> None:
-    """Load a version of any number of ranks into the tensors of the subject. No rank waits for another.
+def load(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
+    """Load a version of any number of ranks into the tensors of the training_state. No rank waits for another.
 
-    Raises CheckpointError where the files are not the whole state of this subject.
+    Raises CheckpointError where the files are not the whole state of this training_state.
     """
     if version.format != FORMAT:
         raise CheckpointError(
             f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
             "to start anew"
         )
-    state = state_of(subject.native, rank)
+    state = state_of(training_state.native, rank)
     if (other := statistics_rank(version, rank)) != rank:
         state["statistics"] = {str(other): state["statistics"][str(rank)]}
     with reading(folder / INDEX):
@@ -108,7 +108,7 @@ def load(version: Version, folder: Path, subject: Subject, rank: int) -> None:
             dcp.load(state, storage_reader=_Reader(folder, version.files), no_dist=True)
         except dcp.api.CheckpointException as error:
             raise error.failures[0][0] from error
-    load_rest(version, folder, subject, rank)
+    load_rest(version, folder, training_state, rank)
 
 
 class _Reader(FileSystemReader):

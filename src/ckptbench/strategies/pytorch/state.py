@@ -9,7 +9,7 @@ from typing import Any
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import Subject
+from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.own_state import load_own, own_name, save_own
 
 _BUFFER = "buffer/"
@@ -46,7 +46,7 @@ def save_rest(staging: Path, rank: int, state: Arrays) -> File:
     return save_own(staging, rank, without_statistics(state))
 
 
-def load_rest(version: Version, folder: Path, subject: Subject, rank: int) -> None:
+def load_rest(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
     """Restore what `save_rest` wrote. Call it when the engine has loaded the statistics.
 
     A rank with a number that the version does not have draws on from its own seed.
@@ -55,7 +55,7 @@ def load_rest(version: Version, folder: Path, subject: Subject, rank: int) -> No
         return
     own = load_own(folder, rank)
     with reading(folder / own_name(rank)):
-        subject.load_rank_state({**subject.rank_state(), **own})
+        training_state.load_rank_state({**training_state.rank_state(), **own})
 
 
 def statistics_rank(version: Version, rank: int) -> int:

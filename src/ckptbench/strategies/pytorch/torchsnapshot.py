@@ -31,7 +31,7 @@ from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Opening, Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.groups import OwnGroup
 from ckptbench.strategies.pytorch.state import load_rest, save_rest, state_of, statistics_rank
 
@@ -46,14 +46,14 @@ _REPLICATED = ["model/**", "optimizer/**"]
 class TorchSnapshot(Strategy):
     """Blocks until this rank's part is copied."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
         self._group = OwnGroup(self._place.world_size)
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._reach(BEGUN)
-        own = self._subject.rank_state()
+        own = self._training_state.rank_state()
         pending = Snapshot.async_take(
             str(staging), self._app_state(), pg=self._group.group, replicated=_REPLICATED
         )
@@ -63,7 +63,7 @@ class TorchSnapshot(Strategy):
         return Share(captured=done(None), written={SHARED: written})
 
     def _app_state(self) -> dict[str, StateDict]:
-        state = state_of(self._subject.native, self._place.rank)
+        state = state_of(self._training_state.native, self._place.rank)
         return {name: StateDict(part) for name, part in state.items()}
 
     def _finish(
@@ -95,7 +95,7 @@ class TorchSnapshot(Strategy):
         rank = self._place.rank
         with reading(folder / INDEX):
             self._restore(Snapshot(str(folder), pg=self._group.group), version)
-        load_rest(version, folder, self._subject, rank)
+        load_rest(version, folder, self._training_state, rank)
 
     def _restore(self, snapshot: Snapshot, version: Version) -> None:
         """Load in place. All ranks meet in it."""

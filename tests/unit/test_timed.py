@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from stored_versions import Busy
-from strategies import clocked
+from strategies import timed
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
@@ -25,9 +25,9 @@ from ckptbench.proof.digest import digests
 from ckptbench.runs.events import File, Retained, SaveFailed
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
-from ckptbench.strategies.clocked import Clocked
-from ckptbench.strategies.contract import Opening, Share, Strategy
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext
 from ckptbench.strategies.native import Native
+from ckptbench.strategies.timed import TimedCheckpointer
 
 BEHIND = Variant("behind")
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
@@ -42,9 +42,9 @@ class Behind(Strategy):
     capture, write = threading.Event(), threading.Event()
     failure: Exception | None = None
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
-        self._native = Native(opening)
+    def __init__(self, context: StrategyContext) -> None:
+        super().__init__(context)
+        self._native = Native(context)
         self._captured: Future[None] = Future()
 
     def save(self, position: Position) -> Share:
@@ -80,9 +80,7 @@ class Behind(Strategy):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    entry = StrategyEntry(
-        location="test_clocked:Behind", stages=("begun", "written"), blocking=False
-    )
+    entry = StrategyEntry(location="test_timed:Behind", stages=("begun", "written"), blocking=False)
     monkeypatch.setitem(STRATEGIES, "behind", entry)
     Behind.capture.clear(), Behind.write.clear()
     Behind.failure = None
@@ -108,8 +106,10 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trace-0.jsonl"
 
 
-def opened(store: CheckpointStore, trace: Path, framework: NumpyFramework | None = None) -> Clocked:
-    return clocked(store, framework or built(), variant=BEHIND, trace=trace)
+def opened(
+    store: CheckpointStore, trace: Path, framework: NumpyFramework | None = None
+) -> TimedCheckpointer:
+    return timed(store, framework or built(), variant=BEHIND, trace=trace)
 
 
 def let_go_after(seconds: float, *events: threading.Event) -> None:
@@ -120,7 +120,7 @@ def let_go_after(seconds: float, *events: threading.Event) -> None:
 def test_a_blocking_strategy_has_no_hook_and_holds_nothing(
     store: CheckpointStore, trace: Path
 ) -> None:
-    native = clocked(store, built(), trace=trace)
+    native = timed(store, built(), trace=trace)
     assert native.hook is None
     native.save(FIRST), native.save(SECOND), native.close()
     checkpoints = read_trace(trace).checkpoints
@@ -158,7 +158,7 @@ def test_an_update_waits_for_the_capture_once_and_the_wait_is_a_hold(
     behind = opened(store, trace)
     hook = behind.hook
     assert hook is not None
-    hook()  # nothing is in flight
+    hook()  # nothing is in pending
     behind.save(FIRST)
     let_go_after(0.05, Behind.capture)
     hook(), hook()
@@ -212,7 +212,7 @@ def test_ranks_meet_behind_training_without_a_collective(
     monkeypatch.setattr(framework, "barrier", lambda: pytest.fail("a collective"))
     Behind.capture.set(), Behind.write.set()
     ranks = [
-        clocked(store, framework, place, variant=BEHIND, trace=trace.with_name(f"{place.rank}"))
+        timed(store, framework, place, variant=BEHIND, trace=trace.with_name(f"{place.rank}"))
         for place in (RANK_0, RANK_1)
     ]
     for rank in ranks:
@@ -228,7 +228,7 @@ def test_ranks_meet_behind_training_without_a_collective(
 def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
     (store.staging(1) / "unnamed").write_bytes(b"1")
     with pytest.raises(CheckpointError, match="unnamed belongs to no rank's share"):
-        clocked(store, built(), trace=trace).save(FIRST)
+        timed(store, built(), trace=trace).save(FIRST)
     assert store.newest() is None
 
 
@@ -256,13 +256,13 @@ def held(tmp_path: Path) -> Iterator[HeldStore]:
 
 def release_when_awaited(monkeypatch: pytest.MonkeyPatch, store: HeldStore) -> None:
     """Let the removal go only when the next save, or the end, has begun to wait for it."""
-    awaits = Clocked._raise_failure
+    awaits = TimedCheckpointer._raise_failure
 
-    def await_it(self: Clocked, flight: Any) -> None:
+    def await_it(self: TimedCheckpointer, pending: Any) -> None:
         store.go.set()
-        awaits(self, flight)
+        awaits(self, pending)
 
-    monkeypatch.setattr(Clocked, "_raise_failure", await_it)
+    monkeypatch.setattr(TimedCheckpointer, "_raise_failure", await_it)
 
 
 def steps(store: CheckpointStore) -> list[int]:
@@ -275,12 +275,12 @@ def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it
     held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant
 ) -> None:
     Behind.capture.set(), Behind.write.set()
-    strategy = clocked(held, built(), variant=variant, trace=trace)
+    strategy = timed(held, built(), variant=variant, trace=trace)
     for position in (FIRST, SECOND, THIRD):
         strategy.save(position)
-    flight = strategy._last
-    assert flight is not None
-    flight.finished.result(60)
+    pending = strategy._last
+    assert pending is not None
+    pending.finished.result(60)
     assert steps(held) == [1, 2, 3]
     release_when_awaited(monkeypatch, held)
     strategy.save(FOURTH)
@@ -304,7 +304,7 @@ def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it
 def test_the_end_waits_for_the_removal(
     held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    native = clocked(held, built(), trace=trace)
+    native = timed(held, built(), trace=trace)
     for position in (FIRST, SECOND, THIRD):
         native.save(position)
     release_when_awaited(monkeypatch, held)
@@ -316,7 +316,7 @@ def test_the_end_waits_for_the_removal(
 def test_what_cannot_be_removed_ends_no_training_and_goes_later(
     store: CheckpointStore, trace: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    native = clocked(store, built(), trace=trace)
+    native = timed(store, built(), trace=trace)
     native.save(FIRST), native.settle()
     busy.hold(store.folder / "version-00000001")
     for position in (SECOND, THIRD, FOURTH):
@@ -342,7 +342,7 @@ def test_a_rank_that_another_one_leaves_before_its_versions_are_compared_says_so
             raise RuntimeError("Connection closed by peer")
 
     monkeypatch.setattr(framework, "barrier", barrier)
-    native = clocked(store, framework, trace=trace)
+    native = timed(store, framework, trace=trace)
     native.save(FIRST), native.settle()
     ((level, version),) = list(native.versions())
     assert (level, version.position) == (SHARED, FIRST)

@@ -1,4 +1,4 @@
-"""A rank's end of its striker: it starts it, and tells it of the rank's work."""
+"""A rank's end of its injector: it starts it, and tells it of the rank's work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.striker import OVER, Orders
+from ckptbench.faults.fault_injector import OVER, Orders
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.machine.memory_kills import MemoryKills, ended
@@ -25,14 +25,14 @@ from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
 
 CLOSING_S = 300.0
-"""How long a striker may take to finish when its rank has nothing more to tell."""
+"""How long a injector may take to finish when its rank has nothing more to tell."""
 
 
-class Target:
-    """Tells a striker of this rank's work. Without a striker it does nothing."""
+class InjectorClient:
+    """Tells a injector of this rank's work. Without a injector it does nothing."""
 
-    def __init__(self, striker: subprocess.Popen[bytes] | None = None) -> None:
-        self._striker = striker
+    def __init__(self, injector: subprocess.Popen[bytes] | None = None) -> None:
+        self._injector = injector
         self._is_ready = False
         self._kills = MemoryKills.now()
 
@@ -47,7 +47,7 @@ class Target:
         near: Iterable[Path],
         comes_again: bool = False,
     ) -> Self:
-        """Start the striker, if this rank is the victim of a failure, or the first of its victims.
+        """Start the injector, if this rank is the victim of a failure, or the first of its victims.
 
         `near` are the folders that are lost with the node. An attempt after the first one begins with a recovery, and so
         does a rank that comes again, in place of one that was lost.
@@ -74,11 +74,11 @@ class Target:
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
         without = {name: value for name, value in os.environ.items() if name != TOKEN}
-        command = [sys.executable, "-m", "ckptbench.faults.striker", str(os.getpid())]
+        command = [sys.executable, "-m", "ckptbench.faults.fault_injector", str(os.getpid())]
         ours, theirs = socket.socketpair()
         with ours, theirs:
             holds = any(failure.kind == "io_error" for failure in own.values())
-            striker = subprocess.Popen(
+            injector = subprocess.Popen(
                 [*command, str(theirs.fileno())] if holds else command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ class Target:
             )
             if holds:
                 _hand_over_syncs(ours)
-        target = cls(striker)
+        target = cls(injector)
         # Not in the command, which every user of the host can read: the token is a secret.
         target._write(orders.to_json())
         if attempt > 1 or comes_again:
@@ -97,69 +97,69 @@ class Target:
         return target
 
     def step(self, done: int) -> None:
-        """A step begins, and `done` steps of the run are done. Before the first one the striker must be ready.
+        """A step begins, and `done` steps of the run are done. Before the first one the injector must be ready.
 
         Raises CkptbenchError if it is gone, as `save` does.
         """
-        if self._striker is None:
+        if self._injector is None:
             return
         if not self._is_ready:
-            self._await_ready(self._striker)
+            self._await_ready(self._injector)
         self._tell("step", done)
 
     def save(self, done: int) -> None:
         """The checkpoint of this step begins."""
-        if self._striker is not None:
+        if self._injector is not None:
             self._tell("save", done)
 
     def recovering(self) -> None:
-        """This rank begins to recover from a failure. That the striker is gone is said in the next step."""
-        if self._striker is not None:
+        """This rank begins to recover from a failure. That the injector is gone is said in the next step."""
+        if self._injector is not None:
             with suppress(CkptbenchError):
                 self._tell("recovery", None)
 
     def close(self) -> None:
-        """Nothing more will be told. What is still due does not come. The striker goes on to answer syncs that are held.
+        """Nothing more will be told. What is still due does not come. The injector goes on to answer syncs that are held.
 
         Raises CkptbenchError if it does not finish in time.
         """
-        if self._striker is None:
+        if self._injector is None:
             return
-        assert self._striker.stdin is not None
-        assert self._striker.stdout is not None
-        self._striker.stdin.close()
-        said = self._striker.stdout
+        assert self._injector.stdin is not None
+        assert self._injector.stdout is not None
+        self._injector.stdin.close()
+        said = self._injector.stdout
         while select.select([said], [], [], CLOSING_S)[0]:
             if said.readline() in (OVER, b""):
                 return
-        raise CkptbenchError(f"the striker of this rank has not finished within {CLOSING_S:g} s")
+        raise CkptbenchError(f"the injector of this rank has not finished within {CLOSING_S:g} s")
 
-    def _await_ready(self, striker: subprocess.Popen[bytes]) -> None:
-        """A short training would be over before a striker that is still starting could strike it."""
-        assert striker.stdout is not None
-        if not striker.stdout.readline():
-            raise self._ended(striker)
+    def _await_ready(self, injector: subprocess.Popen[bytes]) -> None:
+        """A short training would be over before a injector that is still starting could strike it."""
+        assert injector.stdout is not None
+        if not injector.stdout.readline():
+            raise self._ended(injector)
         self._is_ready = True
 
     def _tell(self, moment: str, step: int | None) -> None:
-        # With its time: the striker may still be starting.
+        # With its time: the injector may still be starting.
         self._write({"moment": moment, "step": step, "at_ns": clock()})
 
     def _write(self, line: dict[str, Any]) -> None:
-        assert self._striker is not None
-        assert self._striker.stdin is not None
+        assert self._injector is not None
+        assert self._injector.stdin is not None
         try:
-            self._striker.stdin.write(json.dumps(line).encode() + b"\n")
+            self._injector.stdin.write(json.dumps(line).encode() + b"\n")
         except BrokenPipeError:
-            raise self._ended(self._striker) from None
+            raise self._ended(self._injector) from None
 
-    def _ended(self, striker: subprocess.Popen[bytes]) -> CkptbenchError:
-        how = ended(striker.wait(), self._kills)
-        return CkptbenchError(f"the striker of this rank {how}; see above")
+    def _ended(self, injector: subprocess.Popen[bytes]) -> CkptbenchError:
+        how = ended(injector.wait(), self._kills)
+        return CkptbenchError(f"the injector of this rank {how}; see above")
 
 
-def _hand_over_syncs(striker: socket.socket) -> None:
-    """Hold the syncs of this process, and of all that it starts from now on, for its striker to answer."""
+def _hand_over_syncs(injector: socket.socket) -> None:
+    """Hold the syncs of this process, and of all that it starts from now on, for its injector to answer."""
     try:
         syncs = hold_syncs()
     except OSError as error:
@@ -167,5 +167,5 @@ def _hand_over_syncs(striker: socket.socket) -> None:
             f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here ({cause(error)}): "
             "use another machine, or the kind full_disk"
         ) from error
-    socket.send_fds(striker, [b"syncs"], [syncs])
+    socket.send_fds(injector, [b"syncs"], [syncs])
     os.close(syncs)

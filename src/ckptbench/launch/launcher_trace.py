@@ -13,7 +13,7 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 
 
-class Seen:
+class LauncherTrace:
     """Writes the launcher's trace. Close it when the run is over."""
 
     def __init__(self, plan: Plan, *, starts_ranks: bool = True) -> None:

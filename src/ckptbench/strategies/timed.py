@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.reunion import reunite
+from ckptbench.checkpoints.shard_assembly import assemble_shards
 from ckptbench.checkpoints.shares import gather_shares, note_share
 from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Version
@@ -36,10 +36,10 @@ from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.contract import Opening, Strategy, Subject
+from ckptbench.strategies.contract import Strategy, StrategyContext, TrainingState
 from ckptbench.strategies.failure import at_level, failed_save, level_and_cause
-from ckptbench.strategies.flight import Flight
 from ckptbench.strategies.loading import load_strategy
+from ckptbench.strategies.pending_save import PendingSave
 from ckptbench.strategies.schedule import Schedule
 from ckptbench.world.seats import Place
 
@@ -49,7 +49,7 @@ def _alone(name: str, value: Any) -> Sequence[Any]:
     return [value]
 
 
-class Clocked:
+class TimedCheckpointer:
     """One rank's strategy with its measurement. Every rank calls it at the same step."""
 
     def __init__(
@@ -87,14 +87,14 @@ class Clocked:
         self._barrier = barrier
         self._gather = gather
         self._attempt = attempt
-        self._last: Flight | None = None
+        self._last: PendingSave | None = None
 
     @classmethod
     def open(
         cls,
         variant: Variant,
         *,
-        subject: Subject,
+        training_state: TrainingState,
         place: Place,
         format: str,
         identity: Identity,
@@ -117,8 +117,8 @@ class Clocked:
         """
 
         entry, schedule = STRATEGIES[variant.name], Schedule(levels_of(variant), interval_steps)
-        opening = Opening(
-            subject=subject,
+        context = StrategyContext(
+            training_state=training_state,
             place=place,
             format=format,
             options=variant.chosen(entry.options),
@@ -129,7 +129,7 @@ class Clocked:
             gather=gather,
         )
         return cls(
-            load_strategy(variant.name)(opening),
+            load_strategy(variant.name)(context),
             blocking=entry.blocking,
             recycles=entry.recycles,
             place=place,
@@ -166,7 +166,7 @@ class Clocked:
         self._schedule.turn(position.step, everywhere=everywhere)
         start_ns = clock()
         try:
-            flight = self._last = self._begin(position)
+            pending = self._last = self._begin(position)
         except LaunchError:
             raise
         except Exception as error:
@@ -177,8 +177,8 @@ class Clocked:
             Save(step=position.step, epoch=position.epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=held)
         )  # fmt: skip
         if self._blocking:
-            self._record_parts(flight, flight.finished.result())
-            self._retain(flight)
+            self._record_parts(pending, pending.finished.result())
+            self._retain(pending)
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -207,7 +207,7 @@ class Clocked:
         if self._place.rank == 0:
             store.clear()
         parts = Levels({level: self._stores[level].folder, SHARED: store.folder}, keep=1)
-        reunite(parts, self._place, self._gather, identity=self._identity, after=0)
+        assemble_shards(parts, self._place, self._gather, identity=self._identity, after=0)
         self._meet("before its versions were compared")
         yield from store.versions()
         self._meet("while its versions were compared")
@@ -230,25 +230,25 @@ class Clocked:
             if self._place.local_rank == 0:
                 self._levels.forget_near()
 
-    def _begin(self, position: Position) -> Flight:
+    def _begin(self, position: Position) -> PendingSave:
         """Begin the save. For a blocking strategy also finish it."""
         self._tell_begin(position)
-        flight = Flight.begin(position, self._strategy.save(position))
+        pending = PendingSave.begin(position, self._strategy.save(position))
         if self.hook is None:
-            flight.share.captured.result()
+            pending.share.captured.result()
         if self._blocking:
             when = f"in the checkpoint of step {position.step}"
-            flight.finished.set_result(self._finish(flight, meet=lambda: self._meet(when)))
+            pending.finished.set_result(self._finish(pending, meet=lambda: self._meet(when)))
         else:
-            threading.Thread(target=self._finish_behind, args=(flight,), daemon=True).start()
-        return flight
+            threading.Thread(target=self._finish_behind, args=(pending,), daemon=True).start()
+        return pending
 
-    def _finish(self, flight: Flight, *, meet: Callable[[], None]) -> list[Durable]:
+    def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
         """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
-        for level, written in flight.share.written.items():
+        for level, written in pending.share.written.items():
             with at_level(level):
-                finished.append(self._finish_level(level, flight.position, written.result(), meet))
+                finished.append(self._finish_level(level, pending.position, written.result(), meet))
         return [durable for durable in finished if durable is not None]
 
     def _team(self, level: str) -> Sequence[int]:
@@ -302,29 +302,29 @@ class Clocked:
             files=files,
         )
 
-    def _finish_behind(self, flight: Flight) -> None:
-        step, last = flight.position.step, [*flight.share.written.values()][-1]
+    def _finish_behind(self, pending: PendingSave) -> None:
+        step, last = pending.position.step, [*pending.share.written.values()][-1]
         looked = self._footprints.look_after(last, "written", step)
         try:
-            durable = self._finish(flight, meet=_not_at_all)
-            self._record_parts(flight, durable)
+            durable = self._finish(pending, meet=_not_at_all)
+            self._record_parts(pending, durable)
             looked.result()
             self._footprints.look("durable", step)
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
-            flight.finished.set_exception(error)
+            pending.finished.set_exception(error)
         else:
-            flight.finished.set_result(durable)
-            self._retain(flight)
+            pending.finished.set_result(durable)
+            self._retain(pending)
 
-    def _retain(self, flight: Flight) -> None:
+    def _retain(self, pending: PendingSave) -> None:
         """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
-        own = [level for level in flight.share.written if self._commits(level)]
+        own = [level for level in pending.share.written if self._commits(level)]
         if any(self._stores[level].surplus() for level in own):
-            threading.Thread(target=self._retain_behind, args=(flight, own), daemon=True).start()
+            threading.Thread(target=self._retain_behind, args=(pending, own), daemon=True).start()
         else:
-            flight.removed.set_result(None)
+            pending.removed.set_result(None)
 
-    def _retain_behind(self, flight: Flight, levels: Sequence[str]) -> None:
+    def _retain_behind(self, pending: PendingSave, levels: Sequence[str]) -> None:
         try:
             self._reach(REMOVING)
             start_ns = clock()
@@ -334,64 +334,64 @@ class Clocked:
             left = sum(self._stores[level].left_bytes() for level in levels) or None
             self._recorder.write(
                 Retained(
-                    step=flight.position.step, start_ns=start_ns, end_ns=end_ns, left_bytes=left
+                    step=pending.position.step, start_ns=start_ns, end_ns=end_ns, left_bytes=left
                 )
             )
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
-            flight.removed.set_exception(error)
+            pending.removed.set_exception(error)
         else:
-            flight.removed.set_result(None)
+            pending.removed.set_result(None)
 
-    def _record_parts(self, flight: Flight, durable: list[Durable]) -> None:
-        step = flight.position.step
-        self._recorder.write(Captured(step=step, at_ns=flight.captured_ns.result()))
-        for level, written in flight.share.written.items():
-            at_ns = flight.written_ns[level].result()
+    def _record_parts(self, pending: PendingSave, durable: list[Durable]) -> None:
+        step = pending.position.step
+        self._recorder.write(Captured(step=step, at_ns=pending.captured_ns.result()))
+        for level, written in pending.share.written.items():
+            at_ns = pending.written_ns[level].result()
             files = list(written.result())
             self._recorder.write(Written(step=step, level=level, at_ns=at_ns, files=files))
         for each in durable:
             self._recorder.write(each)
 
     def _wait(self, why: Literal["save", "end"]) -> None:
-        flight = self._last
-        if flight is None:
+        pending = self._last
+        if pending is None:
             return
-        saved, removed = flight.finished.done(), flight.removed.done()
+        saved, removed = pending.finished.done(), pending.removed.done()
         start_ns = clock()
-        self._raise_failure(flight)
+        self._raise_failure(pending)
         if why == "save" and self._near_spread:
             # Else this node could commit the next version, and the one after, while another has not committed this one.
-            self._meet(f"before the checkpoint after that of step {flight.position.step}")
+            self._meet(f"before the checkpoint after that of step {pending.position.step}")
             saved = False
         if not saved:
-            self._hold(flight, why, start_ns)
+            self._hold(pending, why, start_ns)
         elif not removed:
-            self._hold(flight, "removal" if why == "save" else why, start_ns)
+            self._hold(pending, "removal" if why == "save" else why, start_ns)
 
-    def _raise_failure(self, flight: Flight) -> None:
+    def _raise_failure(self, pending: PendingSave) -> None:
         """Wait until the save and the removal after it are finished, and raise the error of the save if it has failed."""
         try:
-            flight.finished.result()
+            pending.finished.result()
         except LaunchError:
             raise
         except Exception as error:
-            raise self._failed(flight.position, error) from error
-        flight.removed.result()
+            raise self._failed(pending.position, error) from error
+        pending.removed.result()
 
     def _before_update(self) -> None:
-        flight = self._last
-        if flight is None or flight.share.captured.done():
+        pending = self._last
+        if pending is None or pending.share.captured.done():
             return
         start_ns = clock()
         self._strategy.before_update()
-        self._hold(flight, "update", start_ns)
+        self._hold(pending, "update", start_ns)
 
     def _hold(
-        self, flight: Flight, why: Literal["update", "save", "removal", "end"], start_ns: int
+        self, pending: PendingSave, why: Literal["update", "save", "removal", "end"], start_ns: int
     ) -> None:
         end_ns = clock()
         self._recorder.write(
-            Hold(step=flight.position.step, why=why, start_ns=start_ns, end_ns=end_ns)
+            Hold(step=pending.position.step, why=why, start_ns=start_ns, end_ns=end_ns)
         )
 
     def _meet(self, when: str) -> None:

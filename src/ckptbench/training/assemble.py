@@ -1,7 +1,7 @@
-"""The program of one rank before a restart: `python -m ckptbench.training.reunite PLAN STEP`.
+"""The program of one rank before a restart: `python -m ckptbench.training.assemble PLAN STEP`.
 
 It runs on every node of a run whose strategy writes to levels of the nodes, and makes what they hold after STEP a version
-of the shared store. See `checkpoints.reunion`.
+of the shared store. See `checkpoints.shard_assembly`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.reunion import reunite
+from ckptbench.checkpoints.shard_assembly import assemble_shards
 from ckptbench.errors import CkptbenchError
 from ckptbench.remedies import in_one_line
 from ckptbench.runs.plan import Plan
 from ckptbench.training.rank import become_rank
 from ckptbench.world.place import take_place
 
-log = logging.getLogger("ckptbench.training.reunite")
+log = logging.getLogger("ckptbench.training.assemble")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         plan = Plan.read(given.plan)
         place, link = take_place(accelerator="cpu")
         levels = open_levels(plan, node=place.node)
-        reunite(levels, place, link.gather, identity=plan.identity, after=given.step)
+        assemble_shards(levels, place, link.gather, identity=plan.identity, after=given.step)
     except (CkptbenchError, OSError) as error:
         log.error("%s: %s", type(error).__name__, in_one_line(error) or error)
         return 1

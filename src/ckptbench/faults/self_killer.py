@@ -13,7 +13,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 
 
-class Interrupter:
+class SelfKiller:
     """Kills this rank at the moment of `kill`, if `kill` names this rank. With None it never does."""
 
     def __init__(self, kill: Kill | None, rank: int, recorder: Recorder) -> None:

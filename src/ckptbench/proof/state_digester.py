@@ -14,7 +14,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 
 
-class Witness:
+class StateDigester:
     """Writes digests of one rank's whole state into its trace.
 
     With `proof` off it writes only one digest, at the end, of the tensors of model and optimizer.

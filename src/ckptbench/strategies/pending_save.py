@@ -14,7 +14,7 @@ from ckptbench.strategies.contract import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class PendingSave:
     """A save that has begun, and the times at which its parts end, each taken in the thread that ends the part."""
 
     position: Position

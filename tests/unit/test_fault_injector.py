@@ -16,7 +16,7 @@ import pytest
 
 from ckptbench.errors import CkptbenchError, LaunchError
 from ckptbench.faults.failure import Failure
-from ckptbench.faults.target import Target
+from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
@@ -73,7 +73,7 @@ def test_a_kill_ends_its_victim_and_the_journal_says_when(tmp_path: Path, failur
     assert strike.unix_ns - begun.unix_ns >= ((failure.second or 0) + failure.delay_s) * 1e9
     if failure.step is not None:
         assert steps_done(tmp_path) >= failure.step
-    if failure.node is not None:  # its striker is still at work after the victim's end
+    if failure.node is not None:  # its injector is still at work after the victim's end
         command = ["tail", f"--pid={strike.pids[0]}", "-f", "/dev/null"]
         subprocess.run(command, timeout=BOUND_S, check=True)
 
@@ -138,8 +138,8 @@ def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
     gone = subprocess.Popen(
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    with pytest.raises(CkptbenchError, match="the striker of this rank ended with exit status 7"):
-        Target(gone).step(0)
+    with pytest.raises(CkptbenchError, match="the injector of this rank ended with exit status 7"):
+        InjectorClient(gone).step(0)
 
 
 def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
@@ -147,10 +147,10 @@ def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recover
     program = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.exit(7)"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    ) as striker:
-        target = Target(striker)
+    ) as injector:
+        target = InjectorClient(injector)
         target.step(0)
-        striker.wait()
+        injector.wait()
         target.recovering()
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
             target.step(1)
@@ -213,7 +213,7 @@ print("rank ended by", -rank.wait(), flush=True)
 
 
 def test_a_rank_that_hangs_is_ended_before_what_has_started_it(tmp_path: Path) -> None:
-    """`horovodrun` would first end the striker, which could not write that the hang is over."""
+    """`horovodrun` would first end the injector, which could not write that the hang is over."""
     control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     starter = Process(
         [sys.executable, "-c", STARTS_ONE_THAT_HANGS, HANGS], {}, [tmp_path / "starter.log"]

@@ -107,7 +107,7 @@ def choose(found: Sequence[Candidate], *, ranks: int) -> Candidate | None:
     return next((each for each in found if not each.lacking(ranks)), None)
 
 
-def reunite(
+def assemble_shards(
     levels: Levels, place: Place, gather: Gather, *, identity: Identity, after: int
 ) -> Version | None:
     """Make the newest whole step after `after` that the near levels hold a version of the shared store.

@@ -17,11 +17,18 @@ import psutil
 import pytest
 from numpy_framework import ALONE
 from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
-from strategies import IDENTITY, clocked
+from strategies import IDENTITY, timed
 from test_native import built
 
-from ckptbench.checkpoints import reunion
-from ckptbench.checkpoints.reunion import Candidate, Holding, Source, candidates, choose, reunite
+from ckptbench.checkpoints import shard_assembly
+from ckptbench.checkpoints.shard_assembly import (
+    Candidate,
+    Holding,
+    Source,
+    assemble_shards,
+    candidates,
+    choose,
+)
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
@@ -162,7 +169,7 @@ def brought_together(
     def one(rank: int) -> None:
         place = places(nodes)[rank]
         try:
-            reunite(
+            assemble_shards(
                 levels_of_node(folder, place.node),
                 place,
                 lambda name, value: meeting.gather(rank, name, value),
@@ -186,7 +193,7 @@ def step_of(version: Version | None) -> float:
     assert version is not None
     framework = built(seed=3)
     folder = version.folder.parent
-    reader = clocked(
+    reader = timed(
         CheckpointStore(folder, keep=2), framework, ALONE, format=FORMAT, variant=Variant("deepfreeze"),
         trace=folder / "load.jsonl",
     )  # fmt: skip
@@ -287,7 +294,7 @@ def test_a_part_that_changes_while_it_is_copied_is_an_error(
 ) -> None:
     trained(tmp_path, "ab", 1)
     monkeypatch.setattr(
-        reunion, "checksums_of", lambda folder: dict.fromkeys(os.listdir(folder), "x")
+        shard_assembly, "checksums_of", lambda folder: dict.fromkeys(os.listdir(folder), "x")
     )
     with pytest.raises(CheckpointError, match="was changed while it was copied"):
         brought_together(tmp_path, "ab")

@@ -1,6 +1,6 @@
-"""The process that strikes the ranks of a node from outside: `python -m ckptbench.faults.striker`.
+"""The process that strikes the ranks of a node from outside: `python -m ckptbench.faults.fault_injector`.
 
-The rank that starts it tells it of its work in lines on standard input, and the striker writes each strike into its
+The rank that starts it tells it of its work in lines on standard input, and the injector writes each strike into its
 journal before it comes. It ends with the rank.
 """
 
@@ -35,7 +35,7 @@ from ckptbench.world.variables import TOKEN, rank_of
 Lines = Generator[str | None, float | None, None]
 """Send it how long to wait, in seconds or None, and it gives a line, or None when the time is over."""
 OVER = b"over\n"
-"""What a striker says when it will strike no more, and has written all of its journal."""
+"""What a injector says when it will strike no more, and has written all of its journal."""
 TURN_S = 0.02
 """A slow victim is stopped for so long, and then runs for so long."""
 GROWTH_BYTES = 2**20
@@ -46,7 +46,7 @@ DYING_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a striker is told at its start."""
+    """What a injector is told at its start."""
 
     rank: int
     pid: int
@@ -61,7 +61,7 @@ class Orders:
     near: tuple[Path, ...]
     """Folders that are lost with the node."""
     told: Instant
-    """By the rank, whose time of day the striker has too."""
+    """By the rank, whose time of day the injector has too."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,7 +92,7 @@ class Orders:
         )
 
 
-class Striker:
+class FaultInjector:
     """Strikes as ordered. What earlier attempts have seen of the run is in the journal."""
 
     def __init__(self, orders: Orders, rank: int, lines: Lines) -> None:
@@ -246,7 +246,7 @@ class Striker:
         return sorted(pid for pid, started in living.items() if rank_of(started) in ranks)
 
     def _wait(self, seconds: float) -> None:
-        """Return early if the rank has ended. What it tells meanwhile is kept: it must never wait for its striker."""
+        """Return early if the rank has ended. What it tells meanwhile is kept: it must never wait for its injector."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self._listen(left):
             pass
@@ -313,12 +313,12 @@ def main() -> None:
     except StopIteration:
         return
     follow(orders.told)
-    striker = Striker(orders, rank, lines)
+    injector = FaultInjector(orders, rank, lines)
     if len(sys.argv) > 2:  # the rank holds its syncs, and this process answers them
         _, (syncs,), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)
-        threading.Thread(target=answer, args=(syncs, striker.fails), daemon=True).start()
+        threading.Thread(target=answer, args=(syncs, injector.fails), daemon=True).start()
     print("ready", flush=True)
-    striker.run()
+    injector.run()
     print(OVER.decode(), end="", flush=True)
     if len(sys.argv) > 2:  # the last saves may be written yet
         select.select([rank], [], [])
