@@ -37,7 +37,7 @@ from run_folders import FakeRun, cell  # noqa: E402
 from ckptbench.analysis.collect.runs import collect  # noqa: E402
 from ckptbench.analysis.derive import derive  # noqa: E402
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM  # noqa: E402
-from ckptbench.analysis.tables.registry import COLLECTED  # noqa: E402
+from ckptbench.analysis.tables.registry import COLLECTED, TABLES  # noqa: E402
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
 from ckptbench.figures import FIGURES  # noqa: E402
 from ckptbench.figures.files import write_figure  # noqa: E402
@@ -115,7 +115,8 @@ def tables_and_figures(
         write_tables(made, derived)
     del raw
     for name, entry in FIGURES.items():
-        if any(map(entry.shows, cells)):
+        # Those of the decision need more than run folders.
+        if TABLES.keys() >= {*entry.tables} and entry.is_of(cells):
             with laps.lap(f"figure {name}"):
                 write_figure(name, made, made / name)
     return laps, derived

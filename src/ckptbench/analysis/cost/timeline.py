@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,11 @@ def timeline(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         name: by_run(tables[name][tables[name]["run"].isin(runs)])
         for name in ("steps", "spans", "evaluations")
     }
+    spans = tables["spans"]
+    commits = spans[spans["kind"] == "commit"]
+    timed = timed.join(
+        commits.groupby(["run", "step"])["level"].nunique().rename("reached"), on=["run", "step"]
+    )
     rows = [
         part
         for setup, group in groups(timed, SETUP)
@@ -85,20 +91,20 @@ def _typical(
     setup: dict[str, Any], stalls: pd.DataFrame, tables: Mapping[str, dict[str, pd.DataFrame]]
 ) -> Iterator[pd.DataFrame]:
     """The rows of each rank."""
-    reached = [
-        _levels(tables["spans"][run], step) for run, step in stalls[["run", "step"]].to_numpy()
-    ]
-    farthest = stalls[np.array(reached) == max(reached)]
+    farthest = stalls[stalls["reached"] == stalls["reached"].max()]
     by_length = farthest.sort_values(["stall_s", "run", "step"], ignore_index=True)
     places = sorted(by_length.index, key=lambda place: abs(place - (len(by_length) - 1) // 2))
+    ends = {run: _ends_of_epochs(tables["steps"][run]) for run in by_length["run"].unique()}
     shown: tuple[pd.Series[Any], _Window] | None = None
     for place in places:
         checkpoint = by_length.loc[place]
-        window = _window(tables, checkpoint["run"], checkpoint["step"])
+        run, step = checkpoint["run"], checkpoint["step"]
+        most = min(_next(ends[run], step) - step, STEPS_AFTER)
+        if shown is not None and most <= shown[1].steps_after:
+            continue
+        window = _window(tables, run, step)
         if shown is None or window.steps_after > shown[1].steps_after:
             shown = checkpoint, window
-        if window.steps_after == STEPS_AFTER:
-            break
     assert shown is not None
     checkpoint, window = shown
     run, step = checkpoint["run"], checkpoint["step"]
@@ -113,9 +119,13 @@ def _typical(
         yield _cut(every, of_rank["start_ns"][is_shown].iloc[0], window).assign(rank=rank, **same)
 
 
-def _levels(spans: pd.DataFrame, step: int) -> int:
-    """On how many levels the checkpoint was committed."""
-    return int(spans[(spans["step"] == step) & (spans["kind"] == "commit")]["level"].nunique())
+def _ends_of_epochs(steps: pd.DataFrame) -> list[int]:
+    """Completed steps of the run at the end of each epoch, rising."""
+    return sorted(steps.groupby("epoch")["step"].max() + 1)
+
+
+def _next(rising: list[int], least: int) -> int:
+    return rising[bisect.bisect_left(rising, least)]
 
 
 def _of_steps(steps: pd.DataFrame) -> pd.DataFrame:
