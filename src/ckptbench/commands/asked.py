@@ -39,6 +39,8 @@ STORAGE = {
     "write_fixed": "--write-fixed",
 }
 """Those that say how the state is written and read."""
+TABLES = {"study": "--study", "costs": "--costs", "training_log": "--training-log"}
+"""Those that name a file with costs."""
 GROWING = {"restart_per_gpu": "--restart-per-gpu"}
 """What a table says of its own costs."""
 
@@ -69,11 +71,13 @@ class Asked:
     now: Every | None
     study: Path | None
     costs: Path | None
+    training_log: Path | None
+    log_pattern: tuple[str, ...]
 
     @property
     def is_of_tables(self) -> bool:
         """Whether costs come from a study or a file."""
-        return self.study is not None or self.costs is not None
+        return bool(self._given(TABLES))
 
     def check(self) -> None:
         """Raises a usage error with a line for all that is missing or does not go together."""
@@ -88,8 +92,8 @@ class Asked:
         return Case(
             gpus=self.gpus,
             step_s=self.step,
-            strategies=tuple(self._strategies(self.gpus)),
-            recovering=Recovering(down_s=self._down_s(self.restart, self.gpus)),
+            strategies=tuple(self.strategies(self.gpus)),
+            recovering=Recovering(down_s=self.down_s(self.restart, self.gpus)),
             failing=self._failing(self.gpus),
             now=self.now,
         )
@@ -120,16 +124,19 @@ class Asked:
         if self.step is None:
             yield "--step: how long one step takes"
         if not self._given({**CHECKPOINTS, **STORAGE}):
-            yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it"
+            yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it, or --training-log"
         if self.restart is None:
             yield "--restart: how long it takes from a failure until training goes on"
 
     def _too_much(self) -> Iterator[str]:
         if len(rates := self._rates()) > 1:
             yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
-        if self.study is not None and self.costs is not None:
-            yield "--study and --costs: give one of them, as each says what checkpoints cost"
-        if self.is_of_tables and (given := self._given({**CHECKPOINTS, **STORAGE, **GROWING})):
+        if len(tables := self._given(TABLES)) > 1:
+            yield f"{' and '.join(tables)}: give one of them, as each says what checkpoints cost"
+        if self.log_pattern and self.training_log is None:
+            yield "--log-pattern: give --training-log too, the log that it reads"
+        is_whole = self.study is not None or self.costs is not None
+        if is_whole and (given := self._given({**CHECKPOINTS, **STORAGE, **GROWING})):
             yield f"{' and '.join(given)}: leave out what --study or --costs says too"
         if self.state is None and (given := self._given(STORAGE)):
             yield f"{' and '.join(given)}: give --state too, as they say how it is written and read"
@@ -185,13 +192,14 @@ class Asked:
             write_fixed_s=self.write_fixed or 0.0,
         )
 
-    def _down_s(self, restart_s: float, gpus: int) -> float:
+    def down_s(self, restart_s: float, gpus: int) -> float:
         """A restart, with what each GPU adds, and with the load where it is told how fast that is."""
         storage = self._storage(gpus)
         load_s = 0.0 if storage is None or self.read_bandwidth is None else storage.down_s(gpus)
         return restart_s + gpus * (self.restart_per_gpu or 0.0) + load_s
 
-    def _strategies(self, gpus: int) -> Iterator[Strategy]:
+    def strategies(self, gpus: int) -> Iterator[Strategy]:
+        """Those that the options name."""
         storage = self._storage(gpus)
         if storage is not None:
             for name in self._of_storage():

@@ -16,6 +16,7 @@ from ckptbench.answer.screen import text
 from ckptbench.answer.study import screen, shown
 from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Choice, Known
+from ckptbench.commands.of_log import LogCosts, setting
 from ckptbench.commands.told import Told
 from ckptbench.commands.usual import usual
 from ckptbench.decide.advice import advice
@@ -30,6 +31,7 @@ from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval
 
 VALIDATION = "validation"
+NO_STUDY: Mapping[str, pd.DataFrame] = {VALIDATION: pd.DataFrame()}
 
 
 def told(asked: Asked) -> Told:
@@ -38,18 +40,24 @@ def told(asked: Asked) -> Told:
     gpus = asked.gpus or costs.gpus
     rate = asked.failure_rate(gpus)
     tables = decided(costs, rate, gpus)
-    shown_screen = replace(screen(tables), ending=())
+    choices = tuple(map(_choice, records(shown(tables))))
+    of_study = screen(tables)
+    notes = (setting(choices), *costs.notes) if costs.notes else ()
+    shown_screen = replace(of_study, verdict=(*filter(None, notes), *of_study.verdict), ending=())
     return Told(
         text=text(shown_screen),
         gpus=gpus,
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
-        choices=tuple(map(_choice, records(shown(tables)))),
+        choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
     )
 
 
 def costs_of(asked: Asked) -> Costs:
-    """Those of the study or file, with what the options say in their place."""
+    """Those of the study, file or log, with what the options say in their place."""
+    if asked.training_log is not None:
+        told = LogCosts.of(asked)
+        return Costs(told.table, NO_STUDY, told.notes)
     return Costs.of(asked.study, asked.costs).with_own(asked)
 
 
@@ -74,6 +82,8 @@ class Costs:
 
     table: pd.DataFrame
     others: Mapping[str, pd.DataFrame]
+    notes: tuple[str, ...] = ()
+    """Sentences on where they are from, for the top of the screen."""
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:
@@ -86,7 +96,7 @@ class Costs:
             others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
-        return cls(read_given(file), {VALIDATION: pd.DataFrame()})
+        return cls(read_given(file), NO_STUDY)
 
     @property
     def gpus(self) -> int:

@@ -83,6 +83,8 @@ def ckptbench() -> None:
 @click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
 @click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
+@click.option("--training-log", type=FILE, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Other options win, and say what it does not tell.")
+@click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--help-json", is_flag=True, is_eager=True, expose_value=False, callback=_help_json, help="Say what the keys of --json mean.")

@@ -190,6 +190,11 @@ def read_given(path: Path) -> pd.DataFrame:
     sources.refuse(_missing(given))
     given = _completed(given)
     sources.refuse(_faults(given))
+    return costs_table(given, f"costs of {path.name}, not measured here")
+
+
+def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
+    """The table `decision_costs` of costs that leave out no time. `source` says whose they are."""
     shared: dict[str, Any] = {
         "framework": GIVEN,
         "model": given.title,
@@ -207,7 +212,7 @@ def read_given(path: Path) -> pd.DataFrame:
         "slower": 1.0,
         "down_from": GIVEN,
         "note": "",
-        "source": f"costs of {path.name}, not measured here",
+        "source": source,
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,

@@ -1,0 +1,157 @@
+"""What the lines of a log say, in order: steps, saves, and what else takes time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ckptbench.decide.training_log.forms import Form
+from ckptbench.decide.training_log.lines import seconds_of, stamp_in
+from ckptbench.errors import DataError
+from ckptbench.matrix.shown import show
+
+Kind = Literal["step", "save", "finished", "pause", "load", "gpus"]
+LARGEST = 1e12
+"""No step, and no time since 1970 in seconds, is beyond it."""
+COARSE_S, FINE_S = 1.0, 0.001
+"""How far a time without a fraction of a second, and one with it, may be off."""
+
+
+class Event(NamedTuple):
+    """One line's."""
+
+    kind: Kind
+    step: int | None = None
+    at_s: float | None = None
+    """When the line was printed."""
+    seconds: float | None = None
+    """How long it took, as the line says."""
+    number: int = 0
+    """Of GPUs; of a step of a bar, of how many."""
+    background: bool = False
+
+
+@dataclass(slots=True)
+class Log:
+    """A log of one form."""
+
+    form: Form
+    events: list[Event] = field(default_factory=list)
+    began_s: float | None = None
+    """The first time in it."""
+    resolution_s: float = FINE_S
+    """How far times may be off."""
+    interval: int | None = None
+    """Steps between saves, where the log itself says it."""
+    step_s: float | None = None
+    """Of the whole run, where no single step has a time."""
+
+    @property
+    def has_steps(self) -> bool:
+        return any(event.kind == "step" for event in self.events)
+
+    def only_longest_bar(self) -> None:
+        """Drop the steps of other bars, as of evaluations and downloads: they last shorter."""
+        longest: dict[int, float] = {}
+        for event in self.events:
+            if event.kind == "step":
+                longest[event.number] = max(longest.get(event.number, 0.0), event.at_s or 0.0)
+        if len(longest) > 1:
+            kept = max(longest, key=lambda total: (longest[total], total))
+            self.events = [e for e in self.events if e.kind != "step" or e.number == kept]
+
+
+def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple[list[Log], int]:
+    """A log for each form, and how many lines there are. Raises DataError where a user's expression finds no number."""
+    logs = [Log(form) for form in forms]
+    kinds = [(line.hint, line.pattern, log) for log in logs for line in log.form.lines]
+    number, stamps = 0, any(not form.has_own_clock for form in forms)
+    for number, line in enumerate(lines, 1):
+        if stamps and (stamp := stamp_in(line)):
+            _begin(logs, stamp)
+            stamps = False
+        for hint, pattern, log in kinds:
+            if hint in line and (match := pattern.search(line)):
+                try:
+                    log.events += _events(match, line, log)
+                except ValueError as error:
+                    raise DataError(f"{where}: line {number}: {error}") from None
+    return logs, number
+
+
+def _begin(logs: Iterable[Log], stamp: str) -> None:
+    for log in logs:
+        if not log.form.has_own_clock:
+            log.began_s = _time(stamp, log)
+
+
+def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
+    """Raises ValueError with the remedy."""
+    told = {name: text for name, text in match.groupdict().items() if text is not None}
+    step = _whole("step", told["step"]) if "step" in told else None
+    if log.form.has_own_clock:
+        at_s = _time(told["time"], log) if "time" in told else None
+    else:
+        stamp = stamp_in(line)
+        at_s = _time(stamp, log) if stamp else None
+    if "gpus" in told or "sizes" in told:
+        sizes = re.findall(r"\d+", told.get("gpus") or told["sizes"])
+        yield Event("gpus", number=math.prod(map(int, sizes)))
+    elif "finished" in told or "finished_s" in told:
+        yield Event("finished", step, at_s, _duration("finished", told))
+    elif "pause" in told or "pause_s" in told:
+        yield Event("pause", step, at_s, _duration("pause", told))
+    elif "load_s" in told or "load_ms" in told:
+        yield Event("load", seconds=_duration("load", told))
+    else:
+        saves = told.keys() & {"save", "save_s", "save_ms", "background"}
+        took_s = _duration("step", told)
+        if step is not None and (took_s is not None or not saves):
+            total = int(told.get("total", 0))
+            yield Event("step", step + log.form.from_zero, at_s, took_s, number=total)
+        if saves:
+            save_s = _duration("save", told)
+            yield Event("save", step, at_s, save_s, background="background" in told)
+
+
+def _duration(name: str, told: dict[str, str]) -> float | None:
+    for unit, scale in (("s", 1.0), ("ms", 0.001)):
+        if (text := told.get(f"{name}_{unit}")) is not None:
+            return scale * _number(f"{name}_{unit}", text)
+    return None
+
+
+def _whole(name: str, text: str) -> int:
+    number = _number(name, text)
+    if number != int(number):
+        raise ValueError(f"{name} is {show(text)}: let (?P<{name}>...) match a whole number")
+    return int(number)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= LARGEST:
+        raise ValueError(f"{name} is {show(text)}: let (?P<{name}>...) match a number alone")
+    return number
+
+
+def _time(text: str, log: Log) -> float | None:
+    try:
+        seconds = seconds_of(text)
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if not abs(seconds) <= LARGEST:
+        if not log.form.has_own_clock:
+            return None  # a date as 2026-99-99 is none
+        raise ValueError(
+            f"time is {show(text)}: let (?P<time>...) match seconds, 1:07:21, or a time as 2026-01-31 08:00:00"
+        )
+    if "." not in text and "," not in text:
+        log.resolution_s = COARSE_S
+    return seconds

@@ -1,0 +1,202 @@
+"""What a log tells of the costs: a step, a save, the interval in use, a restart, the number of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+import numpy as np
+
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, errors, of_differences
+from ckptbench.decide.training_log.events import Log
+from ckptbench.decide.training_log.windows import Run, Save, Window
+
+BLOCKS = 10
+"""Into so many parts the steps of a log are cut. How far these differ is the interval of a step."""
+FEW = 6
+"""Fewer samples are not cut."""
+SURE = 100
+"""A step time is taken of lines that are so many times as far apart as their times may be off."""
+LEAST_S = 0.001
+"""A save that a log says took 0.00 s."""
+LEAST_PART = 0.01
+"""Of a time: its interval does not go below it."""
+MOST_GPUS = 10**6
+
+KILLED = "from the last line of a killed job to the first step of the next"
+STARTED = "from the first line to the first step, without waiting for GPUs"
+LOADED = "the load of a checkpoint alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """None: the log does not tell it. Times are in seconds."""
+
+    name: str
+    """Of the form."""
+    steps: int
+    saves: int
+    step: Estimate | None
+    stall: Estimate | None
+    stall_with: str
+    """What is in the stall, or in the step, beside the save. Empty: nothing."""
+    durable_s: float | None
+    """From the beginning of a save until the program says that it is finished, where that is after the stall."""
+    background: bool
+    interval: int | None
+    """Steps from save to save."""
+    down: Estimate | None
+    down_from: str
+    gpus: int | None
+
+
+def facts_of(log: Log) -> Facts:
+    """Raises nothing: what makes no sense is left out."""
+    run = Run.of(log.events)
+    saves = [save for start in run.starts for save in start]
+    # Saves without a duration beside others that have one are of another kind, as those into the memory of a node.
+    timed = [save for save in saves if save.stall_s is not None] or saves
+    step = _step(run, log.resolution_s)
+    if step is None and log.step_s:
+        step = Estimate(log.step_s, UNKNOWN)
+    stall, has_aside = _stall(run, saves, step, log.resolution_s)
+    down, down_from = _down(run, log, step.value if step else 0.0)
+    finished = [save.finished_s for save in saves if save.background and save.finished_s]
+    gpus = next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None)  # fmt: skip
+    return Facts(
+        name=log.form.name,
+        steps=run.steps,
+        saves=len(timed),
+        step=step,
+        stall=stall,
+        stall_with=log.form.untold if has_aside or log.step_s else "",
+        durable_s=fmean(finished) if finished else None,
+        background=any(save.background for save in saves),
+        interval=_interval(run, timed) or log.interval,
+        down=down,
+        down_from=down_from,
+        gpus=gpus,
+    )
+
+
+def _step(run: Run, resolution_s: float) -> Estimate | None:
+    """Of the steps with no save beside them, without the first of each start; of all where there are no others."""
+    quiet = [w for w in run.windows if not (w.saves or w.paused)]
+    steady = [w for w in quiet if not (w.is_first or w.follows_save)]
+    for windows in (steady, quiet):
+        if samples := list(_samples(windows, SURE * resolution_s)):
+            return _middle(samples)
+    samples = [each for window in run.windows if (each := _without_saves(window)) is not None]
+    return _middle(samples) if samples else None
+
+
+def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
+    """Step times: each as its line says it, or else of so many steps that they last about `least_s`."""
+    if told := [window.last.seconds for window in windows if window.last.seconds]:
+        yield from told
+        return
+    timed = [(window.passed_s, window.steps) for window in windows if window.passed_s is not None]
+    all_s, all_steps = sum(each for each, _ in timed), sum(steps for _, steps in timed)
+    passed_s, steps = 0.0, 0
+    for window_s, window_steps in timed:
+        passed_s, steps = passed_s + window_s, steps + window_steps
+        if steps * all_s >= min(least_s, all_s) * all_steps and passed_s > 0:
+            yield passed_s / steps
+            passed_s, steps = 0.0, 0
+
+
+def _without_saves(window: Window) -> float | None:
+    stalls = [save.stall_s for save in window.saves]
+    if window.paused or window.passed_s is None or None in stalls:
+        return None
+    rest_s = window.passed_s - sum(stall for stall in stalls if stall is not None)
+    return rest_s / window.steps if rest_s > 0 else None
+
+
+def _middle(samples: Sequence[float]) -> Estimate:
+    """The median, with an interval that comes from those of blocks of neighbours, which share what slows them."""
+    number = min(BLOCKS, len(samples) // 3) if len(samples) >= FEW else len(samples)
+    blocks = [float(np.median(block)) for block in np.array_split(np.array(samples), number)]
+    return Estimate(value := float(median(samples)), _around(value, blocks))
+
+
+def _around(value: float, each: Sequence[float]) -> Interval:
+    (error,) = errors([np.array(each)])
+    return error.around(value) if len(each) > 1 else UNKNOWN
+
+
+def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
+    """None where they are nothing on average. `off_s`: by how much all may be off alike."""
+    value = fmean(each) if each else 0.0
+    if value <= 0:
+        return None
+    own = _around(value, each) if min(each) > 0 else of_differences(np.array(each)).interval
+    return Estimate(value, Interval(max(own.lo - off_s, LEAST_PART * value), own.hi + off_s))
+
+
+def _stall(
+    run: Run, saves: Sequence[Save], step: Estimate | None, resolution_s: float
+) -> tuple[Estimate | None, bool]:
+    """As the log says it, or else what the steps with a save between them take longer; and whether an evaluation is in that."""
+    if told := [max(save.stall_s, LEAST_S) for save in saves if save.stall_s is not None]:
+        return _mean(told), False
+    if step is None:
+        return None, False
+    with_save = [w for w in run.windows if len(w.saves) == 1]
+    paused = [w for w in run.windows if w.paused and not (w.saves or w.is_first)]
+    pauses = [each for w in paused if (each := _longer(w, step.value)) is not None]
+    pause_s = median(pauses) if pauses else None
+    stalls, has_pause = [], False
+    for window in with_save:
+        since = _since_save(window, step.value)
+        longer = _longer(window, step.value) if since is None else since
+        if longer is None:
+            continue
+        if since is None and window.paused and not window.pause_s:
+            has_pause = has_pause or pause_s is None
+            longer -= pause_s or 0.0
+        stalls.append(longer)
+    return _mean(stalls, resolution_s), has_pause
+
+
+def _longer(window: Window, step_s: float) -> float | None:
+    """By how many seconds than its steps alone, and than the pauses of which the log says how long they were."""
+    if window.passed_s is not None:
+        return window.passed_s - window.steps * step_s - window.pause_s
+    return window.last.seconds and window.last.seconds - step_s - window.pause_s
+
+
+def _since_save(window: Window, step_s: float) -> float | None:
+    """The same from the line that says that the save begins, where that has a time: what was before it does not count."""
+    (save,), last = window.saves, window.last
+    if window.passed_s is None or save.at_s is None or last.at_s is None or last.step is None:
+        return None
+    steps, passed_s = last.step - save.step, last.at_s - save.at_s
+    if not (0 <= steps <= window.steps and 0 <= passed_s <= window.passed_s):
+        return None
+    return passed_s - steps * step_s
+
+
+def _interval(run: Run, saves: Sequence[Save]) -> int | None:
+    counted = {id(save) for save in saves}
+    steps = [[save.step for save in start if id(save) in counted] for start in run.starts]
+    gaps = [after - before for start in steps for before, after in pairwise(start) if after > before]  # fmt: skip
+    if gaps:
+        return int(median(gaps))
+    first = steps[0][0] if steps and steps[0] else 0
+    begins = run.first.step if run.first and run.first.step else 0
+    return first if first and begins <= run.stride else None
+
+
+def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
+    """Until training goes on after a failure."""
+    downs = [each for last, first in run.restarts if (each := first - last - run.stride * step_s) > 0]  # fmt: skip
+    if killed := _mean(downs):
+        return killed, KILLED
+    if log.began_s is not None and run.first is not None and run.first.at_s is not None:
+        began = run.first.at_s - log.began_s - run.before_first * step_s
+        if began > 0:
+            return Estimate(began, UNKNOWN), STARTED
+    return _mean([e.seconds for e in log.events if e.kind == "load" and e.seconds]), LOADED

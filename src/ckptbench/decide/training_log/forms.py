@@ -1,0 +1,134 @@
+"""The forms of logs: by program, the lines that it prints, as regular expressions with named groups. A user's expressions are one form more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import show
+
+GROUPS = ("step", "step_s", "step_ms", "time", "save", "save_s", "save_ms")
+"""The named groups of `--log-pattern`.
+
+`step`: its number. `step_s`, `step_ms`: how long one took. `time`: of the line. `save`: marks a line that is printed as a save begins. `save_s`,
+`save_ms`: how long training stood still for it.
+"""
+NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
+COUNT = r"\d{1,12}"
+EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A kind of line."""
+
+    hint: str
+    """A part of every such line: finding it is faster than the expression."""
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What one program prints."""
+
+    name: str
+    lines: tuple[Line, ...]
+    from_zero: bool = False
+    """Whether the line of the first step says 0."""
+    has_own_clock: bool = False
+    """Whether its expressions tell the time of a line; else the first date and time in a line does."""
+    untold: str = ""
+    """What its numbers have in them that is no save."""
+
+
+def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
+    return tuple(Line(hint, re.compile(pattern)) for hint, pattern in pairs)
+
+
+MEGATRON = Form(
+    name="Megatron-LM",
+    # Since v2.0 (2020); Megatron-DeepSpeed prints the same. Since core 0.16 most lines begin with a date. Step lines come from the last rank, and
+    # lines on saves from the first. Their step time leaves out saves and evaluations.
+    lines=_lines(
+        ("elapsed time per iteration (ms)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(ms\): (?P<step_ms>{NUMBER})"),
+        ("elapsed time per iteration (s)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(s\): (?P<step_s>{NUMBER})"),
+        ("saving checkpoint at iteration", rf"(?P<save>saving checkpoint) at iteration +(?P<step>{COUNT}) to "),
+        ("an async checkpoint save", rf"(?P<background>scheduled an async checkpoint) save at iteration +(?P<step>{COUNT}) to "),
+        ("successfully saved checkpoint", rf"(?P<finished>successfully saved checkpoint) (?:at|from) iteration +(?P<step>{COUNT}) to "),
+        ("save", rf"\bsave[- ]checkpoint[ .]*: \(?(?:{NUMBER}, )?(?P<save_ms>{NUMBER})"),
+        ("load", rf"\bload[- ]checkpoint[ .]*: \(?(?:{NUMBER}, )?(?P<load_ms>{NUMBER})"),
+        ("using world size: ", r"using world size: (?P<gpus>\d{1,7})\b"),
+    ),
+)  # fmt: skip
+TORCHTITAN = Form(
+    name="torchtitan",
+    # 2024 to 2026: "(or staging if async is enabled)", without a blank before "in", until June 2026; then "saving" or "staging". A save follows the line
+    # of its step.
+    lines=_lines(
+        ("step:", rf"(?<!validate )\bstep: *(?P<step>{COUNT})\b[^:]{{0,40}}\bloss: "),
+        ("validate step:", r"(?P<pause>validate step:)"),
+        (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
+        ("Finished ", rf"Finished (?:saving|(?P<background>staging)) the checkpoint(?: \(or staging if async is enabled\))? ?in (?P<save_s>{NUMBER}) s"),
+        ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
+        ("Finished loading", rf"Finished loading the checkpoint in (?P<load_s>{NUMBER}) s"),
+        ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<sizes>[\d, ]{1,99})\]"),
+        ("device mesh with", r"device mesh with parallelism: (?P<sizes>pp=[a-z_\d=, ]{1,99}?), ep="),
+    ),
+)  # fmt: skip
+NANOGPT = Form(
+    name="nanoGPT",
+    # The time of a step reaches from the end of the one before to its own end: with the evaluation and the save between them.
+    lines=_lines(
+        (" mfu ", rf"\biter (?P<step>{COUNT}): loss [^ ]+, time (?P<step_ms>{NUMBER})ms"),
+        (": train loss", rf"(?P<pause>step) (?P<step>{COUNT}): train loss"),
+        ("saving checkpoint to ", r"(?P<save>saving checkpoint) to "),
+    ),
+    from_zero=True,
+    untold="the evaluation before each save",
+)
+BAR = Form(
+    name="a progress bar, as of Hugging Face's Trainer",
+    # tqdm: a bar ends in a carriage return. The Trainer names its saves only with log_level="info"; evaluations have a bar of their own.
+    lines=_lines(
+        ("<", rf"\b(?P<step>{COUNT})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<"),
+        ("Saving ", rf"(?P<save>Saving (?:model checkpoint|current state)) to (?:[^ ]*checkpoint-(?P<step>{COUNT})\b)?"),
+        ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
+    ),
+    has_own_clock=True,
+)  # fmt: skip
+FORMS = (MEGATRON, TORCHTITAN, NANOGPT, BAR)
+"""In this order they are looked for: a log of the first three may have bars too."""
+
+
+def own_form(patterns: Sequence[str]) -> Form:
+    """The form of a user's expressions. Raises ConfigError for what is wrong with them."""
+    compiled = [_compiled(pattern) for pattern in patterns]
+    found = {group for each in compiled for group in each.groupindex}
+    if "step" not in found:
+        raise ConfigError(f"--log-pattern: no (?P<step>...) in it: add it, as in {EXAMPLE}")
+    return Form(
+        name="--log-pattern says",
+        lines=tuple(Line("", each) for each in compiled),
+        has_own_clock="time" in found,
+    )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"--log-pattern {show(pattern)} is no regular expression of Python's: {error}; use one as in {EXAMPLE}"
+        ) from None
+    known = ", ".join(GROUPS)
+    if unknown := sorted(set(compiled.groupindex) - set(GROUPS)):
+        raise ConfigError(
+            f"--log-pattern {show(pattern)} names {', '.join(unknown)}: use the names {known}"
+        )
+    if not compiled.groupindex:
+        raise ConfigError(
+            f"--log-pattern {show(pattern)} has no named group: use some of {known}, as in {EXAMPLE}"
+        )
+    return compiled

@@ -1,0 +1,39 @@
+"""Which form a log has, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ckptbench.decide.training_log.events import Log, read_lines
+from ckptbench.decide.training_log.files import metrics, trainer_state
+from ckptbench.decide.training_log.forms import EXAMPLE, FORMS, own_form
+from ckptbench.decide.training_log.lines import content_of, lines_of
+from ckptbench.errors import DataError
+from ckptbench.matrix.shown import show
+
+
+def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
+    """The log, read by the user's expressions or else by the first form that finds steps in it.
+
+    Raises ConfigError for wrong expressions, and DataError where the file cannot be read or has no steps.
+    """
+    own = own_form(patterns) if patterns else None
+    content = content_of(path)
+    if not content.strip():
+        raise DataError(f"{path}: it is empty: name the log of a training")
+    for log in () if own else (trainer_state(content), metrics(lines_of(content))):
+        if log is not None and log.has_steps:
+            return log
+    logs, number = read_lines(lines_of(content), (own,) if own else FORMS, str(path))
+    for log in logs:
+        if log.has_steps:
+            log.only_longest_bar()
+            return log
+    first = next((line.strip() for line in lines_of(content) if line.strip()), "")
+    lines = f"{path}: none of its {number:,} lines tells of a step"
+    if own:
+        raise DataError(f"{lines}, by --log-pattern {' '.join(map(show, patterns))}: correct it; the first line is {show(first)}")  # fmt: skip
+    raise DataError(
+        f"{lines}, as {', '.join(form.name for form in FORMS)} prints them: say how yours does, as in {EXAMPLE}; the first line is {show(first)}"
+    )

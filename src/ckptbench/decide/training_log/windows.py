@@ -1,0 +1,173 @@
+"""The run that a log is of: the steps between two of its lines, and the saves beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from ckptbench.decide.training_log.events import Event
+
+INTERLEAVED = 0.25
+"""Where steps go back in more than this part of the lines, several ranks write into the log, and nothing was restarted."""
+
+
+@dataclass(slots=True)
+class Save:
+    """One checkpoint. None: not told."""
+
+    step: int
+    at_s: float | None = None
+    """When it began."""
+    stall_s: float | None = None
+    finished_s: float | None = None
+    """From its beginning until the program says that it is finished."""
+    background: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """What lies between the lines of two steps."""
+
+    steps: int
+    last: Event
+    """The line that ends it."""
+    passed_s: float | None
+    """None where the lines have no times, or the clock went back."""
+    saves: list[Save]
+    paused: bool
+    """Whether the training evaluated or so meanwhile."""
+    pause_s: float
+    """For how long, as far as the log says it."""
+    is_first: bool
+    """Of a start of the training."""
+    follows_save: bool
+
+
+@dataclass(slots=True)
+class Run:
+    """All starts of a training that are in one log."""
+
+    windows: list[Window] = field(default_factory=list)
+    starts: list[list[Save]] = field(default_factory=list)
+    """The saves of each start."""
+    restarts: list[tuple[float, float]] = field(default_factory=list)
+    """The time of the last line before a restart, and of the first step after it."""
+    first: Event | None = None
+    """The first step."""
+
+    @property
+    def stride(self) -> int:
+        """Steps from one line to the next, as a rule."""
+        return int(median(window.steps for window in self.windows)) if self.windows else 1
+
+    @property
+    def steps(self) -> int:
+        """All that were done, those before the first line of each start included."""
+        between = sum(window.steps for window in self.windows)
+        return between + self.before_first + (len(self.starts) - 1) * self.stride
+
+    @property
+    def before_first(self) -> int:
+        """Steps that the first line ends, as far as it can be known."""
+        return min(self.stride, self.first.step or 0) if self.first else 0
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Run:
+        """Raises nothing: what makes no sense is left out."""
+        walk = _Walk(cls(), goes_back=not _is_interleaved(events))
+        for event in events:
+            walk.take(event)
+        return walk.run
+
+
+def _is_interleaved(events: Sequence[Event]) -> bool:
+    steps = [event.step or 0 for event in events if event.kind == "step"]
+    return sum(after < before for before, after in pairwise(steps)) > INTERLEAVED * len(steps)
+
+
+class _Walk:
+    """From line to line."""
+
+    def __init__(self, run: Run, *, goes_back: bool) -> None:
+        self.run, self.goes_back = run, goes_back
+        self.saves: dict[int, Save] = {}
+        """Of this start, by step, in order."""
+        self.latest_s: float | None = None
+        self.previous: Event | None = None
+        self.lines_of_start = 0
+        self.at_step = 0
+        self.beside: list[Save] = []
+        self.paused, self.pause_s = False, 0.0
+
+    def take(self, event: Event) -> None:
+        if event.kind == "step":
+            self._step(event)
+        elif event.kind == "save":
+            self._save(event)
+        elif event.kind == "pause":
+            self.paused, self.pause_s = True, self.pause_s + (event.seconds or 0.0)
+            self.at_step = event.step or self.at_step
+        elif event.kind == "finished":
+            self._finish(event)
+        self.latest_s = self.latest_s if event.at_s is None else event.at_s
+
+    def _step(self, event: Event) -> None:
+        assert event.step is not None
+        if self.previous is not None and event.step <= (self.previous.step or 0):
+            if event.step == self.previous.step or not self.goes_back:
+                return  # told already, by another rank or the same bar
+            if self.latest_s is not None and event.at_s is not None:
+                self.run.restarts.append((self.latest_s, event.at_s))
+            self.previous = None
+        if self.previous is None:
+            self.run.first = self.run.first or event
+            self.saves, self.lines_of_start = {}, 0
+            self.run.starts.append([])
+        else:
+            self._window(self.previous, event)
+        self.lines_of_start += 1
+        self.previous, self.at_step = event, event.step
+        self.beside, self.paused, self.pause_s = [], False, 0.0
+
+    def _window(self, before: Event, event: Event) -> None:
+        assert before.step is not None
+        assert event.step is not None
+        passed_s = None
+        if before.at_s is not None and event.at_s is not None and event.at_s >= before.at_s:
+            passed_s = event.at_s - before.at_s
+        windows = self.run.windows
+        windows.append(
+            Window(
+                steps=event.step - before.step, last=event, passed_s=passed_s, saves=self.beside,
+                paused=self.paused, pause_s=self.pause_s, is_first=self.lines_of_start == 1,
+                follows_save=self.lines_of_start > 1 and bool(windows and windows[-1].saves),
+            )
+        )  # fmt: skip
+
+    def _save(self, event: Event) -> None:
+        step = self.at_step if event.step is None else event.step
+        latest = next(reversed(self.saves.values()), None)
+        if event.step is None and latest and event.seconds is not None and latest.stall_s is None:
+            step = latest.step
+        save = self.saves.get(step)
+        if save is None:
+            save = self.saves[step] = Save(step)
+            self.beside.append(save)
+            if self.run.starts:
+                self.run.starts[-1].append(save)
+        save.at_s = event.at_s if save.at_s is None else save.at_s
+        save.background = save.background or event.background
+        if event.seconds is not None:  # training waits for the slowest rank
+            save.stall_s = max(event.seconds, save.stall_s or 0.0)
+
+    def _finish(self, event: Event) -> None:
+        latest = next(reversed(self.saves.values()), None)
+        save = latest if event.step is None else self.saves.get(event.step)
+        if save is None:
+            return
+        if event.seconds is not None:
+            save.finished_s = event.seconds
+        elif save.at_s is not None and event.at_s is not None and event.at_s >= save.at_s:
+            save.finished_s = event.at_s - save.at_s

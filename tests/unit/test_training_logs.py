@@ -1,0 +1,364 @@
+"""`ckptbench decide --training-log`: made logs of every form give back their truth; bad ones get one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
+
+from ckptbench.commands.verbs import WRONG_USE, run
+from ckptbench.decide.training_log.facts import KILLED, LOADED, STARTED, Facts, facts_of
+from ckptbench.decide.training_log.reader import read_log
+from ckptbench.errors import ConfigError, DataError
+
+MIDDLE = 0.03
+"""How far the mean of a few noisy times may be from their truth."""
+
+
+def written(folder: Path, content: list[str] | str | bytes, name: str = "train.log") -> Path:
+    path = folder / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        text = content if isinstance(content, str) else "\n".join(content) + "\n"
+        path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def facts(folder: Path, content: list[str] | str | bytes, *patterns: str) -> Facts:
+    return facts_of(read_log(written(folder, content), patterns))
+
+
+def check(found: Facts, made: Made, *, stall: bool = True) -> None:
+    """The truth lies in the intervals, and these are narrow."""
+    assert found.step is not None
+    assert found.step.value == pytest.approx(made.step_s, rel=MIDDLE)
+    assert found.step.interval.lo <= found.step.value <= found.step.interval.hi
+    if not stall:
+        assert found.stall is None
+        return
+    assert found.stall is not None
+    assert found.stall.value == pytest.approx(made.stall_s, rel=MIDDLE)
+    assert found.stall.interval.lo < made.stall_s < found.stall.interval.hi
+    assert found.interval == made.interval
+
+
+@pytest.mark.parametrize("version", ["main", "core-0.5", "2.0"])
+def test_megatron(version: str, tmp_path: Path) -> None:
+    made = Made()
+    found = facts(tmp_path, megatron(made, version))
+    check(found, made)
+    assert (found.name, found.steps, found.saves, found.gpus) == ("Megatron-LM", 2000, 10, 64)
+    assert not found.background
+    assert (found.down is not None) == (version == "main")
+    if found.down is not None:
+        assert found.down.value == pytest.approx(made.start_s, rel=0.1)
+        assert found.down_from == STARTED
+
+
+def test_an_asynchronous_save_of_megatron_is_finished_later(tmp_path: Path) -> None:
+    made = Made(stall_s=2.0, finished_s=90.0)
+    found = facts(tmp_path, megatron(made))
+    check(found, made)
+    assert found.background
+    assert found.durable_s == pytest.approx(90.0, rel=MIDDLE)
+
+
+def test_a_line_that_megatrons_launcher_joined_is_read(tmp_path: Path) -> None:
+    """As NeMo's launcher prints it: the notes on a save, and its timer, in one line; labels of srun stand before all."""
+    joined = "\n".join(f"1: {line}" for line in megatron(Made())).replace("(ms):\n1:     save", "(ms): save")  # fmt: skip
+    check(facts(tmp_path, joined), Made())
+
+
+@pytest.mark.parametrize("version", ["main", "0.2"])
+@pytest.mark.parametrize("finished_s", [None, 40.0])
+def test_torchtitan(version: str, finished_s: float | None, tmp_path: Path) -> None:
+    made = Made(gpus=16, stall_s=5.0, finished_s=finished_s)
+    found = facts(tmp_path, torchtitan(made, version))
+    check(found, made)
+    assert (found.name, found.steps, found.saves, found.gpus) == ("torchtitan", 2000, 10, 16)
+    assert found.background == (version == "main" and finished_s is not None)
+    assert found.durable_s is None
+
+
+@pytest.mark.parametrize("program", [megatron, torchtitan])
+def test_restarts_in_one_log_tell_how_long_one_takes(program: Any, tmp_path: Path) -> None:
+    """Killed between two saves, and soon after one: steps go back."""
+    made = Made(killed_at=(475, 1103, 1290))
+    found = facts(tmp_path, program(made))
+    check(found, made)
+    assert found.steps == pytest.approx(2000 + 75 + 103 + 90, abs=30)
+    assert found.down is not None
+    assert found.down.value == pytest.approx(made.down_s, rel=0.1)
+    assert found.down_from == KILLED
+
+
+def test_the_load_is_the_least_of_a_restart(tmp_path: Path) -> None:
+    lines = [*megatron(Made(), "core-0.5"), "    load-checkpoint ................................: (17352.38, 17353.07)"]  # fmt: skip
+    found = facts(tmp_path, lines)
+    assert found.down is not None
+    assert found.down.value == pytest.approx(17.35307)
+    assert found.down_from == LOADED
+
+
+def test_a_save_of_nanogpt_has_its_evaluation_in_it(tmp_path: Path) -> None:
+    made = Made(stall_s=8.0)
+    found = facts(tmp_path, nanogpt(made, eval_s=27.0))
+    check(found, Made(stall_s=35.0))
+    assert (found.name, found.steps, found.saves) == ("nanoGPT", 2001, 10)
+    assert found.stall_with == "the evaluation before each save"
+    assert found.down is None
+
+
+@pytest.mark.parametrize("how", [{"stamps": True}, {"eval_every": 100}])
+def test_times_or_other_evaluations_tell_a_save_of_nanogpt_from_its_evaluation(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
+    """`ts` before each line, or evaluations without a save, as where the loss did not fall."""
+    made = Made(stall_s=30.0, noise=0.01)
+    found = facts(tmp_path, nanogpt(made, eval_s=20.0, **how))
+    check(found, made)
+    assert found.stall_with == ""
+
+
+@pytest.mark.parametrize("eval_total", [0, 20, 5000])
+def test_bars_of_the_trainer(eval_total: int, tmp_path: Path) -> None:
+    """An evaluation has a bar too, with less or more steps than the training."""
+    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
+    text = bars(made, eval_s=25.0 if eval_total else 0.0, eval_total=eval_total)
+    found = facts(tmp_path, text)
+    check(found, made)
+    assert (found.steps, found.saves, found.gpus) == (1500, 15, None)
+    assert found.stall_with == ""
+
+
+def test_metrics_of_lightning_tell_steps_alone(tmp_path: Path) -> None:
+    made = Made(noise=0.02)
+    found = facts(tmp_path, csv_rows(made))
+    check(found, made, stall=False)
+    assert (found.steps, found.saves, found.interval) == (2000, 0, None)
+    without = facts(tmp_path, ["epoch,step,train_loss", "0,49,0.6", "0,99,0.5"])
+    assert without.step is None
+
+
+def state(**own: Any) -> str:
+    history = [{"step": step, "loss": 1.0, "epoch": 0.1} for step in range(500, 4501, 500)]
+    history += [{"step": 4000, "eval_loss": 0.7, "eval_runtime": 50.0}]
+    end = {"step": 4500, "train_runtime": 9050.0, "train_loss": 0.5}
+    return json.dumps({"global_step": 4500, "save_steps": 500, "log_history": [*history, end], **own})  # fmt: skip
+
+
+def test_trainer_state_tells_the_interval_and_the_step_of_the_whole_run(tmp_path: Path) -> None:
+    found = facts(tmp_path, state())
+    assert found.step is not None
+    assert found.step.value == pytest.approx(2.0)
+    assert (found.interval, found.stall, found.stall_with) == (500, None, "the saves of the whole run")  # fmt: skip
+    unfinished = facts(tmp_path, state(log_history=[{"step": 10, "loss": 1.0}]))
+    assert (unfinished.step, unfinished.interval) == (None, 500)
+    by_epoch = facts(tmp_path, state(global_step=4321))
+    assert by_epoch.interval is None
+
+
+STEP = r"step=(?P<step>\d+) t=(?P<step_ms>[\d.]+)"
+SAVED = r"checkpoint took (?P<save_s>[\d.]+)"
+
+
+def test_a_pattern_of_ones_own(tmp_path: Path) -> None:
+    made, lines = Made(), []
+    for step in range(1, 2001):
+        lines.append(f"step={step} t={1000 * made.some(made.step_s):.1f} loss=2")
+        if made.saves_after(step):
+            lines.append(f"checkpoint took {made.some(made.stall_s):.2f}")
+    found = facts(tmp_path, lines, STEP, SAVED)
+    check(found, made)
+    assert (found.steps, found.saves) == (2000, 10)
+
+
+@pytest.mark.parametrize("clock", ["date", "seconds", "clock"])
+def test_gaps_between_times_tell_a_save_without_a_duration(clock: str, tmp_path: Path) -> None:
+    made, lines = Made(noise=0.02), []
+    for step in range(1, 2001):
+        made.some(made.step_s)
+        at = {"date": made.stamp(), "seconds": f"{made.now_s:.3f}", "clock": f"{made.now_s % 9e4 // 3600:.0f}:{made.now_s // 60 % 60:02.0f}:{made.now_s % 60:06.3f}"}[clock]  # fmt: skip
+        lines.append(f"{at} step {step}")
+        if made.saves_after(step):
+            lines.append("now saving")
+            made.some(made.stall_s)
+    times = () if clock == "date" else (r"(?P<time>\S+) step (?P<step>\d+)",)
+    check(facts(tmp_path, lines, *times or (r"step (?P<step>\d+)",), "(?P<save>saving)"), made)
+
+
+def test_lines_of_several_ranks_are_read_once(tmp_path: Path) -> None:
+    one, other = torchtitan(Made()), torchtitan(Made(seed=2))
+    mixed = [line for pair in zip(one, other, strict=True) for line in pair[:: random.Random(3).choice((1, -1))]]  # fmt: skip
+    found = facts(tmp_path, mixed)
+    assert (found.steps, found.saves, found.interval, found.down_from) == (2000, 10, 200, STARTED)
+    assert found.step is not None
+    assert found.step.value == pytest.approx(2.5, rel=MIDDLE)
+    assert found.stall is not None
+    assert found.stall.value == pytest.approx(62.0, rel=MIDDLE)  # of the slower rank
+
+
+@pytest.mark.parametrize("how", ["gzip", "crlf", "utf-16", "torn"])
+def test_the_same_is_read_however_it_is_written(how: str, tmp_path: Path) -> None:
+    made = Made()
+    text = "\n".join(torchtitan(made))
+    content = {
+        "gzip": gzip.compress(text.encode()),
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "utf-16": text.encode("utf-16"),
+        "torn": text.encode()[:-37] + b"\xe2\x96",
+    }[how]
+    check(facts(tmp_path, content), made)
+
+
+PROGRAMS = {
+    "megatron": "\n".join(megatron(Made(steps=400, killed_at=(250,)))),
+    "titan": "\n".join(torchtitan(Made(steps=400))),
+    "nanogpt": "\n".join(nanogpt(Made(steps=400), eval_s=5.0)),
+    "bars": bars(Made(steps=400), eval_s=9.0, eval_total=3),
+    "metrics": "\n".join(csv_rows(Made(steps=400))),
+    "state": state(),
+}
+PIECES = ("", "\x00", "\n", "nan", "-1", "1e400", "9" * 30, "0", '"', "2026-99-99 99:99:99", "é", "\r", ",", "inf", "[", "{")  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path: Path) -> None:
+    text = PROGRAMS[program]
+    for seed in range(60):
+        chosen = random.Random(seed)
+        damaged = text
+        for _ in range(chosen.choice((1, 5, 50))):
+            at = chosen.randrange(len(damaged) + 1)
+            end = at + chosen.choice((0, 1, 9, 300))
+            damaged = damaged[:at] + chosen.choice(PIECES) + damaged[end:]
+        path = written(tmp_path, damaged)
+        try:
+            found = facts_of(read_log(path))
+        except DataError as error:
+            assert str(error).startswith(str(path))  # noqa: PT017 (either is right)
+        else:
+            assert found.step is None or found.step.value > 0
+            assert found.stall is None or found.stall.value > 0
+            assert found.interval is None or found.interval > 0
+
+
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        (["step (?P<step>"], "is no regular expression"),
+        (["step .*"], "has no named group: use some of step, step_s"),
+        (["(?P<loss>x) (?P<step>y)"], "names loss: use the names step, "),
+        ([SAVED], r"no \(\?P<step>...\) in it"),
+    ],
+)
+def test_a_wrong_pattern_is_refused(patterns: list[str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_log(written(tmp_path, ["step 1"]), patterns)
+
+
+@pytest.mark.parametrize(
+    ("content", "patterns", "words"),
+    [
+        ("", (), "it is empty"),
+        ("hello\nthere\n", (), r"none of its 2 lines tells of a step, as Megatron-LM.*--log-pattern.*'hello'"),
+        ("hello\n", (STEP,), "none of its 1 lines.*correct it; the first line is 'hello'"),
+        ("\nstep=a t=1\n", (r"step=(?P<step>\S+)",), r"train.log: line 2: step is 'a': let \(\?P<step>"),
+        ("3 at noon\n", (r"(?P<step>\d) at (?P<time>\w+)",), "line 1: time is 'noon': let"),
+        (b"\x1f\x8bnot", (), "cannot be unpacked"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_told_with_its_place(
+    content: str | bytes, patterns: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(DataError, match=words) as raised:
+        read_log(path, patterns)
+    assert str(path) in str(raised.value)
+
+
+# The command
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    status = run(["decide", *arguments])
+    captured = capsys.readouterr()
+    assert (status, captured.err) == (0, "")
+    return captured.out
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    status = run(["decide", *arguments])
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (WRONG_USE, "")
+    return captured.err
+
+
+def test_a_log_is_answered_by_the_interval_to_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(written(tmp_path, megatron(Made())))
+    lines = said(["--training-log", log, "--mtbf", "14h"], capsys).splitlines()
+    assert lines[0] == "How often to checkpoint: train.log"
+    assert lines[1].startswith("Save every ")
+    steps = int(lines[1].rpartition("save_steps=")[2])
+    assert lines[2] == "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
+    assert lines[3].startswith("It tells: a step 2.4")
+    assert lines[5].startswith("A log does not tell how much slower steps are beside an asynchr")
+    assert max(map(len, lines)) <= 100
+    told = json.loads(said(["--training-log", log, "--mtbf", "14h", "--json"], capsys))
+    (choice,) = told["strategies"]
+    assert choice["steps"] == steps
+    assert choice["steps_lo"] < steps < choice["steps_hi"]
+    assert choice["now"]["steps"] == 200
+    assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
+
+
+def test_the_log_and_the_options_that_say_the_same_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(written(tmp_path, megatron(Made(noise=0.0))))
+    of_log = json.loads(said(["--training-log", log, "--mtbf", "14h", "--json"], capsys))
+    alone = ["--gpus", "64", "--step", "2.5s", "--blocking", "60s", "--restart", "90s", "--now", "200 steps"]  # fmt: skip
+    of_options = json.loads(said([*alone, "--mtbf", "14h", "--json"], capsys))
+    for key in ("steps", "loses", "saves_gpu_hours_a_day"):
+        assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key], rel=1e-3)  # fmt: skip
+
+
+def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(written(tmp_path, torchtitan(Made())))
+    own = ["--gpus", "512", "--step", "1s", "--async", "3s+90s", "--restart", "8min", "--now", "1h"]
+    of_log = json.loads(said(["--training-log", log, "--mtbf", "14h", *own, "--json"], capsys))
+    of_options = json.loads(said([*own, "--mtbf", "14h", "--json"], capsys))
+    assert of_log["gpus"] == 512
+    for key in ("steps", "loses"):
+        assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key])
+    assert of_log["strategies"][0]["now"]["steps"] == 3600
+    text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
+    assert "All numbers are those of the options." in text
+
+
+def test_what_a_log_does_not_tell_is_asked_for_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(written(tmp_path, state(log_history=[{"step": 10}], save_steps=0)))
+    text = refused(["--training-log", log, "--mtbf", "5h"], capsys)
+    assert "as Hugging Face's trainer_state.json: 1 step, 0 saves. It does not tell all:" in text
+    for option in ("--gpus", "--step", "--blocking or --async", "--now", "--restart"):
+        assert f"\n  {option}: " in text
+    rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--now", "500 steps", "--restart", "5min"]  # fmt: skip
+    assert "save_steps=" in said(["--training-log", log, "--mtbf", "5h", *rest], capsys)
+
+
+def test_a_training_log_is_one_source_of_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    here = str(Path(__file__))
+    both = ["--training-log", here, "--costs", here, "--mtbf", "5h"]
+    assert "--costs and --training-log: give one of them" in refused(both, capsys)
+    alone = ["--log-pattern", "x", "--mtbf", "5h", "--costs", here]
+    assert "--log-pattern: give --training-log too" in refused(alone, capsys)

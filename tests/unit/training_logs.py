@@ -1,0 +1,201 @@
+"""Logs of trainings, made in the forms that programs print, with a truth that is known.
+
+The forms are those of the sources: Megatron-LM's `training_log`, `save_checkpoint` and `Timers.log` (v2.0 of 2020, core 0.5 of 2024, main of August
+2026), torchtitan's `MetricsProcessor.log` and `CheckpointManager.save` (v0.1.0, v0.2.2, main of August 2026), nanoGPT's `train.py`, tqdm's bars as
+transformers' ProgressCallback prints them, and Lightning's CSVLogger with ThroughputMonitor (2.6).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+
+@dataclass(kw_only=True)
+class Made:
+    """A training with its truth, and its clock."""
+
+    step_s: float = 2.5
+    stall_s: float = 60.0
+    interval: int = 200
+    steps: int = 2000
+    stride: int = 10
+    start_s: float = 90.0
+    down_s: float = 420.0
+    gpus: int = 64
+    finished_s: float | None = None
+    """After the start of a save, of asynchronous ones."""
+    killed_at: tuple[int, ...] = ()
+    """It goes on from the save before."""
+    noise: float = 0.05
+    seed: int = 1
+    now_s: float = field(default=datetime(2026, 8, 1, 8, tzinfo=UTC).timestamp(), init=False)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def some(self, seconds: float) -> float:
+        """Of about so long, after which it is so much later."""
+        took_s = seconds * self.random.uniform(1 - self.noise, 1 + self.noise)
+        self.now_s += took_s
+        return took_s
+
+    def stamp(self, form: str = "%Y-%m-%d %H:%M:%S.%f") -> str:
+        return datetime.fromtimestamp(self.now_s, UTC).strftime(form)
+
+    def titan_stamp(self) -> str:
+        return self.stamp("%Y-%m-%d %H:%M:%S,%f")[:-3]
+
+    def starts(self) -> Iterator[range]:
+        """The steps of each start."""
+        begin = 1
+        for end in (*self.killed_at, self.steps):
+            yield range(begin, end + 1)
+            begin = end // self.interval * self.interval + 1
+
+    def is_told(self, step: int) -> bool:
+        return step % self.stride == 0 or step == 1
+
+    def saves_after(self, step: int) -> bool:
+        return step % self.interval == 0
+
+
+def megatron(made: Made, version: str = "main") -> list[str]:
+    """`version`: `main`, `core-0.5` (no dates), or `2.0` (other timers)."""
+    sizes = f"{made.gpus}, data-parallel{'-' if version == '2.0' else ' '}size: {made.gpus}, tensor-model-parallel size: 1"
+    lines = [f"using world size: {sizes}"]
+    for nth, steps in enumerate(made.starts()):
+        if not nth:
+            lines.append(f"[after megatron is initialized] datetime: {made.stamp()} ")
+        made.some(made.down_s if nth else made.start_s)
+        waits: list[tuple[float, str]] = []
+        for step in steps:
+            took_s = made.some(made.step_s)
+            date = f"[{made.stamp()}] " if version == "main" else ""
+            for at_s, line in [each for each in waits if each[0] <= made.now_s]:
+                lines.append(line)
+                waits.remove((at_s, line))
+            if made.is_told(step) or step == steps[0]:
+                lines.append(
+                    f" {date}iteration {step:8d}/{made.steps:8d} | consumed samples: {step * 64:12d} | elapsed time per iteration (ms): {took_s * 1000:.1f} |"
+                    f" learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 2.000000E+00 | loss scale: 1.0 | grad norm: 0.100 |"
+                )
+            if made.saves_after(step):
+                lines.append(
+                    f"{date}saving checkpoint at iteration {step:7d} to /ckpt in torch_dist format"
+                )
+                began_s, took_s = made.now_s, made.some(made.stall_s)
+                date = f"[{made.stamp()}] " if version == "main" else ""
+                saved = f"successfully saved checkpoint from iteration {step:7d} to /ckpt [ t 1/1, p 1/1 ]"
+                if made.finished_s is None:
+                    lines.append(f"  {date}{saved}")
+                else:
+                    lines.append(
+                        f"  {date}scheduled an async checkpoint save at iteration {step:7d} to /ckpt"
+                    )
+                    done = datetime.fromtimestamp(began_s + made.finished_s, UTC)
+                    waits.append(
+                        (began_s + made.finished_s, f"  [{done:%Y-%m-%d %H:%M:%S.%f}] {saved}")
+                    )
+                if version == "2.0":
+                    lines.append(f"time (ms) | save checkpoint: {took_s * 1000:.2f}")
+                else:
+                    lines += ["(min, max) time across ranks (ms):", f"    save-checkpoint ................................: ({took_s * 900:.2f}, {took_s * 1000:.2f})"]  # fmt: skip
+    return lines
+
+
+def torchtitan(made: Made, version: str = "main") -> list[str]:
+    """`version`: `main` or `0.2` (one wording for both kinds of saves, another line on the mesh). Asynchronous where `finished_s` is given."""
+    lines: list[str] = []
+
+    def say(words: str) -> None:
+        lines.append(f"[rank0]:[titan] {made.titan_stamp()} - root - INFO - {words}")
+
+    for nth, steps in enumerate(made.starts()):
+        if nth:
+            made.now_s += made.down_s - made.start_s
+        say("Starting job: Llama 3 8B training")
+        mesh = f"{made.gpus // 2}, cp=1, tp=2, ep=1"
+        say(f"Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard={mesh}" if version == "main" else f"Building 2-D device mesh with ['dp_shard', 'tp'], [{made.gpus // 2}, 2]")  # fmt: skip
+        made.some(made.start_s)
+        verb = "staging" if made.finished_s else "saving"
+        for step in steps:
+            made.some(made.step_s)
+            if made.is_told(step):
+                say(f"\x1b[31mstep: {step:2}  \x1b[32mloss:  7.15231  \x1b[38;2;180;60;0mgrad_norm:  0.5926  \x1b[36mmemory: 49.66GiB(52.28%)  \x1b[34mtps: 5,917\x1b[39m")  # fmt: skip
+            if made.saves_after(step):
+                old = "Saving the checkpoint (or staging if async is enabled)."
+                say(f"{verb.capitalize()} the checkpoint." if version == "main" else old)
+                took_s = made.some(made.stall_s)
+                say(f"Finished {verb} the checkpoint in {took_s:.2f} seconds." if version == "main" else f"Finished saving the checkpoint (or staging if async is enabled)in {took_s:.2f} seconds.")  # fmt: skip
+    return lines
+
+
+def nanogpt(
+    made: Made, *, eval_s: float = 0.0, stamps: bool = False, eval_every: int = 0
+) -> list[str]:
+    """`eval_every`: evaluations without a save, as where the loss did not fall."""
+    lines: list[str] = []
+
+    def say(words: str) -> None:
+        lines.append(f"{made.stamp('%Y-%m-%d %H:%M:%S')} {words}" if stamps else words)
+
+    say("tokens per iteration will be: 491,520")
+    for iteration in range(made.steps + 1):
+        began_s = made.now_s
+        saves = made.saves_after(iteration) and iteration > 0
+        if saves or iteration == 0 or (eval_every and iteration % eval_every == 0):
+            made.some(eval_s)
+            say(f"step {iteration}: train loss 4.0390, val loss 4.0427")
+        if saves:
+            say("saving checkpoint to out")
+            made.some(made.stall_s)
+        made.some(made.step_s)
+        if iteration % made.stride == 0:
+            say(
+                f"iter {iteration}: loss 4.2490, time {(made.now_s - began_s) * 1000:.2f}ms, mfu 13.85%"
+            )
+    return lines
+
+
+def bars(made: Made, *, eval_s: float = 0.0, eval_total: int = 0) -> str:
+    """As the Trainer of transformers prints them with `log_level="info"`: a bar ends in a carriage return."""
+    text, began_s = "", made.now_s
+
+    def bar(step: int, total: int, since_s: float) -> str:
+        passed = int(made.now_s - since_s)
+        clock = f"{passed // 3600}:{passed // 60 % 60:02}:{passed % 60:02}" if passed >= 3600 else f"{passed // 60:02}:{passed % 60:02}"  # fmt: skip
+        return (
+            f"\r {step * 100 // total:2}%|███▉      | {step}/{total} [{clock}<4:45:21,  3.84s/it]"
+        )
+
+    text += f"\r  0%|          | 0/{made.steps} [00:00<?, ?it/s]"
+    for step in range(1, made.steps + 1):
+        made.some(made.step_s)
+        text += bar(step, made.steps, began_s)
+        if made.saves_after(step):
+            if eval_s:
+                text += "\n***** Running Evaluation *****\n"
+                since_s = made.now_s
+                for batch in range(eval_total):
+                    made.now_s += eval_s / eval_total
+                    text += bar(batch + 1, eval_total, since_s)
+                text += f"\n{{'eval_loss': 0.7, 'eval_runtime': {eval_s}, 'epoch': 0.03}}\n"
+                text += bar(step, made.steps, began_s)
+            text += f"\n[INFO|trainer.py:3850] {made.titan_stamp()} >> Saving model checkpoint to out/checkpoint-{step}\n"
+            made.some(made.stall_s)
+    return text + "\n{'train_runtime': 132.7, 'train_steps_per_second': 1.0, 'epoch': 1.0}\n"
+
+
+def csv_rows(made: Made) -> list[str]:
+    """`metrics.csv` with the columns of ThroughputMonitor, and rows of validation that have no time."""
+    lines, began_s = ["epoch,step,train/batches,train/time,train_loss,val_loss"], made.now_s
+    for step in range(1, made.steps + 1):
+        made.some(made.step_s)
+        if made.is_told(step):
+            lines.append(f"0,{step},{step},{made.now_s - began_s:.6f},0.66,")
+        if made.saves_after(step):
+            lines.append(f"0,{step},,,,0.71")
+    return lines
