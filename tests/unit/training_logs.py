@@ -1,6 +1,6 @@
 """Logs of trainings, made in the forms that programs print, with a truth that is known.
 
-The forms are those of the sources: Megatron-LM's `training_log`, `save_checkpoint` and `Timers.log` (v2.0 of 2020, core 0.5 of 2024, main of August
+The forms are those of the sources: Megatron-LM's `training_log`, `save_checkpoint` and `Timers.log` (v2.0 of 2020, core 0.5 of 2024, 0.12 of 2025, main of August
 2026), torchtitan's `MetricsProcessor.log` and `CheckpointManager.save` (v0.1.0, v0.2.2, main of August 2026), nanoGPT's `train.py`, tqdm's bars as
 transformers' ProgressCallback prints them, and Lightning's CSVLogger with ThroughputMonitor (2.6).
 """
@@ -63,7 +63,7 @@ class Made:
 
 
 def megatron(made: Made, version: str = "main") -> list[str]:
-    """`version`: `main`, `core-0.5` (no dates), or `2.0` (other timers)."""
+    """`version`: `main`; `core-0.12` (dates of steps alone, in seconds); `core-0.5` (no dates); `2.0` (other timers)."""
     sizes = f"{made.gpus}, data-parallel{'-' if version == '2.0' else ' '}size: {made.gpus}, tensor-model-parallel size: 1"
     lines = [f"using world size: {sizes}"]
     for nth, steps in enumerate(made.starts()):
@@ -74,12 +74,13 @@ def megatron(made: Made, version: str = "main") -> list[str]:
         for step in steps:
             took_s = made.some(made.step_s)
             date = f"[{made.stamp()}] " if version == "main" else ""
+            told = f"[{made.stamp('%Y-%m-%d %H:%M:%S')}] " if version == "core-0.12" else date
             for at_s, line in [each for each in waits if each[0] <= made.now_s]:
                 lines.append(line)
                 waits.remove((at_s, line))
             if made.is_told(step) or step == steps[0]:
                 lines.append(
-                    f" {date}iteration {step:8d}/{made.steps:8d} | consumed samples: {step * 64:12d} | elapsed time per iteration (ms): {took_s * 1000:.1f} |"
+                    f" {told}iteration {step:8d}/{made.steps:8d} | consumed samples: {step * 64:12d} | elapsed time per iteration (ms): {took_s * 1000:.1f} |"
                     f" learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 2.000000E+00 | loss scale: 1.0 | grad norm: 0.100 |"
                 )
             if made.saves_after(step):

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import click
 import pandas as pd
+from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.answer.labels import counted
@@ -18,7 +19,10 @@ from ckptbench.commands.told import is_told
 from ckptbench.decide.given import GivenCosts, costs_table
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.reader import read_log
+from ckptbench.errors import ConfigError
+from ckptbench.matrix.shown import show
 from ckptbench.settings.text import one_line
+from ckptbench.settings.values import LARGEST_NUMBER
 
 UNTOLD = "A log does not tell how much slower steps are beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
 FROM_LOG = "save of the log"
@@ -44,7 +48,11 @@ class LogCosts:
             title = one_line(whose)
         except ValueError:
             title = "training log"
-        given = GivenCosts.model_validate({"title": title, **_costs(facts, asked)})
+        try:
+            given = GivenCosts.model_validate({"title": title, **_costs(facts, asked)})
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
         table = costs_table(given, f"costs of the log {title}, not measured here")
         return cls(table, (read, *_taken(facts, asked), UNTOLD))
 
@@ -85,7 +93,7 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
     return {
         "gpus": gpus,
         "step_s": step,
-        "steps_per_epoch": min(interval or 1, 10**6),
+        "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval} steps",
         "strategies": strategies,
         "recoveries": [{"name": "restart", "down_s": down}],
@@ -95,7 +103,7 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
 def _uncertain(known: Estimate | None) -> dict[str, float] | float:
     assert known is not None
     lo, hi = known.interval
-    if not 0 < lo <= known.value <= hi:
+    if not 0 < lo <= known.value <= hi <= LARGEST_NUMBER:
         return known.value
     return {"value": known.value, "lo": lo, "hi": hi}
 
@@ -114,9 +122,9 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
         told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
     if facts.stall_with and (facts.stall is not None or asked.step is None):
-        yield f"Its times have {facts.stall_with} in them."
+        yield f"Its times have {facts.stall_with} in them: give --blocking to leave that out."
     if facts.background and facts.durable_s is None and _takes_stall(asked):
-        yield "It does not tell when an asynchronous save is finished: give --async 3s+90s, or it counts as finished at once."
+        yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
 
 
 def _shown(known: Estimate) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from ckptbench.decide.training_log.forms import Form
@@ -14,6 +15,8 @@ from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
 Kind = Literal["step", "save", "finished", "pause", "load", "gpus"]
+BEHIND = {"background", "unsure"}
+"""Groups of a save that goes on, or may go on, while the training does."""
 LARGEST = 1e12
 """No step, and no time since 1970 in seconds, is beyond it."""
 COARSE_S, FINE_S = 1.0, 0.001
@@ -73,12 +76,17 @@ def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple
         if stamps and (stamp := stamp_in(line)):
             _begin(logs, stamp)
             stamps = False
-        for hint, pattern, log in kinds:
-            if hint in line and (match := pattern.search(line)):
-                try:
-                    log.events += _events(match, line, log)
-                except ValueError as error:
-                    raise DataError(f"{where}: line {number}: {error}") from None
+        found = [
+            (match.start(), match, log)
+            for hint, pattern, log in kinds
+            if hint in line
+            for match in pattern.finditer(line)
+        ]
+        for _, match, log in sorted(found, key=itemgetter(0)) if len(found) > 1 else found:
+            try:
+                log.events += _events(match, line, log)
+            except ValueError as error:
+                raise DataError(f"{where}: line {number}: {error}") from None
     return logs, number
 
 
@@ -107,14 +115,14 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     elif "load_s" in told or "load_ms" in told:
         yield Event("load", seconds=_duration("load", told))
     else:
-        saves = told.keys() & {"save", "save_s", "save_ms", "background"}
+        saves = told.keys() & {"save", "save_s", "save_ms", *BEHIND}
         took_s = _duration("step", told)
         if step is not None and (took_s is not None or not saves):
             total = int(told.get("total", 0))
             yield Event("step", step + log.form.from_zero, at_s, took_s, number=total)
         if saves:
             save_s = _duration("save", told)
-            yield Event("save", step, at_s, save_s, background="background" in told)
+            yield Event("save", step, at_s, save_s, background=bool(told.keys() & BEHIND))
 
 
 def _duration(name: str, told: dict[str, str]) -> float | None:

@@ -21,6 +21,8 @@ SURE = 100
 """A step time is taken of lines that are so many times as far apart as their times may be off."""
 LEAST_S = 0.001
 """A save that a log says took 0.00 s."""
+LONGEST_S = 1e6
+"""No step, save or restart takes longer: so says a damaged line."""
 LEAST_PART = 0.01
 """Of a time: its interval does not go below it."""
 MOST_GPUS = 10**6
@@ -45,6 +47,7 @@ class Facts:
     durable_s: float | None
     """From the beginning of a save until the program says that it is finished, where that is after the stall."""
     background: bool
+    """Whether saves go on, or may go on, beside the steps."""
     interval: int | None
     """Steps from save to save."""
     down: Estimate | None
@@ -115,11 +118,12 @@ def _without_saves(window: Window) -> float | None:
     return rest_s / window.steps if rest_s > 0 else None
 
 
-def _middle(samples: Sequence[float]) -> Estimate:
+def _middle(samples: Sequence[float]) -> Estimate | None:
     """The median, with an interval that comes from those of blocks of neighbours, which share what slows them."""
+    value = float(median(samples))
     number = min(BLOCKS, len(samples) // 3) if len(samples) >= FEW else len(samples)
     blocks = [float(np.median(block)) for block in np.array_split(np.array(samples), number)]
-    return Estimate(value := float(median(samples)), _around(value, blocks))
+    return Estimate(value, _around(value, blocks)) if 0 < value <= LONGEST_S else None
 
 
 def _around(value: float, each: Sequence[float]) -> Interval:
@@ -129,11 +133,13 @@ def _around(value: float, each: Sequence[float]) -> Interval:
 
 def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
     """None where they are nothing on average. `off_s`: by how much all may be off alike."""
+    each = [seconds for seconds in each if abs(seconds) <= LONGEST_S]
     value = fmean(each) if each else 0.0
     if value <= 0:
         return None
     own = _around(value, each) if min(each) > 0 else of_differences(np.array(each)).interval
-    return Estimate(value, Interval(max(own.lo - off_s, LEAST_PART * value), own.hi + off_s))
+    lo, hi = max(own.lo - off_s, LEAST_PART * value), min(own.hi + off_s, LONGEST_S)
+    return Estimate(value, Interval(lo, hi))
 
 
 def _stall(

@@ -49,8 +49,9 @@ def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
 
 MEGATRON = Form(
     name="Megatron-LM",
-    # Since v2.0 (2020); Megatron-DeepSpeed prints the same. Since core 0.16 most lines begin with a date. Step lines come from the last rank, and
-    # lines on saves from the first. Their step time leaves out saves and evaluations.
+    # Since v2.0 (2020); Megatron-DeepSpeed prints the same. Step lines have a date since core 0.6 (2024), and lines
+    # on saves since 0.16. Step lines come from the last rank, and
+    # lines on saves from the first. The step time leaves out saves and evaluations.
     lines=_lines(
         ("elapsed time per iteration (ms)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(ms\): (?P<step_ms>{NUMBER})"),
         ("elapsed time per iteration (s)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(s\): (?P<step_s>{NUMBER})"),
@@ -67,10 +68,10 @@ TORCHTITAN = Form(
     # 2024 to 2026: "(or staging if async is enabled)", without a blank before "in", until June 2026; then "saving" or "staging". A save follows the line
     # of its step.
     lines=_lines(
-        ("step:", rf"(?<!validate )\bstep: *(?P<step>{COUNT})\b[^:]{{0,40}}\bloss: "),
+        ("step:", rf"(?<!validate )step: *(?P<step>{COUNT})\b[^:]{{0,40}}loss: "),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:saving|(?P<background>staging)) the checkpoint(?: \(or staging if async is enabled\))? ?in (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:saving|(?P<background>staging)) the checkpoint(?: \((?P<unsure>or staging if async is enabled)\))? ?in (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
         ("Finished loading", rf"Finished loading the checkpoint in (?P<load_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<sizes>[\d, ]{1,99})\]"),
@@ -81,7 +82,7 @@ NANOGPT = Form(
     name="nanoGPT",
     # The time of a step reaches from the end of the one before to its own end: with the evaluation and the save between them.
     lines=_lines(
-        (" mfu ", rf"\biter (?P<step>{COUNT}): loss [^ ]+, time (?P<step_ms>{NUMBER})ms"),
+        ("iter ", rf"\biter (?P<step>{COUNT}): loss [^ ]+, time (?P<step_ms>{NUMBER})ms"),
         (": train loss", rf"(?P<pause>step) (?P<step>{COUNT}): train loss"),
         ("saving checkpoint to ", r"(?P<save>saving checkpoint) to "),
     ),
@@ -90,10 +91,11 @@ NANOGPT = Form(
 )
 BAR = Form(
     name="a progress bar, as of Hugging Face's Trainer",
-    # tqdm: a bar ends in a carriage return. The Trainer names its saves only with log_level="info"; evaluations have a bar of their own.
+    # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
+    # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
         ("<", rf"\b(?P<step>{COUNT})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<"),
-        ("Saving ", rf"(?P<save>Saving (?:model checkpoint|current state)) to (?:[^ ]*checkpoint-(?P<step>{COUNT})\b)?"),
+        ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),
     has_own_clock=True,

@@ -16,7 +16,7 @@ from ckptbench.machine.files import read_regular
 from ckptbench.remedies import blame
 
 LONGEST = 10_000
-"""Characters of a line that are read."""
+"""Characters of a line: a longer one is read in parts."""
 COLOURS = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 GZIP = b"\x1f\x8b"
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
@@ -42,8 +42,9 @@ def lines_of(content: bytes) -> Iterator[str]:
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "utf-16" if is_wide else "utf-8-sig"
     for line in io.TextIOWrapper(io.BytesIO(content), encoding, "replace", newline=None):
-        short = line[:LONGEST]
-        yield COLOURS.sub("", short) if "\x1b" in short else short
+        for begin in range(0, len(line), LONGEST):
+            part = line[begin : begin + LONGEST]
+            yield COLOURS.sub("", part) if "\x1b" in part else part
 
 
 def stamp_in(line: str) -> str | None:
