@@ -290,6 +290,7 @@ def test_a_wrong_pattern_is_refused(patterns: list[str], words: str, tmp_path: P
         ("hello\n", (STEP,), "none of its 1 lines.*correct it; the first line is 'hello'"),
         ("\nstep=a t=1\n", (r"step=(?P<step>\S+)",), r"train.log: line 2: step is 'a': let \(\?P<step>"),
         ("3 at noon\n", (r"(?P<step>\d) at (?P<time>\w+)",), "line 1: time is 'noon': let"),
+        ('{"log_history": [', (), r"cannot be read as trainer_state.json: Expecting value: line 1"),
         (b"\x1f\x8bnot", (), "cannot be unpacked"),
     ],
 )  # fmt: skip

@@ -196,7 +196,7 @@ def csv_rows(made: Made) -> list[str]:
     for step in range(1, made.steps + 1):
         made.some(made.step_s)
         if made.is_told(step):
-            lines.append(f"0,{step},{step},{made.now_s - began_s:.6f},0.66,")
+            lines.append(f"0,{step - 1},{step},{made.now_s - began_s:.6f},0.66,")
         if made.saves_after(step):
-            lines.append(f"0,{step},,,,0.71")
+            lines.append(f"0,{step - 1},,,,0.71")
     return lines

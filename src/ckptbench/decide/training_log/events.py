@@ -93,7 +93,7 @@ def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple
 def _begin(logs: Iterable[Log], stamp: str) -> None:
     for log in logs:
         if not log.form.has_own_clock:
-            log.began_s = _time(stamp, log)
+            log.began_s = time_of(stamp, log)
 
 
 def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
@@ -101,10 +101,10 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     told = {name: text for name, text in match.groupdict().items() if text is not None}
     step = _whole("step", told["step"]) if "step" in told else None
     if log.form.has_own_clock:
-        at_s = _time(told["time"], log) if "time" in told else None
+        at_s = time_of(told["time"], log) if "time" in told else None
     else:
         stamp = stamp_in(line)
-        at_s = _time(stamp, log) if stamp else None
+        at_s = time_of(stamp, log) if stamp else None
     if "gpus" in told or "sizes" in told:
         sizes = re.findall(r"\d+", told.get("gpus") or told["sizes"])
         yield Event("gpus", number=math.prod(map(int, sizes)))
@@ -149,7 +149,8 @@ def _number(name: str, text: str) -> float:
     return number
 
 
-def _time(text: str, log: Log) -> float | None:
+def time_of(text: str, log: Log) -> float | None:
+    """In seconds. None where a stamp of a line is none; raises ValueError where an expression says that it is one."""
     try:
         seconds = seconds_of(text)
     except (ValueError, OverflowError):

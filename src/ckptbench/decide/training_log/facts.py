@@ -85,14 +85,13 @@ def facts_of(log: Log) -> Facts:
 
 
 def _step(run: Run, resolution_s: float) -> Estimate | None:
-    """Of the steps with no save beside them, without the first of each start; of all where there are no others."""
-    quiet = [w for w in run.windows if not (w.saves or w.paused)]
-    steady = [w for w in quiet if not (w.is_first or w.follows_save)]
-    for windows in (steady, quiet):
+    """Of the steps with no save beside them, without the first of each start; where there are no others, of those beside saves of a known duration."""
+    known = [w for w in run.windows if not w.paused and all(s.stall_s is not None for s in w.saves)]
+    steady = [w for w in known if not (w.saves or w.is_first or w.follows_save)]
+    for windows in (steady, known):
         if samples := list(_samples(windows, SURE * resolution_s)):
             return _middle(samples)
-    samples = [each for window in run.windows if (each := _without_saves(window)) is not None]
-    return _middle(samples) if samples else None
+    return None
 
 
 def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
@@ -100,7 +99,11 @@ def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
     if told := [window.last.seconds for window in windows if window.last.seconds]:
         yield from told
         return
-    timed = [(window.passed_s, window.steps) for window in windows if window.passed_s is not None]
+    timed = [
+        (max(w.passed_s - sum(save.stall_s or 0.0 for save in w.saves), 0.0), w.steps)
+        for w in windows
+        if w.passed_s is not None
+    ]
     all_s, all_steps = sum(each for each, _ in timed), sum(steps for _, steps in timed)
     passed_s, steps = 0.0, 0
     for window_s, window_steps in timed:
@@ -108,14 +111,6 @@ def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
         if steps * all_s >= min(least_s, all_s) * all_steps and passed_s > 0:
             yield passed_s / steps
             passed_s, steps = 0.0, 0
-
-
-def _without_saves(window: Window) -> float | None:
-    stalls = [save.stall_s for save in window.saves]
-    if window.paused or window.passed_s is None or None in stalls:
-        return None
-    rest_s = window.passed_s - sum(stall for stall in stalls if stall is not None)
-    return rest_s / window.steps if rest_s > 0 else None
 
 
 def _middle(samples: Sequence[float]) -> Estimate | None:

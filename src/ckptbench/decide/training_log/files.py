@@ -9,26 +9,32 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ckptbench.decide.training_log.events import COARSE_S, LARGEST, Event, Log
+from ckptbench.decide.training_log.events import LARGEST, Event, Log, time_of
 from ckptbench.decide.training_log.forms import Form
-from ckptbench.decide.training_log.lines import seconds_of
+from ckptbench.errors import DataError
 
 STATE = Form(
     name="Hugging Face's trainer_state.json", lines=(), untold="the saves of the whole run"
 )
-METRICS = Form(name="a CSV file, as of Lightning's CSVLogger", lines=())
+METRICS = Form(name="a CSV file, as of Lightning's CSVLogger", lines=(), from_zero=True)
+HISTORY = b'"log_history"'
 TIMES = re.compile(r"(.*-)?(train/)?(time|timestamp|elapsed)|created_at")
 """Columns that say when: `train/time` is of Lightning's ThroughputMonitor, which leaves out validation. A prefix of the logger ends in a dash."""
-STEP_TIMES = re.compile(r".*step_timing in s|(.*-)?(train/)?step_(time|s)")
-"""Columns that say how long a step takes: the first is NeMo's."""
 
 
-def trainer_state(content: bytes) -> Log | None:
-    """None where it is none. Step times are of the whole run, from `train_runtime`, which stands in it once the training has ended."""
+def trainer_state(content: bytes, where: str) -> Log | None:
+    """None where it is none. Step times are of the whole run, from `train_runtime`, which stands in it once the training has ended.
+
+    Raises DataError where it is torn.
+    """
+    if not content.lstrip().startswith(b"{") or HISTORY not in content:
+        return None
     try:
         state = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{where}: cannot be read as trainer_state.json: {error}; take that of another checkpoint"
+        ) from None
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         return None
     history = [entry for entry in state["log_history"] if isinstance(entry, dict)]
@@ -55,36 +61,32 @@ def _of_run(history: Iterable[dict[str, Any]]) -> float | None:
 
 
 def metrics(lines: Iterable[str]) -> Log | None:
-    """None where the first line names no column `step`. A row that has no time, or is torn, tells nothing."""
+    """None where the first line names no column `step`. A row that is torn tells nothing."""
     rows = csv.reader(lines)
+    log = Log(METRICS)
     try:
         names = [name.strip() for name in next(rows, [])]
         if len(names) < 2 or "step" not in names:
             return None
-        log = Log(METRICS)
         for row in rows:
             told = dict(zip(names, row, strict=False))
             step = _number(told.get("step"))
             if step is not None:
-                at_s = _first(TIMES, told, log)
-                log.events.append(Event("step", int(step), at_s, _first(STEP_TIMES, told)))
+                log.events.append(Event("step", int(step) + METRICS.from_zero, _when(told, log)))
     except csv.Error:
         return None
-    if any(event.at_s is not None or event.seconds is not None for event in log.events):
-        log.events = [e for e in log.events if e.at_s is not None or e.seconds is not None]
+    timed = [event for event in log.events if event.at_s is not None]
+    log.events = timed or log.events  # rows of validation have no time
     return log
 
 
-def _first(columns: re.Pattern[str], told: dict[str, str], log: Log | None = None) -> float | None:
+def _when(told: dict[str, str], log: Log) -> float | None:
     for name, text in told.items():
-        if text and columns.fullmatch(name):
+        if text and TIMES.fullmatch(name):
             try:
-                seconds = seconds_of(text)
-            except (ValueError, OverflowError):
-                continue
-            if log is not None and "." not in text:
-                log.resolution_s = COARSE_S
-            return seconds if abs(seconds) <= LARGEST else None
+                return time_of(text, log)
+            except ValueError:
+                return None
     return None
 
 

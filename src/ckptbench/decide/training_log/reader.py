@@ -22,7 +22,7 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
     content = content_of(path)
     if not content.strip():
         raise DataError(f"{path}: it is empty: name the log of a training")
-    for log in () if own else (trainer_state(content), metrics(lines_of(content))):
+    for log in () if own else (trainer_state(content, str(path)), metrics(lines_of(content))):
         if log is not None and log.has_steps:
             return log
     logs, number = read_lines(lines_of(content), (own,) if own else FORMS, str(path))
