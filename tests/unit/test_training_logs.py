@@ -102,6 +102,16 @@ def test_restarts_in_one_log_tell_how_long_one_takes(program: Any, tmp_path: Pat
     assert found.down_from == KILLED
 
 
+def test_a_second_training_in_the_same_log_is_no_restart(tmp_path: Path) -> None:
+    """Days later, from the beginning."""
+    made = Made(steps=600)
+    lines = torchtitan(made)
+    made.now_s += 2e5
+    found = facts(tmp_path, [*lines, *torchtitan(made)])
+    check(found, made)
+    assert (found.steps, found.saves, found.down_from) == (1200, 6, STARTED)
+
+
 def test_the_load_is_the_least_of_a_restart(tmp_path: Path) -> None:
     lines = [*megatron(Made(), "core-0.5"), "    load-checkpoint ................................: (17352.38, 17353.07)"]  # fmt: skip
     found = facts(tmp_path, lines)
@@ -356,12 +366,13 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     own = ["--gpus", "512", "--step", "1s", "--async", "3s+90s", "--restart", "8min", "--now", "1h"]
     of_log = json.loads(said(["--training-log", log, "--mtbf", "14h", *own, "--json"], capsys))
     of_options = json.loads(said([*own, "--mtbf", "14h", "--json"], capsys))
-    assert of_log["gpus"] == 512
+    assert of_log["gpus"] == 512  # of which the log has fewer
     for key in ("steps", "loses"):
         assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key])
     assert of_log["strategies"][0]["now"]["steps"] == 3600
     text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
     assert "All numbers are those of the options." in text
+    assert "512*" in text  # projected from 64
 
 
 def test_what_a_log_does_not_tell_is_asked_for_at_once(

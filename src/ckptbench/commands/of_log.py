@@ -91,7 +91,7 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
         durable_s = max(facts.durable_s or 0.0, facts.stall.value)
         strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s}]  # fmt: skip
     return {
-        "gpus": gpus,
+        "gpus": facts.gpus or gpus,
         "step_s": step,
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval} steps",

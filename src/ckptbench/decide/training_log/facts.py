@@ -58,7 +58,7 @@ class Facts:
 def facts_of(log: Log) -> Facts:
     """Raises nothing: what makes no sense is left out."""
     run = Run.of(log.events)
-    saves = [save for start in run.starts for save in start]
+    saves = [save for start in run.starts for save in start.saves]
     # Saves without a duration beside others that have one are of another kind, as those into the memory of a node.
     timed = [save for save in saves if save.stall_s is not None] or saves
     step = _step(run, log.resolution_s)
@@ -182,22 +182,22 @@ def _since_save(window: Window, step_s: float) -> float | None:
 
 def _interval(run: Run, saves: Sequence[Save]) -> int | None:
     counted = {id(save) for save in saves}
-    steps = [[save.step for save in start if id(save) in counted] for start in run.starts]
+    steps = [[save.step for save in start.saves if id(save) in counted] for start in run.starts]
     gaps = [after - before for start in steps for before, after in pairwise(start) if after > before]  # fmt: skip
     if gaps:
         return int(median(gaps))
     first = steps[0][0] if steps and steps[0] else 0
-    begins = run.first.step if run.first and run.first.step else 0
-    return first if first and begins <= run.stride else None
+    return first if first and run.starts[0].step <= run.stride else None
 
 
 def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
     """Until training goes on after a failure."""
-    downs = [each for last, first in run.restarts if (each := first - last - run.stride * step_s) > 0]  # fmt: skip
-    if killed := _mean(downs):
+    downs = [each for last, next_s in run.restarts if (each := next_s - last - run.stride * step_s) > 0]  # fmt: skip
+    if downs and (killed := _middle(downs)):
         return killed, KILLED
-    if log.began_s is not None and run.first is not None and run.first.at_s is not None:
-        began = run.first.at_s - log.began_s - run.before_first * step_s
+    first = run.starts[0] if run.starts else None
+    if log.began_s is not None and first is not None and first.at_s is not None:
+        began = first.at_s - log.began_s - run.before(first) * step_s
         if began > 0:
             return Estimate(began, UNKNOWN), STARTED
     return _mean([e.seconds for e in log.events if e.kind == "load" and e.seconds]), LOADED

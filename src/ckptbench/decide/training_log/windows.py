@@ -46,16 +46,23 @@ class Window:
 
 
 @dataclass(slots=True)
+class Start:
+    """From a start of the training to the next, or to the end."""
+
+    step: int
+    """That of its first line."""
+    at_s: float | None
+    saves: list[Save] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Run:
     """All starts of a training that are in one log."""
 
     windows: list[Window] = field(default_factory=list)
-    starts: list[list[Save]] = field(default_factory=list)
-    """The saves of each start."""
+    starts: list[Start] = field(default_factory=list)
     restarts: list[tuple[float, float]] = field(default_factory=list)
-    """The time of the last line before a restart, and of the first step after it."""
-    first: Event | None = None
-    """The first step."""
+    """The time of the last line before a restart from a checkpoint, and of the first step after it."""
 
     @property
     def stride(self) -> int:
@@ -66,12 +73,11 @@ class Run:
     def steps(self) -> int:
         """All that were done, those before the first line of each start included."""
         between = sum(window.steps for window in self.windows)
-        return between + self.before_first + (len(self.starts) - 1) * self.stride
+        return between + sum(map(self.before, self.starts))
 
-    @property
-    def before_first(self) -> int:
-        """Steps that the first line ends, as far as it can be known."""
-        return min(self.stride, self.first.step or 0) if self.first else 0
+    def before(self, start: Start) -> int:
+        """Steps that the first line of a start ends, as far as it can be known."""
+        return min(self.stride, start.step)
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Run:
@@ -118,13 +124,13 @@ class _Walk:
         if self.previous is not None and event.step <= (self.previous.step or 0):
             if event.step == self.previous.step or not self.goes_back:
                 return  # told already, by another rank or the same bar
-            if self.latest_s is not None and event.at_s is not None:
+            is_resumed = event.step > self.run.starts[0].step
+            if is_resumed and self.latest_s is not None and event.at_s is not None:
                 self.run.restarts.append((self.latest_s, event.at_s))
             self.previous = None
         if self.previous is None:
-            self.run.first = self.run.first or event
             self.saves, self.lines_of_start = {}, 0
-            self.run.starts.append([])
+            self.run.starts.append(Start(event.step, event.at_s))
         else:
             self._window(self.previous, event)
         self.lines_of_start += 1
@@ -156,7 +162,7 @@ class _Walk:
             save = self.saves[step] = Save(step)
             self.beside.append(save)
             if self.run.starts:
-                self.run.starts[-1].append(save)
+                self.run.starts[-1].saves.append(save)
         save.at_s = event.at_s if save.at_s is None else save.at_s
         save.background = save.background or event.background
         if event.seconds is not None:  # training waits for the slowest rank
