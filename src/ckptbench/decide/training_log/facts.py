@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
@@ -90,7 +90,8 @@ def _step(run: Run, resolution_s: float) -> Estimate | None:
     steady = [w for w in known if not (w.saves or w.is_first or w.follows_save)]
     for windows in (steady, known):
         if samples := list(_samples(windows, SURE * resolution_s)):
-            return _middle(samples)
+            told = any(window.last.seconds for window in windows)
+            return _middle(samples, 0.0 if told else 1 / SURE / len(samples) ** 0.5)
     return None
 
 
@@ -113,12 +114,23 @@ def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
             passed_s, steps = 0.0, 0
 
 
-def _middle(samples: Sequence[float]) -> Estimate | None:
-    """The median, with an interval that comes from those of blocks of neighbours, which share what slows them."""
-    value = float(median(samples))
+def _middle(samples: Sequence[float], off: float = 0.0) -> Estimate | None:
+    """The mean of the middle half, with an interval that comes from that of blocks of neighbours, which share what slows them.
+
+    A median would jump between whole seconds where times have no fractions. `off`: the part by which that may move the mean.
+    """
     number = min(BLOCKS, len(samples) // 3) if len(samples) >= FEW else len(samples)
-    blocks = [float(np.median(block)) for block in np.array_split(np.array(samples), number)]
-    return Estimate(value, _around(value, blocks)) if 0 < value <= LONGEST_S else None
+    blocks = [_midmean(block) for block in np.array_split(np.array(samples), number)]
+    value = _midmean(samples)
+    lo, hi = _around(value, blocks)
+    known = Estimate(value, Interval(lo * (1 - off), hi * (1 + off)))
+    return known if 0 < value <= LONGEST_S else None
+
+
+def _midmean(samples: Iterable[float]) -> float:
+    ordered = sorted(samples)
+    cut = (len(ordered) + 1) // 4
+    return fmean(ordered[cut : len(ordered) - cut])
 
 
 def _around(value: float, each: Sequence[float]) -> Interval:

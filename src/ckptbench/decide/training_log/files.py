@@ -14,9 +14,9 @@ from ckptbench.decide.training_log.forms import Form
 from ckptbench.errors import DataError
 
 STATE = Form(
-    name="Hugging Face's trainer_state.json", lines=(), untold="the saves of the whole run"
+    name="a state of Hugging Face's Trainer", lines=(), untold="the saves of the whole run"
 )
-METRICS = Form(name="a CSV file, as of Lightning's CSVLogger", lines=(), from_zero=True)
+METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True)
 HISTORY = b'"log_history"'
 TIMES = re.compile(r"(.*-)?(train/)?(time|timestamp|elapsed)|created_at")
 """Columns that say when: `train/time` is of Lightning's ThroughputMonitor, which leaves out validation. A prefix of the logger ends in a dash."""

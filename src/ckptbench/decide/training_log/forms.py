@@ -90,7 +90,7 @@ NANOGPT = Form(
     untold="the evaluation before each save",
 )
 BAR = Form(
-    name="a progress bar, as of Hugging Face's Trainer",
+    name="progress bars (tqdm, Hugging Face)",
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(

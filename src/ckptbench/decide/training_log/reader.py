@@ -35,5 +35,5 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
     if own:
         raise DataError(f"{lines}, by --log-pattern {' '.join(map(show, patterns))}: correct it; the first line is {show(first)}")  # fmt: skip
     raise DataError(
-        f"{lines}, as {', '.join(form.name for form in FORMS)} prints them: say how yours does, as in {EXAMPLE}; the first line is {show(first)}"
+        f"{lines}, as they do of {', '.join(form.name for form in FORMS)}: say how yours do, as in {EXAMPLE}; the first line is {show(first)}"
     )
