@@ -397,6 +397,19 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "512*" in text  # projected from 64
 
 
+def test_the_evaluation_in_a_save_is_told_until_an_option_says_what_the_save_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(written(tmp_path, nanogpt(Made(stall_s=8.0), eval_s=27.0)))
+    case = ["--training-log", log, "--mtbf", "5h", "--gpus", "8", "--restart", "5min"]
+    words = "the evaluation before each save in them: give --blocking"
+    assert words in said(case, capsys)
+    storage = ["--state", "80GB", "--bandwidth", "10GB/s"]
+    alone = said([*case, "--blocking", "8s"], capsys)
+    assert words not in alone
+    assert said([*case, *storage], capsys) == alone
+
+
 def test_what_a_log_does_not_tell_is_asked_for_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

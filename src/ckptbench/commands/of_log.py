@@ -84,7 +84,11 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
     interval = asked.now.in_steps(step_s) if asked.now is not None else facts.interval
     down = asked.down_s(asked.restart, gpus) if asked.restart is not None else _uncertain(facts.down)  # fmt: skip
     strategies: list[dict[str, Any]] = [
-        {"name": each.name, "stall_s": each.saving.stall_s, "durable_s": each.saving.durable_s}
+        {
+            "name": each.name,
+            "stall_s": float(each.saving.stall_s),
+            "durable_s": float(each.saving.durable_s),
+        }
         for each in asked.strategies(gpus)
     ]
     if _takes_stall(asked) and facts.stall is not None:
@@ -121,8 +125,9 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
     if asked.restart is None and facts.down is not None:
         told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
-    if facts.stall_with and (facts.stall is not None or asked.step is None):
-        yield f"Its times have {facts.stall_with} in them: give --blocking to leave that out."
+    option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip
+    if facts.stall_with and counts:
+        yield f"Its times have {facts.stall_with} in them: give {option} to leave that out."
     if facts.background and facts.durable_s is None and _takes_stall(asked):
         yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
 
