@@ -21,6 +21,7 @@ from ckptbench.settings.values import NUMBER
 
 _WORDS = {
     "model_type": "use a mapping of fields (config/README.md lists them), or remove the key",
+    "dict_type": "use a mapping from names to values",
     "list_type": "use a list, each entry a mapping of fields of matrix",
     "too_short": "give at least one value",
     "bool_type": "use true or false",

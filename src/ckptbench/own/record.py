@@ -1,0 +1,131 @@
+"""What is on disk of a study of an own training: its cells, and of each run how it was made and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ckptbench.errors import ConfigError, RunFolderError
+from ckptbench.machine.files import file_sha256, read_json, write_json
+from ckptbench.own.cell import OwnCell
+
+FORMAT = 1
+RUN, PROBE, OUTPUT, SEAL = "run.json", "probe", "output.txt", "seal.json"
+SUMMARY = "summary.json"
+"""Of the probe, in its folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStudy:
+    """`results/own/study.json`: what the workflow writes when it starts. A change of it makes no run again."""
+
+    cells: tuple[OwnCell, ...]
+    """In the order to run them."""
+    keep: bool = False
+    """Whether checkpoints stay."""
+    run_minutes: float | None = None
+    repeat: bool = False
+    """Whether the user has forced outputs to be made again, so that complete runs are made again."""
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(
+            path,
+            {
+                "format": FORMAT,
+                "cells": [cell.to_json() for cell in self.cells],
+                "keep": self.keep,
+                "run_minutes": self.run_minutes,
+                "repeat": self.repeat,
+            },
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises RunFolderError where the file is missing, or not as `write` writes it."""
+        match read_json(path):
+            case {
+                "format": int(number),
+                "cells": [*cells],
+                "keep": bool(keep),
+                "run_minutes": (int() | float() | None) as minutes,
+                "repeat": bool(repeat),
+            } if number == FORMAT:
+                found = tuple(_cell(path, cell) for cell in cells)
+                return cls(cells=found, keep=keep, run_minutes=minutes, repeat=repeat)
+        raise RunFolderError(
+            f"{path}: not the record of a study of this version; start the workflow again, which writes it anew"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRun:
+    """A run that is complete."""
+
+    cell: OwnCell
+    folder: Path
+    content: Mapping[str, Any]
+    """Of run.json: `command`, `wall_s` (of the command, with its start), `started_unix_s`, `ended_unix_s`, `host`, `scheduler_job`,
+    `cores`, `others` and `stolen` (shares of the CPU time of its machine; null where they are unknown), `checkpoints`."""
+    summary: Mapping[str, Any]
+    """That of the probe."""
+
+
+def read_run(folder: Path) -> OwnRun:
+    """Raises RunFolderError if the run is not complete, or one of its files was changed since."""
+    if not (folder / SEAL).exists():
+        raise RunFolderError(
+            f"{folder}: not a result: the run did not end (no {SEAL}); run the study again to finish it"
+        )
+    for name, sha256 in read_json(folder / SEAL).items():
+        path = folder / name
+        if not path.is_file() or file_sha256(path) != sha256:
+            raise RunFolderError(
+                f"{path} is missing or was changed after the run; remove {folder} to make it again"
+            )
+    content = read_json(folder / RUN)
+    return OwnRun(
+        cell=_cell(folder / RUN, content.get("cell")),
+        folder=folder,
+        content=content,
+        summary=read_json(folder / PROBE / SUMMARY),
+    )
+
+
+def seal(folder: Path) -> None:
+    """Make the folder a result. Call it after all other files are written."""
+    names = (RUN, f"{PROBE}/{SUMMARY}")
+    write_json(folder / SEAL, {name: file_sha256(folder / name) for name in names})
+
+
+def made_from(folder: Path) -> dict[str, Any] | None:
+    """The fields of the cell that the complete run in the folder was made from. None where there is none."""
+    try:
+        content = read_json(folder / RUN)
+    except RunFolderError:
+        return None
+    cell = content.get("cell")
+    is_whole = content.get("format") == FORMAT and content.get("status") == "complete"
+    return cell if is_whole and isinstance(cell, dict) else None
+
+
+def changed(folder: Path, cell: OwnCell) -> list[str]:
+    """The names of the fields in which a complete run differs from what the cell is now."""
+    noted = made_from(folder)
+    if noted is None:
+        return []
+    wanted = cell.to_json()
+    return [name for name in {**wanted, **noted} if noted.get(name) != wanted.get(name)]
+
+
+def _cell(path: Path, fields: object) -> OwnCell:
+    if isinstance(fields, dict):
+        try:
+            return OwnCell.from_json(fields)
+        except ConfigError as error:
+            raise RunFolderError(
+                f"{path}: {error}; run the study again, which writes it anew"
+            ) from error
+    raise RunFolderError(f"{path}: it names no cell; run the study again, which writes it anew")
