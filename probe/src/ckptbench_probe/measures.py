@@ -32,6 +32,8 @@ class Checkpoint:
     paths: tuple[str, ...]
     stall_s: float
     hidden_s: float | None
+    gaps: int
+    """Between updates, that it touches on its first rank; 0 where `hidden_s` is not known."""
     finished_s: float | None
     clean_s: float | None
     clean: str
@@ -81,12 +83,12 @@ class Measures:
 
 
 def measure(run: Run) -> Measures:
-    attempts = _attempts(run.trained)
+    attempts = attempts_of(run)
     checkpoints = [
         one for number, ranks in enumerate(attempts) for one in _checkpoints(number, ranks)
     ]
     whole = [one for one in checkpoints if not one.failed]
-    quiet = [gap for ranks in attempts for gap in _quiet_gaps(ranks[0])]
+    quiet = [gap for ranks in attempts for gap in quiet_gaps_s(ranks[0])]
     hidden = [one.hidden_s for one in whole if one.hidden_s is not None]
     run_s = sum(_length_s(ranks) for ranks in attempts)
     lost_s = sum(one.stall_s + max(one.hidden_s or 0.0, 0.0) for one in checkpoints)
@@ -115,11 +117,11 @@ def measure(run: Run) -> Measures:
     )
 
 
-def _attempts(ranks: Sequence[ProcessSeen]) -> list[list[ProcessSeen]]:
-    """Ranks that lived at the same time belong together. A process that begins after all before it had their last event is of the next."""
+def attempts_of(run: Run) -> list[list[ProcessSeen]]:
+    """The ranks of each start of the training. Ranks that lived at the same time belong together. A process that begins after all before it had their last event is of the next."""
     found: list[list[ProcessSeen]] = []
     last_ns = 0
-    for one in sorted(ranks, key=lambda one: one.updates_ns[0]):
+    for one in sorted(run.trained, key=lambda one: one.updates_ns[0]):
         if not found or one.began_ns > last_ns:
             found.append([])
         found[-1].append(one)
@@ -152,7 +154,7 @@ def _gaps(process: ProcessSeen) -> list[tuple[int, int]]:
     return list(zip(process.updates_ns, process.updates_ns[1:]))
 
 
-def _quiet_gaps(process: ProcessSeen) -> list[float]:
+def quiet_gaps_s(process: ProcessSeen) -> list[float]:
     """Seconds of each gap in which no save of this process is under way. Those at the start count only where there are no others."""
     windows = sorted(_window(process, save) for save in process.saves)
     found: list[float] = []
@@ -175,7 +177,7 @@ def _checkpoints(attempt: int, ranks: Sequence[ProcessSeen]) -> list[Checkpoint]
     for process in ranks:
         for save in process.saves:
             groups[save.updates].append((process, save))
-    quiet = {id(process): _quiet_gaps(process) for process in ranks}
+    quiet = {id(process): quiet_gaps_s(process) for process in ranks}
     typical = {key: median(gaps) for key, gaps in quiet.items() if gaps}
     return [_checkpoint(attempt, updates, groups[updates], typical) for updates in sorted(groups)]
 
@@ -192,11 +194,12 @@ def _checkpoint(
         by_rank[id(process)].append(save)
     owners = {id(process): process for process, _ in members}
     stall_s = max(_stall_s(own) for own in by_rank.values())
-    excess = [
-        _excess_s(owners[key], own, quiet_s[key])
+    touched = {
+        key: _touching_s(owners[key], own)
         for key, own in by_rank.items()
         if key in quiet_s and _goes_on(owners[key], own)
-    ]
+    }
+    excess = [sum(gap - quiet_s[key] for gap in gaps) for key, gaps in touched.items()]
     start = min(save.start_ns for save in saves)
     finished = [save.finished_ns for save in saves]
     sizes: dict[str, int] = defaultdict(int)
@@ -212,6 +215,7 @@ def _checkpoint(
         paths=tuple(dict.fromkeys(save.path for save in saves)),
         stall_s=stall_s,
         hidden_s=median(excess) - stall_s if excess else None,
+        gaps=len(next(iter(touched.values()), [])),
         finished_s=None if None in finished else (max(one for one in finished if one) - start) / NS,
         clean_s=None if clean_ns is None else (clean_ns - start) / NS,
         clean=clean,
@@ -240,18 +244,17 @@ def _goes_on(process: ProcessSeen, saves: Sequence[SaveSeen]) -> bool:
     return process.updates_ns[0] < saves[0].start_ns and process.updates_ns[-1] > max(ends)
 
 
-def _excess_s(process: ProcessSeen, saves: Sequence[SaveSeen], quiet_s: float) -> float:
-    """Longer than quiet, summed over the gaps that touch the saves. A gap that two checkpoints touch counts for the one that it begins before."""
+def _touching_s(process: ProcessSeen, saves: Sequence[SaveSeen]) -> list[float]:
+    """Seconds of the gaps that touch the saves. A gap that two checkpoints touch counts for the one that it begins before."""
     begin = min(_window(process, save)[0] for save in saves)
     end = max(_window(process, save)[1] for save in saves)
     later = [save.start_ns for save in process.saves if save.start_ns > begin and save not in saves]
     next_ns = min(later, default=None)
-    touching = [
-        (before, after)
+    return [
+        (after - before) / NS
         for before, after in _gaps(process)
         if after > begin and before < end and not (next_ns is not None and after > next_ns)
     ]
-    return sum((after - before) / NS - quiet_s for before, after in touching)
 
 
 def _clean(saves: Sequence[SaveSeen]) -> tuple[str, int | None]:

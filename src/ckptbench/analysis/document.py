@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ckptbench.analysis.tables.registry import AUDITED, COLLECTED, DECIDED, DERIVED, TableEntry
+from ckptbench.analysis.tables.registry import AUDITED, COLLECTED, DECIDED, DERIVED, OWN, TableEntry
 
 INTRODUCTION = """\
 # Tables
@@ -28,6 +28,7 @@ def document() -> str:
             *_section("What follows from it", DERIVED.values()),
             *_section("What to do about it", DECIDED.values()),
             *_section("Whether to believe it", AUDITED.values()),
+            *_section("What the probe saw of an own training", OWN.values()),
         ]
     )
 

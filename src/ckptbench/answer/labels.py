@@ -59,10 +59,14 @@ GROUP_NAMES = {
 }
 """Groups of tensors that a proof compares, in the order that figures show them."""
 CACHES = ("warm", "cold")
+VERBATIM = frozenset(".=")
+"""`gpt_fsdp.py`, `dcp.async_save` and `save_dtype=bf16` are shown as they are."""
 
 
 def name(value: str) -> str:
-    return NAMES.get(value, value.replace("_", " "))
+    """With spaces for underscores, unless it is a user's: a script, a call, or a placeholder with its value."""
+    is_users = not VERBATIM.isdisjoint(value)
+    return NAMES.get(value, value if is_users else value.replace("_", " "))
 
 
 def _named(names: Mapping[str, str]) -> Callable[[str], str]:

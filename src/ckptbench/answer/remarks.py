@@ -17,7 +17,7 @@ from ckptbench.answer.setups import in_words, varying, with_hardware
 from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
 from ckptbench.decide import storage
 from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
-from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
+from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import KILLED, NOTHING
@@ -126,6 +126,8 @@ def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     started = costs["down_from"] == STARTS
     if started.any():
         yield f"no restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
+    if (costs["down_from"] == BEGINS).any():
+        yield "no restart was measured: taken as long as from the start of a process to its first step, which is the least."
     measured = costs[costs["down_from"] != GIVEN]
     if (once := measured[[f"{name}_lo" for name in DIFFERING]].isna().any(axis=1)).any():
         yield f"some costs{_which(once)} were measured once and have no interval (table decision_costs)."

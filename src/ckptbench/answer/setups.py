@@ -16,6 +16,15 @@ CHECKPOINT = ("strategy", "format", "ranks", "interval")
 DEPENDENT = ("dataset", "batch_size", "epochs")
 """Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
+UNSAID = {
+    ("deterministic", False),
+    ("strategy", "native"),
+    ("model", ""),
+    ("dataset", ""),
+    ("batch_size", 0),
+    ("epochs", 0),
+    ("steps_per_epoch", 0),
+}
 SEPARATOR = " · "
 """Between the parts of a label."""
 FACET = "facet"
@@ -80,15 +89,14 @@ def _decisive(frame: pd.DataFrame, kept: list[str], left_out: list[str]) -> list
 
 
 def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware."""
-    unsaid = {("deterministic", False), ("strategy", "native")}
+    """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware, nor of what is not known of an own training."""
     shared = [
         (column, values[0])
         for column in columns
         if column in frame and column != "hardware"
         if len(values := frame[column].dropna().unique()) == 1
     ]
-    return [labels.describe(*pair) for pair in shared if pair not in unsaid]
+    return [labels.describe(*pair) for pair in shared if pair not in UNSAID]
 
 
 def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:

@@ -40,7 +40,7 @@ from ckptbench.decide.recoveries import (
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
 from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 
-FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
+FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "training is blocked by one checkpoint, as in the table `checkpoint_cost`: without the time in which the next save waits for this one, as that depends on the interval",
@@ -81,7 +81,7 @@ DECISION_COSTS = Table(
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
         Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints that did not wait for the one before: of others figures and sentences say nothing"),
         Column("growth", "text", "", "JSON: how stall, slowdown, durable times and `down_s` change with the number of GPUs. `storage`: from the section `storage` of a file of the user. `fit`: by cost a, b and c of a + b/N + cN, fitted where at least three numbers of ranks were measured with this setup and their intervals show a difference. Empty: they are taken as constant"),
-        Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user"),
+        Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user. `begins`: the time from the start of a process of an own training to its first step, which is the least"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
     ),
@@ -102,7 +102,7 @@ class _Down:
     source: str
 
 
-def _source(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
+def source_of(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
     """Where and when the study measured on a CPU, or on a GPU, and how many of these runs others disturbed."""
     provenance, runs, machine = tables["provenance"], tables["runs"], tables["machine"]
     own = runs.loc[runs["measured_on"] == measured_on, "run"]
@@ -125,7 +125,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     ]
     runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
     measured = _Measured.of(tables)
-    timed = timed.assign(foremost=timed.index.isin(_foremost(timed)))
+    timed = timed.assign(foremost=timed.index.isin(foremost(timed)))
     costs = DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
@@ -134,7 +134,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
             "bytes": row["bytes"],
             "foremost": row["foremost"],
-            "source": _source(tables, str(row["measured_on"])),
+            "source": source_of(tables, str(row["measured_on"])),
             "growth": "",
             **recovering,
         }
@@ -147,7 +147,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _foremost(timed: pd.DataFrame) -> pd.Index:
+def foremost(timed: pd.DataFrame) -> pd.Index:
     """Of each strategy's rows one. Where saves wait for one another, a checkpoint costs what the interval makes of it."""
     alone = timed["checkpoints"] * (1 - timed["waited"].fillna(0.0))
     ordered = timed.assign(alone=alone).sort_values("alone", ascending=False, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,11 @@ MACHINE = ("host", "device", "cores", "checkpoint_file_system")
 
 def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs`, `checkpoints` and `machine`."""
-    setups = list(_setups(tables))
+    return overhead_of(list(_setups(tables)))
+
+
+def overhead_of(setups: Sequence[TimedSetup]) -> pd.DataFrame:
+    """The table, of all setups of a study."""
     ratios = estimates(
         [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
     )
@@ -82,7 +86,7 @@ def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setup:
+class TimedSetup:
     """The runs of one setup with valid timing, and the baseline of each that has one."""
 
     key: dict[str, Any]
@@ -95,6 +99,8 @@ class _Setup:
     """Whether every baseline ran where its run did."""
     disturbed: list[str]
     """Which of the runs and baselines were disturbed by others, and how."""
+    notes: Sequence[str] = ()
+    """What else to know before quoting its row."""
 
     @property
     def system(self) -> tuple[Any, ...]:
@@ -102,35 +108,36 @@ class _Setup:
         return system_of(self.key)
 
 
-def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Setup]:
+def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[TimedSetup]:
     valid = timed(tables["runs"])
     times = run_times(tables, valid)
     baselines = baselines_of(valid)
     reached = _reached(tables["checkpoints"], valid)
-    noise = _disturbed_by(tables["machine"])
+    noise = disturbed_by(tables["machine"])
     for key, group in groups(valid[valid["interval"] != str(NEVER)], SETUP):
         rows = records(group)
         pairs = [(row, baselines[row["run"]]) for row in rows if row["run"] in baselines]
-        yield _Setup(
+        yield TimedSetup(
             key=key,
             steps_per_epoch=rows[0]["steps_per_epoch"],
             runs=[times[row["run"]] for row in rows],
             pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
             levels=_counted([levels for row in rows for levels in reached.get(row["run"], [])]),
             same_machine=on_same_machine(pairs),
-            disturbed=list(_disturbed(rows, [baseline for _, baseline in pairs], noise)),
+            disturbed=list(disturbed(rows, [baseline for _, baseline in pairs], noise)),
         )
 
 
-def _disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
+def disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
     """By run that was disturbed, what did."""
     rows = machine[machine["disturbed"].fillna(False).astype(bool)]
     return dict(zip(rows["run"], rows["by"], strict=True))
 
 
-def _disturbed(
+def disturbed(
     runs: Iterable[dict[str, Any]], baselines: Iterable[dict[str, Any]], by: Mapping[str, str]
 ) -> Iterator[str]:
+    """Which of these rows of the table `runs` were disturbed; `by` says by what, by run."""
     for what, rows in (("repeat", runs), ("the baseline of repeat", baselines)):
         for row in rows:
             if row["run"] in by:
@@ -181,7 +188,7 @@ def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> b
     return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
 
 
-def _row(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
+def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
     told_by = leading(against_baseline, inside)
     return {
@@ -214,13 +221,14 @@ def _columns(name: str, estimate: Estimate) -> dict[str, float]:
     }
 
 
-def _notes(setup: _Setup, against_baseline: Estimate, inside: Estimate) -> Iterator[str]:
+def _notes(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> Iterator[str]:
     if not setup.pairs:
         yield "no baseline of the same repeat ran to its end: no paired estimate"
     elif len(setup.pairs) < len(setup.runs):
         yield f"{len(setup.runs) - len(setup.pairs)} of {len(setup.runs)} repeats have no baseline"
     if not setup.same_machine:
         yield "a baseline ran on another machine, device or file system than its run"
+    yield from setup.notes
     if setup.disturbed:
         yield f"disturbed: {', '.join(setup.disturbed)}"
     if len(setup.runs) == 1:

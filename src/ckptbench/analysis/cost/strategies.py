@@ -123,17 +123,17 @@ def strategies(tables: Tables) -> pd.DataFrame:
             "runs": len(cost.runs),
             "continued": interrupted.get(tuple(cost.setup.values()), 0),
             "checkpoints": cost.checkpoints,
-            **_stall(stalls[tuple(cost.setup.values())]),
+            **stall_columns(stalls[tuple(cost.setup.values())]),
             "waited": cost.waited,
-            **_seconds("slowdown", cost.slowdown.estimate(ratios[index])),
-            **_seconds("durable", estimated["durable"][index]),
-            **_seconds("near_durable", estimated["near_durable"][index]),
+            **seconds_columns("slowdown", cost.slowdown.estimate(ratios[index])),
+            **seconds_columns("durable", estimated["durable"][index]),
+            **seconds_columns("near_durable", estimated["near_durable"][index]),
             "durable_checkpoints": cost.durable_checkpoints,
-            **_bytes("memory", estimated["memory"][index]),
-            **_bytes("growth", cost.growth),
+            **bytes_columns("memory", estimated["memory"][index]),
+            **bytes_columns("growth", cost.growth),
             "leaks": leaks(cost.growth),
             **cost.left,
-            **_overhead(overheads[tuple(cost.setup.values())]),
+            **overhead_columns(overheads[tuple(cost.setup.values())]),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
             "consistent": verdicts.get(cost.cell),
@@ -212,7 +212,7 @@ def _most(each: Iterable[float]) -> float:
     return max((max(0.0, value) for value in each if not math.isnan(value)), default=math.nan)
 
 
-def _seconds(name: str, estimate: Estimate) -> dict[str, float]:
+def seconds_columns(name: str, estimate: Estimate) -> dict[str, float]:
     return {
         f"{name}_s": estimate.value,
         f"{name}_low_s": estimate.interval.lo,
@@ -220,7 +220,7 @@ def _seconds(name: str, estimate: Estimate) -> dict[str, float]:
     }
 
 
-def _bytes(name: str, estimate: Estimate) -> dict[str, float]:
+def bytes_columns(name: str, estimate: Estimate) -> dict[str, float]:
     return {
         f"{name}_bytes": estimate.value,
         f"{name}_low_bytes": estimate.interval.lo,
@@ -228,12 +228,12 @@ def _bytes(name: str, estimate: Estimate) -> dict[str, float]:
     }
 
 
-def _stall(row: Setup) -> dict[str, float]:
+def stall_columns(row: Setup) -> dict[str, float]:
     names = {"stall_s": "stall_s", "stall_low_s": "stall_s_lo", "stall_high_s": "stall_s_hi"}
     return {name: row[column] for name, column in names.items()}
 
 
-def _overhead(row: Setup) -> dict[str, float]:
+def overhead_columns(row: Setup) -> dict[str, float]:
     names = {"overhead": "overhead", "overhead_low": "overhead_lo", "overhead_high": "overhead_hi"}
     return {name: row[column] for name, column in names.items()}
 

@@ -1,0 +1,244 @@
+"""What checkpoints cost an own training: the tables of the main study, by its own estimates, from what the probe measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from ckptbench_probe.costs import paid
+
+from ckptbench.analysis.cost.estimates import Slowdown
+from ckptbench.analysis.cost.overhead import (
+    TimedSetup,
+    disturbed,
+    disturbed_by,
+    on_same_machine,
+    overhead_of,
+)
+from ckptbench.analysis.cost.stall import mean_of_runs, steady_or_all
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Repeated, estimates
+from ckptbench.analysis.cost.strategies import (
+    STRATEGIES,
+    bytes_columns,
+    overhead_columns,
+    seconds_columns,
+    stall_columns,
+)
+from ckptbench.analysis.tables.columns import SETUP, SYSTEM
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
+from ckptbench.decide.recoveries import uncertain
+from ckptbench.matrix.interval import NEVER
+from ckptbench.own.seen import SeenRun
+from ckptbench.own.times import known_hidden, times_of
+
+Row = dict[str, Any]
+Tables = Mapping[str, pd.DataFrame]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The runs of a study that are timed, with the tables `runs`, `machine` and `stall` of them."""
+
+    runs: Mapping[str, SeenRun]
+    """By id of the cell."""
+    tables: Tables
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Of the table `runs`, those that are timed."""
+        runs = self.tables["runs"]
+        return runs[runs["timing_valid"]]
+
+    def setups(self) -> Iterator[tuple[Row, list[Row]]]:
+        """Each with checkpoints, and its runs as rows of that table."""
+        saved = set(self.tables["stall"].query("not warmup")["run"])
+        rows = self.rows[self.rows["run"].isin(saved) & (self.rows["interval"] != str(NEVER))]
+        for key, group in groups(rows, SETUP) if len(rows) else ():
+            yield key, records(group)
+
+
+def overhead(timed: Timed) -> pd.DataFrame:
+    """A run is paired with its baseline where both made equally many steps."""
+    return overhead_of([_setup(timed, key, rows) for key, rows in timed.setups()])
+
+
+def _setup(timed: Timed, key: Row, rows: Sequence[Row]) -> TimedSetup:
+    known = {row["run"]: row for row in records(timed.rows)}
+    beside = [(row, known[row["baseline"]]) for row in rows if row["baseline"] in known]
+    pairs = [(row, other) for row, other in beside if row["steps"] == other["steps"]]
+    times = {row["run"]: times_of(timed.runs[row["run"]]) for pair in pairs for row in pair}
+    noise = disturbed_by(timed.tables["machine"])
+    return TimedSetup(
+        key=key,
+        steps_per_epoch=0,
+        runs=[times_of(timed.runs[row["run"]]) for row in rows],
+        pairs=[(times[row["run"]], times[other["run"]]) for row, other in pairs],
+        levels="",
+        same_machine=on_same_machine(pairs),
+        disturbed=list(disturbed(rows, [other for _, other in pairs], noise)),
+        notes=tuple(_notes(timed, beside)),
+    )
+
+
+def _notes(timed: Timed, beside: Sequence[tuple[Row, Row]]) -> Iterator[str]:
+    others = [(row, other) for row, other in beside if row["steps"] != other["steps"]]
+    if others:
+        row, other = others[0]
+        yield f"{len(others)} of {len(beside)} baselines made other steps than their run, as {other['steps']} and not {row['steps']}, and are not compared with it"
+    saved = [len(timed.runs[other["run"]].checkpoints) for _, other in beside]
+    if any(saved):
+        yield f"baselines saved too ({max(saved)} times at most): the paired estimate lacks what that cost"
+
+
+def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
+    """From the tables `checkpoint_cost` and `overhead`. `slowdown_s` is the probe's hidden slowdown, `durable_s` the time until the engine said that
+    it had finished, `memory_bytes` the peak above that at the start of a save."""
+    found = [(key, _used(timed, key, rows)) for key, rows in timed.setups()]
+    slowdowns = [_hidden(timed, used) for _, used in found]
+    ratios = estimates([each.ratio for each in slowdowns])
+    finished = estimates([_mean(used, "durable_s") for _, used in found])
+    memory = estimates([_mean(used, "memory_bytes") for _, used in found])
+    costs, overheads = (_by_setup(tables[name]) for name in ("checkpoint_cost", "overhead"))
+    return STRATEGIES.rows(
+        {
+            **key,
+            "runs": used["run"].nunique(),
+            "continued": 0,
+            "checkpoints": len(used),
+            **stall_columns(costs[tuple(key.values())]),
+            "waited": 0.0,
+            **seconds_columns("slowdown", slowdown.estimate(ratio)),
+            **seconds_columns("durable", whole),
+            "durable_checkpoints": int(used["durable_s"].notna().sum()),
+            **overhead_columns(overheads[tuple(key.values())]),
+            **bytes_columns("memory", peak),
+            "bytes": used["bytes"].median(),
+            "files": used["files"].median(),
+        }
+        for (key, used), slowdown, ratio, whole, peak in zip(
+            found, slowdowns, ratios, finished, memory, strict=True
+        )
+    )
+
+
+def _used(timed: Timed, key: Row, rows: Sequence[Row]) -> pd.DataFrame:
+    """The checkpoints of a setup that its times are of: rows of `stall`, with `files` and `memory_bytes`."""
+    stall = timed.tables["stall"]
+    own = stall[stall["run"].isin([row["run"] for row in rows]) & ~stall["warmup"]]
+    saves = timed.tables["own_saves"][["run", "step", "files", "memory_bytes"]]
+    return steady_or_all(own).merge(saves, on=["run", "step"])
+
+
+def _hidden(timed: Timed, used: pd.DataFrame) -> Slowdown:
+    is_steady = bool(used["steady"].all())
+    runs = [timed.runs[run] for run in sorted(used["run"].unique())]
+    times = [known_hidden(run, times_of(run)) for run in runs]
+    counted = [own.steady if is_steady else own for own in times]
+    told = [own for own in counted if len(own.checkpoints)]
+    return Slowdown.of(told) if told else Slowdown(Repeated.ratio([], []), math.nan, 0)
+
+
+def _mean(used: pd.DataFrame, column: str) -> Repeated:
+    return mean_of_runs(used[used[column].notna()], column)
+
+
+def _by_setup(frame: pd.DataFrame) -> dict[Key, Row]:
+    return {tuple(key.values()): records(rows)[0] for key, rows in groups(frame, SETUP)}
+
+
+def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
+    """From `strategies`, `machine`, `provenance` and `runs`. A checkpoint costs what the probe's `paid` says, as in its costs.yaml: of a save in the
+    foreground all that its gap has beyond a step is a stall.
+
+    A restart is taken to last as long as from the start of a process to its first step, on the slowest rank.
+    """
+    setups = list(timed.setups())
+    each = [_paid(timed, key, rows) for key, rows in setups]
+    steps = _steps(timed)
+    starts = _starts(timed)
+    known = {name: estimates([own[name] for own in each]) for name in ("stall_s", "durable_s")}
+    slowdowns = estimates([own["slowdown_s"] for own in each])
+    chosen = foremost(tables["strategies"])
+    weights = _by_setup(tables["strategies"])
+    counts = {tuple(row[name] for name in SETUP) for row in records(tables["strategies"].loc[chosen])}
+    return DECISION_COSTS.rows(
+        {
+            **{name: value for name, value in key.items() if name in DECISION_COSTS.names},
+            "steps_per_epoch": 0,
+            **uncertain("step_s", steps[key["strategy"]]),
+            **uncertain("stall_s", known["stall_s"][place]),
+            **uncertain("slowdown_s", slowdowns[place]),
+            **uncertain("durable_s", known["durable_s"][place]),
+            **uncertain("shared_durable_s", known["durable_s"][place]),
+            **uncertain("down_s", starts[key["strategy"]]),
+            **uncertain("pause_s", Estimate(0.0, UNKNOWN)),
+            **uncertain("slower", Estimate(1.0, UNKNOWN)),
+            "survived": 0.0,
+            "survived_of": None,
+            "replaces": True,
+            "shared_every": 1,
+            "copied": False,
+            "bytes": weights[tuple(key.values())]["bytes"],
+            "foremost": tuple(key.values()) in counts,
+            "growth": "",
+            "down_from": BEGINS,
+            "note": "",
+            "source": source_of(tables, str(key["measured_on"])),
+        }
+        for place, (key, _) in enumerate(setups)
+    )
+
+
+def _paid(timed: Timed, key: Row, rows: Sequence[Row]) -> dict[str, Repeated]:
+    """Means of the runs of a setup, of the checkpoints that `_used` has."""
+    steps = {
+        (run, step) for run, step in _used(timed, key, rows)[["run", "step"]].itertuples(index=False)
+    }
+    found: dict[str, list[float]] = {"stall_s": [], "slowdown_s": [], "durable_s": []}
+    for row in rows:
+        run = timed.runs[row["run"]]
+        counted = [
+            one
+            for one, checkpoint in zip(paid(run.checkpoints), run.checkpoints, strict=True)
+            if (run.cell.id, checkpoint.updates) in steps
+        ]
+        if counted:
+            for name, means in found.items():
+                means.append(float(np.mean([getattr(one, name) for one in counted])))
+    return {name: Repeated.mean(np.array(means)) for name, means in found.items()}
+
+
+def _steps(timed: Timed) -> dict[str, Estimate]:
+    """Of each strategy a step without checkpoints: of its baselines, or where none is timed, of its runs where no save touches a step."""
+    return _by_strategy(timed, _period_s, of_baselines=True)
+
+
+def _period_s(run: SeenRun) -> float:
+    return times_of(run).period_s
+
+
+def _starts(timed: Timed) -> dict[str, Estimate]:
+    return _by_strategy(timed, _start_s, of_baselines=False)
+
+
+def _start_s(run: SeenRun) -> float:
+    return math.nan if run.measures.start_s is None else run.measures.start_s
+
+
+def _by_strategy(
+    timed: Timed, value: Callable[[SeenRun], float], *, of_baselines: bool
+) -> dict[str, Estimate]:
+    """Of the runs of each strategy, or of those of their baselines that are timed; a run counts once."""
+    found: dict[str, dict[str, float]] = {}
+    for row in records(timed.rows[timed.rows["interval"] != str(NEVER)]):
+        is_other = of_baselines and row["baseline"] in timed.runs
+        run = timed.runs[row["baseline"] if is_other else row["run"]]
+        found.setdefault(row["strategy"], {})[run.cell.id] = value(run)
+    known = estimates([Repeated.mean(np.array(list(own.values()))) for own in found.values()])
+    return dict(zip(found, known, strict=True))

@@ -1,0 +1,52 @@
+"""All tables of a study of an own training, from its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ckptbench.analysis.cost.scaling import checkpoint_cost
+from ckptbench.analysis.cost.timeline import timeline
+from ckptbench.analysis.provenance import provenance
+from ckptbench.analysis.tables.registry import DERIVED
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import decide
+from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.validate import VALIDATION
+from ckptbench.own import collected, costs
+from ckptbench.own.naming import Named
+from ckptbench.own.saves import own_runs, own_saves
+from ckptbench.own.seen import SeenRun
+
+UNPROVEN = ("consistency", "resume_proof", "outcome")
+"""Tables of the main study that the answer reads, and that are empty here: `ckptbench-probe check` tells of these."""
+
+
+def own_tables(
+    runs: Sequence[SeenRun], rates: Sequence[FailureRate], choices: Choices
+) -> dict[str, pd.DataFrame]:
+    """By name. `rates` has the one that is chosen."""
+    named = Named.of(runs)
+    timed = [run for run in runs if not run.untimed]
+    tables = {
+        "own_runs": own_runs(runs, named),
+        "own_saves": own_saves(timed),
+        "runs": collected.runs(runs, named),
+        "machine": collected.machine(runs),
+        "stall": collected.stall(timed, named),
+    }
+    tables["provenance"] = provenance(tables)
+    known = costs.Timed({run.cell.id: run for run in timed}, tables)
+    tables["overhead"] = costs.overhead(known)
+    tables["checkpoint_cost"] = checkpoint_cost(tables)
+    tables["strategies"] = costs.strategies(known, tables)
+    tables["timeline"] = _timeline(timed, tables["stall"])
+    decided = decide(costs.decision_costs(known, tables), rates, choices)
+    empty = {name: DERIVED[name].table.rows([]) for name in UNPROVEN}
+    return {**tables, **decided, "validation": VALIDATION.rows([]), **empty}
+
+
+def _timeline(timed: Sequence[SeenRun], stall: pd.DataFrame) -> pd.DataFrame:
+    """Of checkpoints of which it is known when they were finished."""
+    return timeline({**collected.progress(timed), "stall": stall[stall["durable_s"].notna()]})
