@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ckptbench_probe.measures import Checkpoint, Measures
+from ckptbench_probe.measures import Measures
 from ckptbench_probe.statistics import Seconds, seconds
 
 GIVEN = "as you say"
@@ -27,9 +26,11 @@ class Costs:
     name: str
     step: Seconds
     stall: Seconds
-    """This and the next two: of the checkpoints' `Paid`."""
+    """Of saves in the foreground: with all that the same gap has beyond a step, as gathering of the state."""
     durable: Seconds
+    """From the start until the engine has finished, or until the files were seen clean."""
     slowdown_s: float
+    """What steps beside a save lose; 0 of saves in the foreground."""
     bytes: int
     background: bool
     """Whether saves go on beside the steps."""
@@ -40,37 +41,16 @@ class Costs:
     """Where that is from."""
 
 
-@dataclass(frozen=True)
-class Paid:
-    """What a training pays for one checkpoint, as the decision counts it, in seconds."""
-
-    stall_s: float
-    """Of a save in the foreground: with all that the same gap has beyond a step, as gathering of the state."""
-    slowdown_s: float
-    """What steps beside a save lose; 0 of a save in the foreground."""
-    durable_s: float
-    """From the start until the files were seen clean, or else until the engine has finished."""
-
-
-def paid(whole: Sequence[Checkpoint]) -> list[Paid]:
-    """For each of the checkpoints of one run. If one of them goes on beside the steps, all count as such."""
-    background = any(one.background for one in whole)
-    found = []
-    for one in whole:
-        hidden_s = max(one.hidden_s or 0.0, 0.0)
-        stall_s = one.stall_s + (0.0 if background else hidden_s)
-        end_s = max(stall_s, one.clean_s or one.finished_s or stall_s)
-        found.append(Paid(stall_s, hidden_s if background else 0.0, end_s))
-    return found
-
-
 def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
     """`down_s`: until training goes on after a failure, if the user knows it. None where nothing can be decided: no step, or no whole checkpoint."""
     whole = [one for one in measures.checkpoints if not one.failed]
     if measures.step_s is None or not whole:
         return None
-    each = paid(whole)
-    stall, durable = seconds([one.stall_s for one in each]), seconds([one.durable_s for one in each])
+    background = any(one.background for one in whole)
+    hidden = [max(one.hidden_s or 0.0, 0.0) for one in whole]
+    stalls = [one.stall_s + (0.0 if background else extra) for one, extra in zip(whole, hidden)]
+    ends = [max(stall, one.clean_s or one.finished_s or stall) for one, stall in zip(whole, stalls)]
+    stall, durable = seconds(stalls), seconds(ends)
     assert stall is not None
     assert durable is not None
     return Costs(
@@ -78,9 +58,9 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
         step=measures.step_s,
         stall=stall,
         durable=durable,
-        slowdown_s=sum(one.slowdown_s for one in each) / len(each),
+        slowdown_s=sum(hidden) / len(hidden) if background else 0.0,
         bytes=whole[-1].size,
-        background=any(one.background for one in whole),
+        background=background,
         interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),
         down_s=down_s or measures.start_s or UNKNOWN_DOWN_S,
         down_from=GIVEN if down_s else MEASURED if measures.start_s else UNKNOWN,

@@ -16,15 +16,12 @@ CHECKPOINT = ("strategy", "format", "ranks", "interval")
 DEPENDENT = ("dataset", "batch_size", "epochs")
 """Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
-UNSAID = {
-    ("deterministic", False),
-    ("strategy", "native"),
-    ("model", ""),
-    ("dataset", ""),
-    ("batch_size", 0),
-    ("epochs", 0),
-    ("steps_per_epoch", 0),
+UNKNOWN = {
+    *((column, "") for column in ("model", "dataset", "format")),
+    *((column, 0) for column in ("batch_size", "epochs", "steps_per_epoch")),
 }
+"""What is not known of an own training, by its column."""
+UNSAID = {("deterministic", False), ("strategy", "native"), *UNKNOWN}
 SEPARATOR = " · "
 """Between the parts of a label."""
 FACET = "facet"
@@ -106,7 +103,8 @@ def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.
         separator.join(
             labels.describe(column, value)
             for column, value in row.items()
-            if not (column == "format" and labels.decides_format(row.get("strategy", "")))
+            if (column, value) not in UNKNOWN
+            and not (column == "format" and labels.decides_format(row.get("strategy", "")))
         )
         for row in rows
     ]

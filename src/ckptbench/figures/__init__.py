@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
@@ -126,3 +126,11 @@ FIGURES = {
     "restore": FigureEntry("restore", ("restore", *DISTURBED, "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on
+OWN_FIGURES = {
+    **{
+        name: replace(FIGURES[name], tables=(*FIGURES[name].tables, "own_saves"))
+        for name in ("overhead", "strategies", "stall", "timeline")
+    },
+    "advice": FIGURES["advice"],
+}
+"""Those of an own training."""

@@ -14,14 +14,16 @@ from matplotlib.patches import Patch
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.outside import is_own
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import LINEAR_PERCENT, is_wide, percent
 
 READING = (
-    "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
+    "what checkpoints add to the training time, estimated twice: against the baseline of the same {same}, and from inside the run,"
     " by its stalls and slower steps. Points are estimates, bars their 95 % intervals"
 )
+SAME, SAME_OWN = "ranks, repeat and seed", "values and repeat"
 DISAGREE = "shaded: the two intervals do not overlap; do not quote either before it is known why"
 SINGLE = "one repeat has the spread of the other setups"
 WITHOUT = "without a repeat there is none"
@@ -42,7 +44,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         )
     rows = prepared(with_disturbed(shown, tables, paired=True))
     text = caption(
-        rows, tables["provenance"], _reading(rows), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
+        rows, tables["provenance"], _reading(rows, SAME_OWN if is_own(tables) else SAME), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
     )
     figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:
@@ -52,10 +54,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     return figure
 
 
-def _reading(rows: pd.DataFrame) -> str:
+def _reading(rows: pd.DataFrame, same: str) -> str:
     once, known = rows["repeats"] == 1, rows["in_run_lo"].notna() | rows["paired_lo"].notna()
     parts = [
-        READING,
+        READING.format(same=same),
         *([SINGLE] if (once & known).any() else []),
         *([WITHOUT] if (once & ~known).any() else []),
         *([STEADY] if rows["in_run_steady"].notna().any() else []),

@@ -17,11 +17,14 @@ from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.outside import SEEN, is_own
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.parts import (
     CAPTURE,
     CHECKSUM,
     COMMIT,
+    HIDDEN,
+    STALL,
     RANKS_WAIT,
     REMOVAL,
     SAVE_WAITS,
@@ -37,10 +40,16 @@ READING = (
     "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the commit"
     " record are on stable storage (grey). Right: mean share of the parts of the stall"
 )
+READING_OWN = (
+    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until the engine says that it is finished, which is not"
+    " yet durable (grey). Right: of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero"
+)
 BEHIND = "where the loop goes on after the capture, write and sync are behind training and no part of the stall"
 WARMUP = "hollow points came during the warm-up and count neither for the mean nor for the parts"
 MEAN = "means are those of the table checkpoint_cost: of each run, over runs; that of the stall is without the time in which the next save waited"
+MEAN_OWN = "means are those of the tables checkpoint_cost and strategies: of each run, over runs"
 FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
+FIRST_OWN = "crosses are the first checkpoint of a run; they count only in rows without later ones"
 STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
@@ -54,6 +63,8 @@ PARTS = {
     "removal_hold_s": REMOVAL,
 }
 """Parts of the stall by their column, in the order of time."""
+PARTS_OWN = {"stall_s": STALL, "hidden_s": HIDDEN}
+"""Of what a checkpoint of an own training costs."""
 LANES = {"stall_s": -0.2, "durable_s": 0.2}
 """Columns of both times of a checkpoint, each with its place in the row of its setup."""
 MEANS = {"stall_s": "mean_stall_s", "durable_s": "mean_durable_s"}
@@ -74,27 +85,29 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
             "No run that can be timed wrote a checkpoint: there is no stall to show.", text
         )
     costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
+    if own := is_own(tables):
+        shown = shown.merge(tables[SEEN][["run", "step", "hidden_s"]], on=["run", "step"])
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
-    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], _reading(rows, own), (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.26, axes_widths=(3, 2))
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
-        _draw_shares(shares, panel.rows)
+        _draw_shares(shares, panel.rows, own)
         durations(points.xaxis, rows[[*LANES]].to_numpy().ravel())
         if panel.is_lowest:
             points.set_xlabel("One checkpoint")
             shares.set_xlabel("Share (%)")
-    legend(figure, _legend(rows, panels[0].framework))
+    legend(figure, _legend(rows, panels[0].framework, own))
     return figure
 
 
-def _reading(rows: pd.DataFrame) -> str:
+def _reading(rows: pd.DataFrame, own: bool) -> str:
     parts = [
-        READING,
-        MEAN,
-        *([BEHIND] if not rows["blocking"].all() else []),
-        *([FIRST] if _is_first(rows).any() else []),
+        READING_OWN if own else READING,
+        MEAN_OWN if own else MEAN,
+        *([BEHIND] if not (own or rows["blocking"].all()) else []),
+        *([FIRST_OWN if own else FIRST] if _is_first(rows).any() else []),
         *([WARMUP] if rows["warmup"].any() else []),
     ]
     return "; ".join(parts)
@@ -143,18 +156,20 @@ def _look(framework: str, column: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
+def _draw_shares(axes: Axes, rows: pd.DataFrame, own: bool) -> None:
     counted = pd.concat([_counted(of_setup) for _, of_setup in rows.groupby("y")])
-    parts = parts_of_stall(counted).groupby(counted["y"]).mean()
+    each = counted[[*PARTS_OWN]] if own else parts_of_stall(counted)
+    parts = each.groupby(counted["y"]).mean().clip(lower=0.0)
     percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
-    stack(axes, percent.reset_index(), PARTS)
+    stack(axes, percent.reset_index(), PARTS_OWN if own else PARTS)
     axes.set_xlim(0, 100)
 
 
-def _legend(rows: pd.DataFrame, framework: str) -> list[Artist]:
+def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
     """What each marker is, and the parts that can be seen in any stall."""
     shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
-    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "durable"}
+    visible = [part for column, part in PARTS.items() if shares[column] > VISIBLE]
+    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "finished" if own else "durable"}
     names |= {
         ("stall_s", kind): kind
         for kind, chosen in _kinds(rows).items()
@@ -163,5 +178,5 @@ def _legend(rows: pd.DataFrame, framework: str) -> list[Artist]:
     return [
         *(Line2D([], [], label=name, **_look(framework, *key)) for key, name in names.items()),
         Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean"),
-        *(part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE),
+        *(part.handle() for part in (PARTS_OWN.values() if own else visible)),
     ]

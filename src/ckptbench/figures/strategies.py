@@ -15,6 +15,7 @@ from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures.kit.captions import caption, continued
 from ckptbench.figures.kit.disturbed import with_disturbed
+from ckptbench.figures.kit.outside import is_own
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.style import BAND, INK, look
 from ckptbench.figures.kit.ticks import durations, percent
@@ -24,10 +25,17 @@ READING = (
     " while it is written in the background; durable, the time until it survives a power cut. Overhead is the"
     " estimate to quote, at the interval of the row"
 )
+READING_OWN = (
+    "points are estimates, bars their 95 % intervals. Of one checkpoint: stall, the time that training is blocked; hidden, by how much more the gaps"
+    " between updates are longer than quiet ones until it is finished; finished, the time until the engine says so, which is not yet durable. Overhead is the"
+    " estimate to quote, at the interval of the row"
+)
 MEMORY = "memory is the peak above the baseline's"
+MEMORY_OWN = "memory is the peak above that at the start of a save"
 TORN = "shaded rows are torn: a version was not the state of its step"
 UNKNOWN = "where a row has no point, nothing could be estimated"
 DURABLE = "durable is of the checkpoints that reached the level shared: {}"
+FINISHED = "finished is of the checkpoints of which the engine said it: {}"
 UNCOMPARED = "no version was compared with the state of its step"
 
 
@@ -57,6 +65,8 @@ MEASURES = (
     _Measure("overhead", "overhead_low", "overhead_high", "Overhead (%)", 100.0),
     _Measure("memory_bytes", "memory_low_bytes", "memory_high_bytes", "Memory (MB)", 1e-6),
 )
+NAMES_OWN = {"slowdown_s": "Hidden (s)", "durable_s": "Finished"}
+"""What the probe calls measures that it sees from outside."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
@@ -70,8 +80,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
     measures = [measure for measure in MEASURES if rows[measure.value].notna().any()]
     text = caption(
-        rows, tables["provenance"], _reading(rows, measures, interrupted), (*SYSTEM, *CHECKPOINT)
-    )
+        rows, tables["provenance"], _reading(rows, measures, interrupted, is_own(tables)), (*SYSTEM, *CHECKPOINT)
+    )  # fmt: skip
+    names = NAMES_OWN if is_own(tables) else {}
     figure, panels = forest(
         rows, text, pitch_in=0.15, axes_widths=(1,) * len(measures), narrowest_in=NARROWEST_IN
     )
@@ -80,7 +91,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
             _draw_measure(axes, panel, measure)
             _set_axis(axes, rows, measure)
             if panel.is_lowest:
-                axes.set_xlabel(measure.label)
+                axes.set_xlabel(names.get(measure.value, measure.label))
     legend(figure, _legend(rows))
     return figure
 
@@ -95,11 +106,11 @@ def _is_torn(rows: pd.DataFrame) -> pd.Series:
     return rows["consistent"].eq(False).fillna(False).astype(bool)
 
 
-def _reading(rows: pd.DataFrame, measures: list[_Measure], interrupted: str) -> str:
+def _reading(rows: pd.DataFrame, measures: list[_Measure], interrupted: str, own: bool) -> str:
     parts = [
-        READING,
-        *_durable(rows),
-        *([MEMORY] if rows["memory_bytes"].notna().any() else []),
+        READING_OWN if own else READING,
+        *_durable(rows, FINISHED if own else DURABLE),
+        *([MEMORY_OWN if own else MEMORY] if rows["memory_bytes"].notna().any() else []),
         *([UNKNOWN] if rows[[measure.value for measure in measures]].isna().any(axis=None) else []),
         *([WIDER] if any(_goes_further(rows, measure) for measure in measures) else []),
         *([TORN] if _is_torn(rows).any() else []),
@@ -109,7 +120,7 @@ def _reading(rows: pd.DataFrame, measures: list[_Measure], interrupted: str) -> 
     return "; ".join(parts)
 
 
-def _durable(rows: pd.DataFrame) -> list[str]:
+def _durable(rows: pd.DataFrame, words: str) -> list[str]:
     """Whose checkpoints did not all reach the shared level, and how many did."""
     nearer = rows[rows["durable_checkpoints"] < rows["checkpoints"]]
     numbers = nearer.groupby("strategy", sort=False)[["durable_checkpoints", "checkpoints"]].sum()
@@ -117,7 +128,7 @@ def _durable(rows: pd.DataFrame) -> list[str]:
         f"{reached or 'none'} of {checkpoints} of {labels.describe('strategy', str(strategy))}"
         for strategy, reached, checkpoints in numbers.itertuples()
     ]
-    return [DURABLE.format(", ".join(said))] if said else []
+    return [words.format(", ".join(said))] if said else []
 
 
 def _draw_measure(axes: Axes, panel: Panel, measure: _Measure) -> None:

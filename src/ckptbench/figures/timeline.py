@@ -18,6 +18,7 @@ from ckptbench.answer import labels
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import COLUMN, MARK, any_disturbed, with_disturbed
+from ckptbench.figures.kit.outside import is_own
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
@@ -47,6 +48,11 @@ READING = (
     "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after its commit."
     " Upper lane of a rank: training; lower lane: the checkpoint; diamond: from here on it survives a power cut. A lane's times count from the start"
     " of its own save, as clocks of several hosts cannot be compared"
+)
+READING_OWN = (
+    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was finished."
+    " Upper lane of a rank: training; lower lane: the checkpoint; diamond: from here on the engine says that it is finished, which is not yet durable. A lane's times"
+    " count from the start of its own save. A save that goes on beside training without saying when it has its copy is drawn as written from its start"
 )
 SOONER = "fewer steps follow where the epoch ended before: {}"
 CUT = "long steps are cut at the edges"
@@ -92,7 +98,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
             "No run that can be timed wrote a checkpoint: there is no timeline to show.", text
         )
     rows = _apart(_chosen(with_hardware(with_disturbed(every, tables))))
-    text = caption(rows, tables["provenance"], _reading(rows, every), ONE_PICTURE)
+    own = is_own(tables)
+    reading = READING_OWN if own else READING
+    text = caption(rows, tables["provenance"], _reading(rows, every, reading), ONE_PICTURE)
     panels = [(framework, list(_lanes(own))) for framework, own in per_framework(rows)]
     heights = [lanes[-1].bottom * LANE_IN for _, lanes in panels]
     edges_in = len(panels) * PANEL_EDGES_IN + LINE_IN
@@ -106,7 +114,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     axes.set_xlim(*_ends_s(rows))
     axes.set_xlabel("Time since the start of the save (s)")
     figure.marks_disturbed = any_disturbed(rows)
-    legend(figure, _legend(rows))
+    legend(figure, _legend(rows, own))
     return figure
 
 
@@ -145,7 +153,7 @@ def _apart(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(start_s=starts)[(rows["kind"] != "capture") | is_copied]
 
 
-def _reading(rows: pd.DataFrame, every: pd.DataFrame) -> str:
+def _reading(rows: pd.DataFrame, every: pd.DataFrame, reading: str) -> str:
     ranks = rows["ranks"].max()
     by_level = [
         f"the lower lanes of {labels.describe('strategy', key['strategy'])} are the levels {', '.join(levels)}, each written and committed after the one before it"
@@ -153,7 +161,7 @@ def _reading(rows: pd.DataFrame, every: pd.DataFrame) -> str:
         if (levels := _levels(own)) not in ([], [SHARED])
     ]
     parts = [
-        READING,
+        reading,
         *by_level,
         *([f"of {ranks} ranks the first and the last are shown"] if ranks > 2 else []),
         *_sooner(rows),
@@ -293,8 +301,9 @@ def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part) -> Non
     )
 
 
-def _legend(rows: pd.DataFrame) -> list[Artist]:
-    kinds, whys = set(rows["kind"]), {"", *rows["why"]}
+def _legend(rows: pd.DataFrame, own: bool) -> list[Artist]:
+    # What has no length, as the end of a save that was seen from outside, cannot be seen.
+    kinds, whys = set(rows.loc[rows["end_s"] > rows["start_s"], "kind"]), {"", *rows["why"]}
     parts = dict.fromkeys(
         [
             *(part for why, part in TRAINING.items() if why in whys),
@@ -302,6 +311,8 @@ def _legend(rows: pd.DataFrame) -> list[Artist]:
             *(part for kind, part in BEHIND.items() if kind in kinds),
         ]
     )
-    step = Patch(facecolor=INK, alpha=STEP_ALPHA, label="step (colour of the framework)")
-    durable = Line2D([], [], color=INK, marker="D", linestyle="", markersize=2.5, label="durable")
+    of_what = "training" if own else "framework"
+    step = Patch(facecolor=INK, alpha=STEP_ALPHA, label=f"step (colour of the {of_what})")
+    name = "finished" if own else "durable"
+    durable = Line2D([], [], color=INK, marker="D", linestyle="", markersize=2.5, label=name)
     return [step, *(part.handle() for part in parts), durable]

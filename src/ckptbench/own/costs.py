@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from ckptbench_probe.costs import paid
 
 from ckptbench.analysis.cost.estimates import Slowdown
 from ckptbench.analysis.cost.overhead import (
@@ -30,7 +29,7 @@ from ckptbench.analysis.cost.strategies import (
 )
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
+from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, UNKNOWN_SLOWDOWN, foremost, source_of
 from ckptbench.decide.recoveries import uncertain
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.seen import SeenRun
@@ -128,10 +127,10 @@ def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
 
 
 def _used(timed: Timed, key: Row, rows: Sequence[Row]) -> pd.DataFrame:
-    """The checkpoints of a setup that its times are of: rows of `stall`, with `files` and `memory_bytes`."""
+    """The checkpoints of a setup that its times are of: rows of `stall`, with more columns of `own_saves`."""
     stall = timed.tables["stall"]
     own = stall[stall["run"].isin([row["run"] for row in rows]) & ~stall["warmup"]]
-    saves = timed.tables["own_saves"][["run", "step", "files", "memory_bytes"]]
+    saves = timed.tables["own_saves"][["run", "step", "files", "memory_bytes", "written_back_s"]]
     return steady_or_all(own).merge(saves, on=["run", "step"])
 
 
@@ -153,29 +152,24 @@ def _by_setup(frame: pd.DataFrame) -> dict[Key, Row]:
 
 
 def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
-    """From `strategies`, `machine`, `provenance` and `runs`. A checkpoint costs what the probe's `paid` says, as in its costs.yaml: of a save in the
-    foreground all that its gap has beyond a step is a stall.
+    """From `strategies`, `machine`, `provenance` and `runs`: what a checkpoint costs is its stall and its hidden slowdown.
 
-    A restart is taken to last as long as from the start of a process to its first step, on the slowest rank.
+    A restart can go on from it when it was seen written back, or else when the engine said that it had finished. The restart is taken to last as long
+    as from the start of a process to its first step, on the slowest rank.
     """
-    setups = list(timed.setups())
-    each = [_paid(timed, key, rows) for key, rows in setups]
-    steps = _steps(timed)
-    starts = _starts(timed)
-    known = {name: estimates([own[name] for own in each]) for name in ("stall_s", "durable_s")}
-    slowdowns = estimates([own["slowdown_s"] for own in each])
-    chosen = foremost(tables["strategies"])
-    weights = _by_setup(tables["strategies"])
-    counts = {tuple(row[name] for name in SETUP) for row in records(tables["strategies"].loc[chosen])}
+    measured = tables["strategies"]
+    chosen, setups = foremost(measured), list(timed.setups())
+    steps, starts = _steps(timed), _starts(timed)
+    usable = estimates([_mean(_with_usable(_used(timed, *each)), "usable_s") for each in setups])
+    by_setup = {tuple(row[name] for name in SETUP): (index, row) for index, row in zip(measured.index, records(measured), strict=True)}  # fmt: skip
     return DECISION_COSTS.rows(
         {
             **{name: value for name, value in key.items() if name in DECISION_COSTS.names},
             "steps_per_epoch": 0,
             **uncertain("step_s", steps[key["strategy"]]),
-            **uncertain("stall_s", known["stall_s"][place]),
-            **uncertain("slowdown_s", slowdowns[place]),
-            **uncertain("durable_s", known["durable_s"][place]),
-            **uncertain("shared_durable_s", known["durable_s"][place]),
+            **_costs(row),
+            **uncertain("durable_s", until),
+            **uncertain("shared_durable_s", until),
             **uncertain("down_s", starts[key["strategy"]]),
             **uncertain("pause_s", Estimate(0.0, UNKNOWN)),
             **uncertain("slower", Estimate(1.0, UNKNOWN)),
@@ -184,34 +178,27 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
             "replaces": True,
             "shared_every": 1,
             "copied": False,
-            "bytes": weights[tuple(key.values())]["bytes"],
-            "foremost": tuple(key.values()) in counts,
+            "bytes": row["bytes"],
+            "foremost": index in chosen,
             "growth": "",
             "down_from": BEGINS,
-            "note": "",
+            "note": UNKNOWN_SLOWDOWN if math.isnan(row["slowdown_s"]) else "",
             "source": source_of(tables, str(key["measured_on"])),
         }
-        for place, (key, _) in enumerate(setups)
+        for (key, _), until in zip(setups, usable, strict=True)
+        for index, row in [by_setup[tuple(key.values())]]
     )
 
 
-def _paid(timed: Timed, key: Row, rows: Sequence[Row]) -> dict[str, Repeated]:
-    """Means of the runs of a setup, of the checkpoints that `_used` has."""
-    steps = {
-        (run, step) for run, step in _used(timed, key, rows)[["run", "step"]].itertuples(index=False)
-    }
-    found: dict[str, list[float]] = {"stall_s": [], "slowdown_s": [], "durable_s": []}
-    for row in rows:
-        run = timed.runs[row["run"]]
-        counted = [
-            one
-            for one, checkpoint in zip(paid(run.checkpoints), run.checkpoints, strict=True)
-            if (run.cell.id, checkpoint.updates) in steps
-        ]
-        if counted:
-            for name, means in found.items():
-                means.append(float(np.mean([getattr(one, name) for one in counted])))
-    return {name: Repeated.mean(np.array(means)) for name, means in found.items()}
+def _costs(row: Row) -> Row:
+    """`stall_s` and `slowdown_s` with their ends, of a row of `strategies`."""
+    ends = {"": "_s", "_lo": "_low_s", "_hi": "_high_s"}
+    return {f"{name}_s{end}": row[f"{name}{column}"] for name in ("stall", "slowdown") for end, column in ends.items()}  # fmt: skip
+
+
+def _with_usable(used: pd.DataFrame) -> pd.DataFrame:
+    told = used["written_back_s"].fillna(used["durable_s"]).fillna(used["stall_s"])
+    return used.assign(usable_s=told.clip(lower=used["stall_s"]))
 
 
 def _steps(timed: Timed) -> dict[str, Estimate]:

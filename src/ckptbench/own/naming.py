@@ -27,8 +27,6 @@ class Named:
     """By id of a cell without its repeat: all values but the interval, `engine=dcp, ranks=2`; with none left, what saves."""
     intervals: Mapping[str, int]
     """Steps between two saves, as measured over all repeats; 0 where nothing was saved."""
-    engines: Mapping[str, str]
-    """By strategy, the calls that saved, in the place of a format."""
 
     @classmethod
     def of(cls, runs: Sequence[SeenRun]) -> Named:
@@ -38,17 +36,12 @@ class Named:
         varied = _varied([dict(run.cell.values) for run in runs if not run.cell.is_baseline])
         shown = [name for name in varied if name not in aside]
         strategies = {
-            run.cell.setup: _strategy(run, shown) or _engines([run]) or SEVERAL for run in runs
+            run.cell.setup: _strategy(run, shown) or _engines(runs) or SEVERAL for run in runs
         }
-        by_strategy: dict[str, list[SeenRun]] = defaultdict(list)
-        for run in runs:
-            if not run.cell.is_baseline:
-                by_strategy[strategies[run.cell.setup]].append(run)
         return cls(
             title=scripts.pop() if len(scripts) == 1 else SEVERAL,
             strategies=strategies,
             intervals=intervals,
-            engines={name: _engines(own) or "none" for name, own in by_strategy.items()},
         )
 
     def setup(self, run: SeenRun) -> dict[str, Any]:
@@ -67,7 +60,7 @@ class Named:
             "accelerator": "cuda" if on_gpus else "cpu",
             "measured_on": "gpu" if on_gpus else "cpu",
             "strategy": strategy,
-            "format": "none" if steps == 0 else self.engines[strategy],
+            "format": "" if steps else "none",
             "interval": str(Interval("steps", steps) if steps else NEVER),
             "history": WHOLE,
             "recovery": RESTART.name,

@@ -62,6 +62,7 @@ def durations(axis: Axis, values: Iterable[float]) -> None:
         [*parts, *units, *tens],
         [*parts[::-2], *units],
         [*parts[::-3], *units[::2]],
+        [*(step * part for part in parts for step in (1, 5)), *units],
     ]
     _make_logarithmic(axis, values, choices)
     axis.set_major_formatter(FuncFormatter(duration))

@@ -1,0 +1,120 @@
+"""The answer of a study of an own training: the screen of the main study, with the setting to copy and the whole cost of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.answer.labels import counted, describe
+from ckptbench.answer.quantities import SECONDS, amount, duration, percent, tells
+from ckptbench.answer.screen import text
+from ckptbench.answer.study import screen, shown
+from ckptbench.answer.words import listed
+from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.decide.units import SECONDS_PER_MINUTE
+
+Tables = Mapping[str, pd.DataFrame]
+Row = Mapping[str, Any]
+FOLDER = "results/own/tables"
+
+
+def own_text(tables: Tables, folder: str = FOLDER) -> str:
+    """At most 30 lines. `folder` is the place of the tables, as a reader would type it."""
+    known = screen(tables, folder)
+    return text(
+        replace(
+            known,
+            verdict=(*_verdict(tables), *known.verdict),
+            remarks=(*_settings(tables), *_on_storage(tables["own_saves"]), *known.remarks),
+            ending=(f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h",)
+            if known.lines
+            else (),
+        )
+    )
+
+
+def _verdict(tables: Tables) -> Iterator[str]:
+    """What to know of the runs before any number is quoted."""
+    runs = tables["own_runs"]
+    untimed = runs[~runs["timed"]]
+    if len(untimed):
+        first = untimed.iloc[0]
+        yield f"{len(untimed)} of {counted(len(runs), 'run')} count for nothing, as {first['run']}: {first['untimed']} (table own_runs)."
+    silent = runs[runs["timed"] & ~runs["is_baseline"] & (runs["checkpoints"] == 0)]
+    if len(silent):
+        which = listed(list(dict.fromkeys(map(_values, silent["values"]))))
+        yield f"Never saved: {which}. Nothing is known of what that costs."
+    failed = int(runs["failed"].sum())
+    if failed:
+        yield f"{counted(failed, 'save')} ended in an error and {'counts' if failed == 1 else 'count'} for nothing."
+    saving = runs[runs["is_baseline"] & (runs["checkpoints"] > 0)]
+    if len(saving):
+        yield f"Baselines saved too, up to {saving['checkpoints'].max()} times: the overhead against them lacks what that cost."
+
+
+def _values(content: str) -> str:
+    return ", ".join(f"{name}={value}" for name, value in json.loads(content).items())
+
+
+def _settings(tables: Tables) -> Iterator[str]:
+    """Of each strategy, with the most GPUs that were asked for: what to set, what the measured intervals lose, and what a checkpoint costs."""
+    rows = shown(tables)
+    for row in records(rows[rows["gpus"] == rows["gpus"].max()]) if len(rows) else ():
+        yield f"{row['strategy']}: {_setting(row)}. Measured: {_measured(row, tables['advice'])}. {_cost(row, tables['strategies'])}."
+
+
+def _setting(row: Row) -> str:
+    if row["goodput"] < LEAST_USEFUL:
+        return "no interval helps"
+    if not tells(row["best_minutes_lo"], row["best_minutes_hi"]):
+        lo, hi = (f"{row[f'best_steps_{end}']:,.0f}" for end in ("lo", "hi"))
+        return f"how often to save cannot be told, as it is anywhere from {lo} to {hi} steps"
+    steps = round(row["best_steps"])
+    every = duration(SECONDS_PER_MINUTE * row["best_minutes"])
+    return f"save every {counted(steps, 'step')} ({every}): save_steps={steps}, which loses {percent(1 - row['goodput'])}"
+
+
+def _measured(row: Row, advice: pd.DataFrame) -> str:
+    """What each interval that was measured loses, by its own costs."""
+    own = advice[
+        (advice["strategy"] == row["strategy"])
+        & (advice["rate"] == row["rate"])
+        & (advice["gpus"] == row["gpus"])
+    ].sort_values("in_use_steps")
+    return listed(
+        [
+            f"{describe('interval', each['interval'])} loses {percent(1 - each['goodput_in_use'])}"
+            for each in records(own)
+        ]
+    )
+
+
+def _cost(row: Row, strategies: pd.DataFrame) -> str:
+    names = [name for name in SETUP if name in row]
+    (own,) = records(strategies[(strategies[names] == pd.Series(row)[names]).all(axis=1)])
+    parts = {"stalls": "stall", "hides": "slowdown", "is finished after": "durable"}
+    told = [
+        f"{verb} {amount(own[f'{name}_s'], SECONDS, own[f'{name}_low_s'], own[f'{name}_high_s'])}"
+        for verb, name in parts.items()
+        if pd.notna(own[f"{name}_s"])
+    ]
+    return f"A checkpoint {listed(told)}"
+
+
+def _on_storage(saves: pd.DataFrame) -> Iterator[str]:
+    """How far it was seen that files were on storage. Finished is the engine's word."""
+    counts = saves["on_storage"].value_counts()
+    if saves.empty:
+        return
+    seen = saves["written_back_s"].notna()
+    if seen.any():
+        most = duration(saves.loc[seen, "written_back_s"].max())
+        yield f"Hidden: steps beside a save take longer, beyond the stall. Files of {seen.sum()} of {counted(len(saves), 'checkpoint')} were seen written back, at most {most} after the start."
+    else:
+        yield f"Hidden: steps beside a save take longer, beyond the stall. No checkpoint was seen written back: {counts.index[0]}."
