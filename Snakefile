@@ -12,31 +12,30 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/outdated.smk"
-include: "workflow/rules/environments.smk"
-include: "workflow/rules/data.smk"
-include: "workflow/rules/train.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/decide.smk"
-include: "workflow/rules/audit.smk"
-include: "workflow/rules/figures.smk"
+
+
+if IS_OWN:
+
+    include: "workflow/rules/own.smk"
+
+else:
+
+    include: "workflow/rules/study.smk"
+    include: "workflow/rules/outdated_study.smk"
+    include: "workflow/rules/environments.smk"
+    include: "workflow/rules/data.smk"
+    include: "workflow/rules/train.smk"
+    include: "workflow/rules/tables.smk"
+    include: "workflow/rules/decide.smk"
+    include: "workflow/rules/audit.smk"
+    include: "workflow/rules/figures.smk"
 
 
 rule all:
     """The whole study: runs, tables, figures and the answer."""
     default_target: True
     input:
-        get_all_seals(),  # a run that was removed is made again, though there are tables of it
-        get_all_figures(),
-        get_all_tables(),
-        ANSWER,
-        WHAT_IF_PAGE,
-        AUDIT_PAGE,
-
-
-rule environments:
-    """The environments that the study needs."""
-    input:
-        get_all_environments(),
+        get_everything(),
 
 
 rule runs:

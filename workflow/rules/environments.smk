@@ -18,3 +18,9 @@ rule create_environment:
         # With exec its parent is the workflow: the environment is not made to the end when that is gone.
         "exec python {input.script} {input.lock} .environments/{wildcards.environment}"
         " --constraints {input.constraints} --parent $WORKFLOW --log {log}"
+
+
+rule environments:
+    """The environments that the study needs."""
+    input:
+        get_all_environments(),

@@ -7,14 +7,10 @@ import time
 
 from snakemake.settings.types import RerunTrigger
 
-from ckptbench.data.sources import changes as changes_of_dataset
-from ckptbench.environments.ready import changes as changes_of_environment
-from ckptbench.environments.ready import described
 from ckptbench.remedies import naming
 from ckptbench.study.outdated import Digests, MadeFrom, Product, lines, outdated, shown
-from ckptbench.study.outdated_runs import StudyRuns
 
-MADE_FROM = Path("results/made_from.json")
+MADE_FROM = Path(RUNS).with_name("made_from.json")
 MARKS = Path(".snakemake/marks")
 AT_START = Digests()
 
@@ -61,9 +57,7 @@ def get_outdated():
     workflow.dag_settings.rerun_triggers = frozenset([RerunTrigger.MTIME])
     products = find_outdated_products()
     found = {
-        **keyed("train_cell", get_outdated_runs()),
-        **keyed("create_environment", get_outdated_environments()),
-        **keyed("prepare_dataset", get_outdated_datasets()),
+        **{key: why for rule in OUTDATED for key, why in keyed(rule).items()},
         **products,
     }
     for line in [*lines(found), *get_left_over()]:
@@ -77,18 +71,18 @@ def get_outdated():
     return found
 
 
-def keyed(rule, reasons):
-    return {key_of(rule, [name]): shown(why) for name, why in reasons.items()}
+def keyed(rule):
+    return {key_of(rule, [name]): shown(why) for name, why in OUTDATED[rule]().items()}
 
 
 def find_outdated_products():
     """The rules without wildcards that the study has and whose outputs are outdated, each with the reason."""
     wanted = [product for product in get_products() if is_wanted(product)]
-    seals = {cell_id: f"results/runs/{cell_id}/seal.json" for cell_id in CELLS}
+    outdated_runs = OUTDATED[RUN_RULE]()
     again = {
         seal
-        for cell_id, seal in seals.items()
-        if cell_id in get_outdated_runs() or is_asked_for("train_cell", seal)
+        for cell_id, seal in zip(CELLS, get_all_seals(), strict=True)
+        if cell_id in outdated_runs or is_asked_for(RUN_RULE, seal)
     }
     for product in wanted:
         if is_asked_for(product.name, *product.outputs):
@@ -183,47 +177,6 @@ def _values(items):
         if callable(item):
             item = getattr(item, "all", item)(None)
         yield from [item] if isinstance(item, str) else map(str, item)
-
-
-@functools.cache
-def get_outdated_environments():
-    locks = {path.stem: path for path in Path("envs").glob("*.txt")}
-    found = {
-        name: changes_of_environment(
-            Path(".environments", name), described(lock, Path(CONSTRAINTS))
-        )
-        for name, lock in locks.items()
-        if Path(".environments", name).exists()
-    }
-    return {name: why for name, why in found.items() if why}
-
-
-@functools.cache
-def get_outdated_datasets():
-    found = {
-        name: changes_of_dataset(Path(DATASETS, name), settings_of_dataset(name))
-        for name in {cell.dataset for cell in CELLS.values()}
-    }
-    return {name: why for name, why in found.items() if why}
-
-
-@functools.cache
-def get_outdated_runs():
-    checkpoints = CONFIG.checkpoints
-    return StudyRuns(
-        training=CONFIG.training_of_cells(),
-        runs=Path("results/runs"),
-        checkpoints=Path(checkpoints.folder or "results/runs"),
-        datasets=Path(DATASETS),
-        outdated_datasets=frozenset(get_outdated_datasets()),
-        locks=Path("envs"),
-        constraints=Path(CONSTRAINTS),
-        levels={
-            "memory_folder": checkpoints.memory_folder,
-            "node_folder": checkpoints.node_folder,
-        },
-        listed={name: list_of_failures(name) for name in CONFIG.failures},
-    ).changes(CELLS.values())
 
 
 def note_made():

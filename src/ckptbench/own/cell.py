@@ -95,10 +95,10 @@ def _block(own: OwnSection, repeat: int) -> Iterator[OwnCell]:
     for each in combinations:
         groups.setdefault(tuple(each[name] for name in kept), []).append(each)
     for labels, group in groups.items():
-        baseline = _baseline(own, dict(zip(kept, labels, strict=True)), repeat)
+        baseline = _cell(own, dict(zip(kept, labels, strict=True)), repeat)
         yield baseline
         for values in group:
-            yield _cell(own, values, own.command, {}, repeat, baseline.id)
+            yield _cell(own, values, repeat, baseline=baseline.id)
 
 
 def _kept(own: OwnSection) -> list[str]:
@@ -110,23 +110,17 @@ def _kept(own: OwnSection) -> list[str]:
     return [name for name in own.values if name not in own.baseline]
 
 
-def _baseline(own: OwnSection, values: dict[str, str], repeat: int) -> OwnCell:
-    command, instead = own.command, own.baseline
-    if isinstance(instead, str):
-        command, instead = instead, {}
-    return _cell(own, values, command, instead, repeat, None)
-
-
 def _cell(
-    own: OwnSection,
-    values: Mapping[str, str],
-    command: str,
-    instead: Mapping[str, str],
-    repeat: int,
-    baseline: str | None,
+    own: OwnSection, values: Mapping[str, str], repeat: int, *, baseline: str | None = None
 ) -> OwnCell:
-    """With `baseline`, its id, a cell; without, a baseline with the texts `instead` of values."""
-    texts = {name: own.values[name][label] for name, label in values.items()} | dict(instead)
+    """With these labels of values. `baseline` is the id of the one that it is compared with; None: it is a baseline itself."""
+    command = own.command
+    texts = {name: own.values[name][label] for name, label in values.items()}
+    if baseline is None:
+        if isinstance(own.baseline, str):
+            command = own.baseline
+        else:
+            texts |= own.baseline
     parts = [f"{name}_{label}" for name, label in values.items()]
     cell_id = "-".join([*([BASELINE] if baseline is None else []), *parts, f"rep{repeat}"])
     return OwnCell(

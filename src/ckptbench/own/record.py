@@ -29,6 +29,10 @@ class OwnStudy:
     repeat: bool = False
     """Whether the user has forced outputs to be made again, so that complete runs are made again."""
 
+    @property
+    def timeout_seconds(self) -> float | None:
+        return None if self.run_minutes is None else 60 * self.run_minutes
+
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(
@@ -67,8 +71,9 @@ class OwnRun:
     cell: OwnCell
     folder: Path
     content: Mapping[str, Any]
-    """Of run.json: `command`, `wall_s` (of the command, with its start), `started_unix_s`, `ended_unix_s`, `host`, `scheduler_job`,
-    `cores`, `others` and `stolen` (shares of the CPU time of its machine; null where they are unknown), `checkpoints`."""
+    """Of run.json: `command`, `folder`, `exit_code`, `wall_s` (of the command, with its start), `started_unix_s`, `ended_unix_s`,
+    `measured_on` (cpu or gpu), `host` (a mapping, with `cores` and `scheduler_job`), `others` and `stolen` (shares of the CPU time of
+    its machine that other programs and the host took; null where they are unknown), `checkpoints` (how many were seen)."""
     summary: Mapping[str, Any]
     """That of the probe."""
 

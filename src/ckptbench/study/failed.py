@@ -94,15 +94,7 @@ def advice(
 
     `results` is the folder of the study, `files` are its config files.
     """
-    lines = ["", *_full(results)]
-    for job in failed[:MOST_SHOWN]:
-        lines.append(f"FAILED: {job.name}")
-        lines += [f"    {job.cause()}"] if job.cause() else []
-        lines += [f"    its log: {path}" for path in job.written()]
-        if job.logs and not job.written():
-            lines.append("    it has written no log: read the messages above")
-    if more := len(failed) - MOST_SHOWN:
-        lines += [f"and {more} more jobs failed"] if more > 0 else []
+    lines = ["", *_full(results), *lines_of(failed)]
     missing = [cell for cell in cells if not (results / "runs" / cell.id / SEAL).exists()]
     stopped = [cell for cell in missing if any(job.stops(cell) for job in failed)]
     done = len(cells) - len(missing)
@@ -120,6 +112,19 @@ def advice(
         f"cause and start the study again{other}"
     )
     return "\n".join([*lines, *without])
+
+
+def lines_of(failed: Sequence[FailedJob]) -> Iterator[str]:
+    """Which jobs failed, why, and where it is written."""
+    for job in failed[:MOST_SHOWN]:
+        yield f"FAILED: {job.name}"
+        if cause := job.cause():
+            yield f"    {cause}"
+        yield from (f"    its log: {path}" for path in job.written())
+        if job.logs and not job.written():
+            yield "    it has written no log: read the messages above"
+    if (more := len(failed) - MOST_SHOWN) > 0:
+        yield f"and {more} more jobs failed"
 
 
 def _full(results: Path) -> Iterator[str]:

@@ -1,0 +1,231 @@
+"""Carries out one run of an own training: from an empty folder to a sealed one."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ckptbench import __version__
+from ckptbench.errors import EnvironmentSetupError, LaunchError
+from ckptbench.launch.allocation import granted_cores, scheduler_job
+from ckptbench.launch.limits import Limits
+from ckptbench.launch.stopping import stop_requests
+from ckptbench.machine.files import read_json, write_json
+from ckptbench.machine.host import host_facts
+from ckptbench.machine.locks import lock_at_once
+from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.machine.removal import remove_or_warn, try_to_remove
+from ckptbench.own.cell import OwnCell
+from ckptbench.own.record import FORMAT, OUTPUT, PROBE, RUN, SEAL, SUMMARY, made_from, seal
+from ckptbench.own.supervised import run_probed
+from ckptbench.own.surroundings import check_program, of_command
+from ckptbench.remedies import blame
+from ckptbench.world.processes import is_orphan
+
+log = logging.getLogger(__name__)
+
+TOLD = "ckptbench-probe: "
+TAIL_LINES = 12
+PATIENCE_SECONDS = 60.0
+"""For an earlier run of the same cell, whose workflow is gone, to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How a run is carried out. No field here changes what it measures."""
+
+    runs: Path
+    """The folder of run folders."""
+    environment: Mapping[str, str]
+    """Of the workflow, as the user has started it."""
+    keep: bool = False
+    """Whether the checkpoints stay."""
+    timeout_seconds: float | None = None
+    repeat: bool = False
+    """Whether to make a run again that is complete."""
+    parent: int = field(default_factory=os.getppid)
+
+
+def run_own(cell: OwnCell, execution: Execution) -> None:
+    """Make the run and seal its folder. One that is complete, and whose seal alone is gone, is sealed again.
+
+    Raises LaunchError where the command does not end well, or the probe has seen no training: run.json then says why.
+    """
+    if is_orphan(execution.parent):
+        raise LaunchError("the workflow that started this run is gone: the run was not started")
+    if importlib.util.find_spec("ckptbench_probe") is None:
+        raise EnvironmentSetupError(
+            "Snakemake's environment has no ckptbench-probe: run `make environment`, or `pip install ./probe` there"
+        )
+    folder = (execution.runs / cell.id).resolve()
+    with _held(folder), stop_requests() as stop:
+        if not execution.repeat and made_from(folder) == cell.to_json():
+            log.info("the run is complete: it is kept (to make it again, remove %s)", folder)
+            seal(folder)
+            return
+        limits = Limits(
+            timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
+        )
+        for name in (SEAL, RUN, PROBE, OUTPUT):
+            _remove(folder / name)
+        checkpoints = _fresh_folder(cell, folder)
+        record = _opening(cell, checkpoints)
+        write_json(folder / RUN, record)
+        try:
+            record |= _made(cell, folder, checkpoints, execution.environment, limits)
+        except BaseException as error:
+            write_json(folder / RUN, {**record, "status": "failed", "error": str(error)})
+            raise
+        finally:
+            if not execution.keep:
+                remove_or_warn(checkpoints)
+        write_json(folder / RUN, {**record, "status": "complete"})
+        seal(folder)
+
+
+def _fresh_folder(cell: OwnCell, folder: Path) -> Path:
+    """An empty folder for the checkpoints of the run, at the same place each time, so that what a killed run left is removed."""
+    if cell.checkpoints is None:
+        path = folder / "checkpoints"
+    else:
+        mark = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+        path = Path(cell.checkpoints).resolve() / f"{cell.id}-{mark}"
+    _remove(path)
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise LaunchError(f"{path} cannot be made: {blame(error, path)}") from error
+    return path
+
+
+def _remove(path: Path) -> None:
+    if error := try_to_remove(path):
+        raise LaunchError(
+            f"{path} of an earlier run cannot be removed: {blame(error, path, 'remove it')}"
+        )
+
+
+def _opening(cell: OwnCell, checkpoints: Path) -> dict[str, Any]:
+    """What is known before the command starts."""
+    return {
+        "format": FORMAT,
+        "cell": cell.to_json(),
+        "command": cell.words(str(checkpoints)),
+        "folder": str(checkpoints),
+        "status": "running",
+        "error": None,
+        "measured_on": "gpu" if cell.gpus else "cpu",
+        "host": {
+            **host_facts(checkpoints),
+            "cores": granted_cores(os.environ),
+            "scheduler_job": scheduler_job(os.environ),
+        },
+        "ckptbench_version": __version__,
+    }
+
+
+def _made(
+    cell: OwnCell,
+    folder: Path,
+    checkpoints: Path,
+    given: Mapping[str, str],
+    limits: Limits,
+) -> dict[str, Any]:
+    """Run the command, and return what is known afterwards."""
+    environment = of_command(cell, given, str(checkpoints))
+    check_program(cell, environment)
+    kills = MemoryKills.now()
+    output, probe = folder / OUTPUT, folder / PROBE
+    done = run_probed(
+        cell.words(str(checkpoints)),
+        probe=probe,
+        output=output,
+        directory=Path(cell.directory),
+        environment=environment,
+        limits=limits,
+    )
+    if done.status != 0:
+        raise LaunchError(f"the command {ended(done.status, kills)}; last lines:\n{_tail(output)}")
+    if not (probe / SUMMARY).is_file():
+        raise LaunchError(f"the command ended well, but nothing was measured: {_told(output)}")
+    summary = read_json(probe / SUMMARY)
+    saved = sum(not one["failed"] for one in summary["checkpoints"])
+    _say_what_is_odd(cell, saved)
+    return {
+        "exit_code": done.status,
+        "wall_s": done.wall_s,
+        "started_unix_s": done.started_unix_s,
+        "ended_unix_s": done.started_unix_s + done.wall_s,
+        "others": done.others,
+        "stolen": done.stolen,
+        "checkpoints": saved,
+    }
+
+
+def _say_what_is_odd(cell: OwnCell, saved: int) -> None:
+    if cell.is_baseline and saved:
+        log.warning(
+            "%s is the run without checkpoints, and the probe has seen %d: what they cost is missing in every overhead",
+            cell.id,
+            saved,
+        )
+    if not cell.is_baseline and not saved:
+        log.warning(
+            "%s has no checkpoint that the probe has seen: it saves rarer than it trains, or by an engine that the probe does not know",
+            cell.id,
+        )
+
+
+def _lines(output: Path) -> tuple[list[str], list[str]]:
+    """Of the command, and of the probe."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    probe = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
+    return [line for line in lines if line.strip() and not line.startswith(TOLD)], probe
+
+
+def _tail(output: Path) -> str:
+    """The end of what the command has printed, or what the probe says of a command that could not be started."""
+    command, probe = _lines(output)
+    shown = command[-TAIL_LINES:] or probe[:1] or [f"(nothing in {output})"]
+    return "\n".join(f"    [{output.stem}] {line}" for line in shown)
+
+
+def _told(output: Path) -> str:
+    """The probe's own sentence."""
+    _, probe = _lines(output)
+    return probe[-1] if probe else f"the probe has said nothing in {output}"
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Lock the run folder. Raises LaunchError where another process keeps the lock, or where the folder cannot be written."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        opened = (folder / ".lock").open("w")
+    except OSError as error:
+        raise LaunchError(f"{folder} cannot be written: {blame(error, folder)}") from error
+    with opened as file:
+        while True:
+            try:
+                lacking = lock_at_once(file)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise LaunchError(
+                        f"{folder} is in use by another run of the same cell: wait for it, or end that process"
+                    ) from error
+                time.sleep(0.2)
+        if lacking is not None:
+            log.warning(
+                "%s is on a file system without locks (%s): start no run twice", folder, lacking
+            )
+        yield

@@ -1,0 +1,170 @@
+"""The user's command under the probe: started in their own environment, watched, and ended with all that it has started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckptbench.errors import LaunchError
+from ckptbench.launch.limits import Limits
+from ckptbench.machine.counters import Counters
+from ckptbench.remedies import blame
+from ckptbench.world.processes import die_with_parent, is_orphan, living_with
+
+MARK = "CKPTBENCH_PROBE_FOLDER"
+"""The variable by which the probe reaches every process of the training, whatever session or parent this has. Its value is one run's."""
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 10.0
+"""Between SIGTERM and SIGKILL."""
+KILL_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A command that has ended by itself."""
+
+    status: int
+    """Negative for a signal."""
+    started_unix_s: float
+    wall_s: float
+    """From its start until it has ended, to 0.1 s; what the probe does after it is not in it."""
+    others: float | None
+    """Share of the machine's CPU time that other programs used meanwhile. None: unknown."""
+    stolen: float | None
+    """Share that the host of a virtual machine did not give."""
+
+
+def run_probed(
+    words: list[str],
+    *,
+    probe: Path,
+    output: Path,
+    directory: Path,
+    environment: Mapping[str, str],
+    limits: Limits,
+) -> Ended:
+    """Run the command until it and the probe have ended.
+
+    `probe` is the probe's folder, `output` the file of what the command prints. Raises LaunchError where it cannot be started, takes
+    too long, is told to stop, or where the workflow is gone: then the command was ended before.
+    """
+    launcher = [sys.executable, "-I", "-m", "ckptbench_probe.main", "run", "--folder", str(probe)]
+    begin, started, unix_s = Counters.now(), time.monotonic(), time.time()
+    running = _start([*launcher, "--", *words], output, directory, environment)
+    over: tuple[float, Counters] | None = None
+    had_begun = False
+    try:
+        while running.poll() is None:
+            _raise_if_to_end(limits)
+            begun = _has_child(running.pid)
+            had_begun = had_begun or begun
+            if had_begun and not begun and over is None:
+                over = time.monotonic(), Counters.now()
+            time.sleep(POLL_SECONDS)
+    except BaseException:
+        _end(running, str(probe))
+        raise
+    ended, end = over or (time.monotonic(), Counters.now())
+    return Ended(
+        status=running.returncode,
+        started_unix_s=unix_s,
+        wall_s=ended - started,
+        others=_others(begin, end, ended - started),
+        stolen=_share(begin.stolen_s, end.stolen_s, (ended - started) * end.cores),
+    )
+
+
+def _start(
+    words: list[str], output: Path, directory: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """In a session of its own, which a terminal's Ctrl-C does not reach. Where this process is killed, the launcher gets SIGTERM and
+    hands it on."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        die_with_parent(parent, by=signal.SIGTERM)
+
+    try:
+        with output.open("wb") as file:
+            return subprocess.Popen(
+                words,
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                preexec_fn=prepare,  # noqa: PLW1509 (it has one thread)
+            )
+    except OSError as error:
+        raise LaunchError(
+            f"the command cannot be started: {blame(error, error.filename or directory)}"
+        ) from error
+
+
+def _raise_if_to_end(limits: Limits) -> None:
+    seconds = limits.timeout_seconds
+    if limits.stop.signal:
+        raise LaunchError(
+            f"the run was stopped, as told by {limits.stop.signal}: it is made again, from its beginning, when its job is requeued "
+            "or the study is started again"
+        )
+    if is_orphan(limits.parent):
+        raise LaunchError("the workflow that started this run is gone: the run was ended")
+    if seconds is not None and time.monotonic() - limits.started > seconds:
+        raise LaunchError(
+            f"the run took longer than its {seconds:g} s (limits.run_minutes) and was ended"
+        )
+
+
+def _has_child(process: int) -> bool:
+    """Whether the process, which has one thread, has a child that was not waited for."""
+    try:
+        return bool(Path(f"/proc/{process}/task/{process}/children").read_bytes().split())
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return False
+
+
+def _end(running: subprocess.Popen[bytes], probe: str) -> None:
+    """SIGTERM to the launcher, which hands it on to the command; SIGKILL to all that is left after a while."""
+    with suppress(ProcessLookupError):
+        running.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline and (running.poll() is None or living_with(MARK, probe)):
+        time.sleep(POLL_SECONDS)
+    deadline = time.monotonic() + KILL_SECONDS
+    while time.monotonic() < deadline and (left := [*living_with(MARK, probe)]):
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+    if running.poll() is None:
+        running.kill()
+    with suppress(subprocess.TimeoutExpired):
+        running.wait(KILL_SECONDS)
+
+
+def _others(begin: Counters, end: Counters, seconds: float) -> float | None:
+    """What is left of the busy time without this run's processes and the kernel's threads."""
+    busy, own = end.busy_s - begin.busy_s, _grown(begin.own_s, end.own_s)
+    if own is None:
+        return None
+    kernel = _grown(begin.kernel_s, end.kernel_s) or 0.0
+    return max(0.0, busy - own - kernel) / (seconds * end.cores)
+
+
+def _share(begin: float | None, end: float | None, allowed_s: float) -> float | None:
+    grown = _grown(begin, end)
+    return None if grown is None else grown / allowed_s
+
+
+def _grown(begin: float | None, end: float | None) -> float | None:
+    """None where it is unknown, and where a counter went back."""
+    return None if begin is None or end is None or end < begin else end - begin

@@ -1,0 +1,250 @@
+"""Runs of an own training: real commands of plain Python under the real probe."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckptbench.errors import LaunchError, RunFolderError
+from ckptbench.own import run as own_run
+from ckptbench.own.cell import OwnCell, expand_own
+from ckptbench.own.config import load_own_config
+from ckptbench.own.record import changed, read_run
+from ckptbench.own.run import Execution, run_own
+from ckptbench.own.supervised import MARK
+from ckptbench.own.surroundings import of_command, of_user
+from ckptbench.world.processes import living_with
+from tests.own_training import TRAINING
+
+Run = Callable[..., Path]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """Without the Python of these tests, as a user's."""
+    return {"PATH": "/usr/bin:/bin", "HOME": os.environ.get("HOME", "/")}
+
+
+@pytest.fixture
+def make(tmp_path: Path, environment: dict[str, str]) -> Run:
+    """Makes a run of the training, or of other code, and returns its folder."""
+
+    def made(
+        code: str = TRAINING, *, interval: str = "5", of: str = "interval_", variables: dict[str, str] | None = None,
+        execution: dict[str, Any] | None = None, **own: Any,
+    ) -> Path:  # fmt: skip
+        (tmp_path / "train.py").write_text(code)
+        cell = next(each for each in cells(tmp_path, interval, **own) if each.id.startswith(of))
+        run_own(
+            cell,
+            Execution(
+                runs=tmp_path / "runs",
+                environment=environment | (variables or {}),
+                **execution or {},
+            ),
+        )
+        return tmp_path / "runs" / cell.id
+
+    return made
+
+
+def cells(here: Path, interval: str = "5", **own: Any) -> list[OwnCell]:
+    settings = {
+        "command": f"{sys.executable} train.py {{folder}} {{interval}}",
+        "values": {"interval": [interval]},
+        "baseline": {"interval": 1_000_000},
+        "directory": str(here),
+    }
+    return expand_own(load_own_config({"own": settings | own, "repeats": 1}))
+
+
+def content(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return found
+
+
+def test_a_run_has_what_its_tables_need(make: Run, tmp_path: Path) -> None:
+    run = read_run(make())
+    (_, cell) = cells(tmp_path)
+    assert (run.cell, changed(run.folder, cell)) == (cell, [])
+    assert run.summary["updates"] == 20
+    assert [one["updates"] for one in run.summary["checkpoints"]] == [5, 10, 15, 20]
+    assert (run.content["exit_code"], run.content["checkpoints"]) == (0, 4)
+    assert 0.04 < run.content["wall_s"] < 60
+    assert run.content["ended_unix_s"] > run.content["started_unix_s"]
+    assert run.content["command"][-2:] == [run.content["folder"], "5"]
+    assert "printed" in (run.folder / "output.txt").read_text()
+    assert not Path(run.content["folder"]).exists()
+
+
+def test_checkpoints_stay_where_asked_for_and_a_further_run_begins_without_them(
+    make: Run, tmp_path: Path
+) -> None:
+    make(folder=str(tmp_path / "disk"), execution={"keep": True})
+    (kept,) = (tmp_path / "disk").iterdir()
+    (kept / "other").touch()
+    folder = make(folder=str(tmp_path / "disk"), execution={"keep": True, "repeat": True})
+    assert content(folder)["folder"] == str(kept)
+    assert {path.name for path in kept.iterdir()} == {f"step-{step}" for step in (5, 10, 15, 20)}
+
+
+def test_a_run_whose_seal_alone_is_gone_is_sealed_again_and_a_changed_one_is_made_again(
+    make: Run,
+) -> None:
+    folder = make()
+    first = content(folder)
+    (folder / "seal.json").unlink()
+    make()
+    assert content(folder) == first == read_run(folder).content
+    make(environment={"A": "1"})
+    assert content(folder)["started_unix_s"] > first["started_unix_s"]
+
+
+def test_a_file_that_was_changed_is_no_result(make: Run) -> None:
+    folder = make()
+    (folder / "probe" / "summary.json").write_text("{}")
+    with pytest.raises(RunFolderError, match="changed after the run"):
+        read_run(folder)
+
+
+def test_a_command_that_fails_is_told_with_its_exit_code_and_the_end_of_its_output(
+    make: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(LaunchError) as caught:
+        make("print('so far'); raise SystemExit('no such data')")
+    assert str(caught.value) == (
+        "the command ended with exit status 1; last lines:\n    [output] so far\n    [output] no such data"
+    )
+    folder = tmp_path / "runs" / "interval_5-rep0"
+    assert (content(folder)["status"], (folder / "seal.json").exists()) == ("failed", False)
+    with pytest.raises(RunFolderError, match="did not end"):
+        read_run(folder)
+
+
+def test_a_command_that_kills_itself_is_told_with_the_signal(make: Run) -> None:
+    with pytest.raises(LaunchError, match="was killed by SIGTERM"):
+        make("import os; os.kill(os.getpid(), 15)")
+
+
+def test_a_run_in_which_the_probe_sees_no_rank_is_told_in_its_own_words(make: Run) -> None:
+    with pytest.raises(LaunchError, match="nothing was measured: no rank reported: no process"):
+        make("print(1)")
+
+
+def test_a_run_that_does_not_save_says_so_and_a_baseline_that_does(
+    make: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(interval="50")
+    assert "interval_50-rep0 has no checkpoint that the probe has seen" in caplog.text
+    make(baseline={"interval": 10}, of="baseline")
+    assert "baseline-rep0 is the run without checkpoints, and the probe has seen 2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"command": "no-such-program {folder} {interval}"}, "no-such-program, is not there"),
+        ({"command": "./none.sh {folder} {interval}"}, "./none.sh, is not there"),
+        ({"directory": "/no/such/folder"}, "own.directory is '/no/such/folder': there is no such"),
+    ],
+)
+def test_what_is_not_there_is_named(make: Run, own: dict[str, Any], words: str) -> None:
+    with pytest.raises(LaunchError, match=words):
+        make(**own)
+
+
+def test_the_command_has_the_users_environment_and_not_the_workflows_python(make: Run) -> None:
+    own = Path(sys.executable).parent
+    variables = {
+        "PATH": f"{own}:/usr/bin:/bin:{own}",
+        "VIRTUAL_ENV": str(own.parent),
+        "PYTHONPATH": "/theirs",
+        "LD_LIBRARY_PATH": "/libs",
+    }
+    shown = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
+    folder = make(shown + TRAINING, variables=variables, environment={"PATH_OF": "{folder}"})
+    seen = json.loads((folder / "output.txt").read_text().splitlines()[0])
+    assert seen["PATH"] == "/usr/bin:/bin"
+    assert "VIRTUAL_ENV" not in seen
+    assert seen["LD_LIBRARY_PATH"] == "/libs"
+    assert seen["PYTHONPATH"].split(":")[1:] == ["/theirs"]
+    assert seen["PATH_OF"] == content(folder)["folder"]
+    assert "OMP_NUM_THREADS" not in seen
+
+
+def test_another_virtual_environment_stays_active() -> None:
+    theirs = {"PATH": "/theirs/bin:/usr/bin", "VIRTUAL_ENV": "/theirs"}
+    assert of_user(theirs) == theirs
+
+
+def test_a_command_in_a_step_of_slurm_is_no_task_of_it(tmp_path: Path) -> None:
+    given = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_NODELIST": "a"}
+    _, cell = cells(tmp_path, ranks=4)
+    assert of_command(cell, given, "") == {
+        "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_NODELIST": "a", "SLURM_OVERLAP": "1",
+    }  # fmt: skip
+
+
+ENDLESS = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+open("begun", "w").close()
+time.sleep(600)
+"""
+
+
+def test_a_run_that_takes_too_long_is_ended_with_all_that_it_has_started(
+    make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_run, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
+    with pytest.raises(LaunchError, match="took longer than its 2 s"):
+        make(ENDLESS, execution={"timeout_seconds": 2.0})
+    assert (tmp_path / "begun").exists()
+    assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_run_that_is_told_to_stop_ends_its_command(
+    make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
+
+    def stop() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(LaunchError, match=f"was stopped, as told by {number.name}"):
+        make(ENDLESS)
+    stopper.join()
+    assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))
+
+
+def test_a_cell_in_use_is_named(make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_run, "PATIENCE_SECONDS", 0.1)
+    folder = make()
+    holding = subprocess.Popen(
+        ["flock", str(folder / ".lock"), "sh", "-c", "echo held; sleep 600"], stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert holding.stdout is not None
+    try:
+        holding.stdout.readline()
+        with pytest.raises(LaunchError, match="is in use by another run of the same cell"):
+            make(execution={"repeat": True})
+    finally:
+        os.killpg(holding.pid, signal.SIGKILL)
+        holding.wait()
+        holding.stdout.close()
