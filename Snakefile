@@ -7,9 +7,6 @@ min_version("9.0")
 configfile: "config/config.yaml"
 
 
-report: "workflow/report/workflow.rst"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/outdated.smk"
 
@@ -17,6 +14,7 @@ include: "workflow/rules/outdated.smk"
 if IS_OWN:
 
     include: "workflow/rules/own.smk"
+    include: "workflow/rules/own_tables.smk"
 
 else:
 
@@ -29,6 +27,9 @@ else:
     include: "workflow/rules/decide.smk"
     include: "workflow/rules/audit.smk"
     include: "workflow/rules/figures.smk"
+
+
+report: f"workflow/report/{'own' if IS_OWN else 'workflow'}.rst"
 
 
 rule all:

@@ -26,14 +26,6 @@ def get_outdated_runs():
 OUTDATED = {RUN_RULE: get_outdated_runs}
 
 
-def get_everything():
-    return get_all_seals()
-
-
-def get_all_figures():
-    return []
-
-
 def get_cell(wildcards):
     return json.dumps(CELLS[wildcards.cell].to_json())
 
@@ -93,7 +85,3 @@ def write_study():
 def show_failed():
     """Print which runs failed and why."""
     print("\n".join(lines_of(get_failed())), file=sys.stderr)
-
-
-def show_answer():
-    pass

@@ -131,6 +131,6 @@ OWN_FIGURES = {
         name: replace(FIGURES[name], tables=(*FIGURES[name].tables, "own_saves"))
         for name in ("overhead", "strategies", "stall", "timeline")
     },
-    "advice": FIGURES["advice"],
+    **{name: FIGURES[name] for name in ("advice", "scale")},
 }
 """Those of an own training."""

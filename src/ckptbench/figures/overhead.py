@@ -44,7 +44,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         )
     rows = prepared(with_disturbed(shown, tables, paired=True))
     text = caption(
-        rows, tables["provenance"], _reading(rows, SAME_OWN if is_own(tables) else SAME), (*SYSTEM, "steps_per_epoch", *CHECKPOINT)
+        rows,
+        tables["provenance"],
+        _reading(rows, SAME_OWN if is_own(tables) else SAME),
+        (*SYSTEM, "steps_per_epoch", *CHECKPOINT),
     )
     figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:

@@ -5,12 +5,12 @@ What nobody knows of an own training stays empty or 0: its dataset, its batches,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-from ckptbench_probe.reading import ProcessSeen, SaveSeen
 
 from ckptbench.analysis.collect.epochs import EVALUATIONS
 from ckptbench.analysis.collect.machine import LIMITS, MACHINE, WORDS
@@ -22,6 +22,7 @@ from ckptbench.matrix.levels import SHARED
 from ckptbench.own.naming import Named
 from ckptbench.own.seen import WARMUP_STEPS, SeenRun
 from ckptbench.own.times import is_first, is_warmup
+from ckptbench_probe.reading import ProcessSeen, SaveSeen
 
 Row = dict[str, Any]
 NS = 1e9
@@ -57,13 +58,13 @@ def _run(run: SeenRun, named: Named) -> Row:
         **dict.fromkeys(BYTES, 0),
         "state_model_bytes": state.pop("weights", 0),
         "state_optimizer_bytes": sum(state.values()),
-        "device": ", ".join(dict.fromkeys(host["gpus"])) or "cpu",
+        "device": ", ".join(dict.fromkeys(host["gpus"])) if setup["measured_on"] == "gpu" else "cpu",
         **{name: host[name] for name in ("host", "cpu", "memory_bytes", "kernel")},
         "nodes": len({one.host for one in run.ranks}) or 1,
-        "cores": content["cores"] or host["cores"],
+        "cores": host["cores"],
         "gpus": ", ".join(host["gpus"]),
         "checkpoint_file_system": known or host["checkpoint_file_system"],
-        "scheduler_job": content["scheduler_job"],
+        "scheduler_job": host["scheduler_job"],
         "lock_sha256": "",
         "revision": None,
         "dirty": None,
@@ -84,7 +85,7 @@ def _machine(run: SeenRun) -> Row:
         "run": run.cell.id,
         "host": content["host"]["host"],
         "seconds": content["wall_s"],
-        "cores": content["cores"],
+        "cores": content["host"]["cores"],
         **shares,
         "disturbed": bool(by) if known else None,
         "by": " and ".join(by),
@@ -139,7 +140,7 @@ def _steps(run: SeenRun) -> Iterator[Row]:
     for rank, process in enumerate(run.ranks):
         blocked = _by_updates(process, stepping=True)
         moments = process.updates_ns
-        for done, (before, after) in enumerate(zip(moments, moments[1:], strict=False), start=1):
+        for done, (before, after) in enumerate(itertools.pairwise(moments), start=1):
             ends = [save.end_ns for save in blocked.get(done, []) if save.end_ns is not None]
             start_ns = min(max([before, *ends]), after)
             yield {

@@ -27,7 +27,7 @@ from ckptbench.analysis.cost.strategies import (
     seconds_columns,
     stall_columns,
 )
-from ckptbench.analysis.tables.columns import SETUP, SYSTEM
+from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, UNKNOWN_SLOWDOWN, foremost, source_of
 from ckptbench.decide.recoveries import uncertain

@@ -47,7 +47,7 @@ class Named:
     def setup(self, run: SeenRun) -> dict[str, Any]:
         """The columns of SETUP. What nobody knows of an own training is 0 or empty."""
         strategy = self.strategies[run.cell.setup]
-        on_gpus = run.cell.gpus > 0 or bool(run.done.content["host"]["gpus"])
+        measured_on = run.done.content["measured_on"]
         steps = 0 if run.cell.is_baseline else self.intervals[run.cell.setup]
         return {
             "framework": self.title,
@@ -57,8 +57,8 @@ class Named:
             "batch_size": 0,
             "epochs": 0,
             "deterministic": False,
-            "accelerator": "cuda" if on_gpus else "cpu",
-            "measured_on": "gpu" if on_gpus else "cpu",
+            "accelerator": "cuda" if measured_on == "gpu" else "cpu",
+            "measured_on": measured_on,
             "strategy": strategy,
             "format": "" if steps else "none",
             "interval": str(Interval("steps", steps) if steps else NEVER),
@@ -77,7 +77,9 @@ def interval_names(runs: Sequence[SeenRun], intervals: Mapping[str, int]) -> set
     replaced = {name for cell in cells for name in cell.values} - kept
     if len(replaced) == 1:
         return replaced
-    seen = {tuple(cell.values.items()): intervals[cell.setup] for cell in cells if intervals[cell.setup]}
+    seen = {
+        tuple(cell.values.items()): intervals[cell.setup] for cell in cells if intervals[cell.setup]
+    }
     return {name for name in replaced if _changes(name, seen)}
 
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ckptbench.errors import RunFolderError
+from ckptbench.own.cell import OwnCell
+from ckptbench.own.record import PROBE, OwnRun, read_run
 from ckptbench_probe.measures import (
     FIRST_GAPS,
     Checkpoint,
@@ -16,10 +19,6 @@ from ckptbench_probe.measures import (
     quiet_gaps_s,
 )
 from ckptbench_probe.reading import ProcessSeen, Run, UnreadableError, read
-
-from ckptbench.errors import RunFolderError
-from ckptbench.own.cell import OwnCell
-from ckptbench.own.record import PROBE, OwnRun, read_run
 
 WARMUP_STEPS = FIRST_GAPS + 1
 """Steps at the start that no time is taken from, as the probe leaves out so many gaps between updates."""

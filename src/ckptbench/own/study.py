@@ -15,18 +15,16 @@ from ckptbench.decide.decision import decide
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.validate import VALIDATION
 from ckptbench.own import collected, costs
+from ckptbench.own.made import TABLES, UNPROVEN
 from ckptbench.own.naming import Named
 from ckptbench.own.saves import own_runs, own_saves
 from ckptbench.own.seen import SeenRun
-
-UNPROVEN = ("consistency", "resume_proof", "outcome")
-"""Tables of the main study that the answer reads, and that are empty here: `ckptbench-probe check` tells of these."""
 
 
 def own_tables(
     runs: Sequence[SeenRun], rates: Sequence[FailureRate], choices: Choices
 ) -> dict[str, pd.DataFrame]:
-    """By name. `rates` has the one that is chosen."""
+    """All of TABLES by name. `rates` has the one that is chosen."""
     named = Named.of(runs)
     timed = [run for run in runs if not run.untimed]
     tables = {
@@ -44,7 +42,8 @@ def own_tables(
     tables["timeline"] = _timeline(timed, tables["stall"])
     decided = decide(costs.decision_costs(known, tables), rates, choices)
     empty = {name: DERIVED[name].table.rows([]) for name in UNPROVEN}
-    return {**tables, **decided, "validation": VALIDATION.rows([]), **empty}
+    every = {**tables, **decided, "validation": VALIDATION.rows([]), **empty}
+    return {name: every[name] for name in TABLES}
 
 
 def _timeline(timed: Sequence[SeenRun], stall: pd.DataFrame) -> pd.DataFrame:

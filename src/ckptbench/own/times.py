@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from ckptbench_probe.measures import FIRST_GAPS, NS, Checkpoint, quiet_gaps_s
-from ckptbench_probe.reading import ProcessSeen
 
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.own.seen import WARMUP_STEPS, SeenRun
+from ckptbench_probe.measures import FIRST_GAPS, NS, Checkpoint, quiet_gaps_s
+from ckptbench_probe.reading import ProcessSeen
 
 
 def is_warmup(checkpoint: Checkpoint) -> bool:
@@ -56,5 +56,3 @@ def _length_s(process: ProcessSeen) -> float:
     ends = [save.end_ns for save in process.saves if save.stepping and save.end_ns is not None]
     last_ns = max([process.updates_ns[-1], *ends])
     return (last_ns - process.updates_ns[min(FIRST_GAPS, len(process.updates_ns) - 1)]) / NS
-
-

@@ -60,9 +60,9 @@ def durations(axis: Axis, values: Iterable[float]) -> None:
     choices = [
         [*(step * part for part in parts for step in (1, 2, 5)), *units, *every],
         [*parts, *units, *tens],
+        [*(step * part for part in parts for step in (1, 5)), *units],
         [*parts[::-2], *units],
         [*parts[::-3], *units[::2]],
-        [*(step * part for part in parts for step in (1, 5)), *units],
     ]
     _make_logarithmic(axis, values, choices)
     axis.set_major_formatter(FuncFormatter(duration))
