@@ -12,8 +12,8 @@ import pandas as pd
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted, describe
-from ckptbench.answer.quantities import SECONDS, amount, duration, percent, tells
-from ckptbench.answer.screen import text
+from ckptbench.answer.quantities import SECONDS, Unit, amount, duration, percent, tells
+from ckptbench.answer.screen import UNTOLD, text
 from ckptbench.answer.study import screen, shown
 from ckptbench.answer.words import listed
 from ckptbench.decide.model import LEAST_USEFUL
@@ -21,6 +21,9 @@ from ckptbench.decide.units import SECONDS_PER_MINUTE
 
 Tables = Mapping[str, pd.DataFrame]
 Row = Mapping[str, Any]
+MILLISECONDS = Unit("ms", 1000.0)
+LONGEST_S = 1.0
+"""What a checkpoint costs is said in milliseconds, if it is finished sooner."""
 FOLDER = "results/own/tables"
 
 
@@ -77,7 +80,13 @@ def _setting(row: Row) -> str:
         return f"how often to save cannot be told, as it is anywhere from {lo} to {hi} steps"
     steps = round(row["best_steps"])
     every = duration(SECONDS_PER_MINUTE * row["best_minutes"])
-    return f"save every {counted(steps, 'step')} ({every}): save_steps={steps}, which loses {percent(1 - row['goodput'])}"
+    return f"save every {counted(steps, 'step')} ({every}): save_steps={steps}, which loses {_lost(row, 'goodput')}"
+
+
+def _lost(row: Row, column: str) -> str:
+    """The part of the time that is not useful, where its interval tells it."""
+    told = tells(1 - row[f"{column}_hi"], 1 - row[f"{column}_lo"])
+    return percent(1 - row[column]) if told else UNTOLD
 
 
 def _measured(row: Row, advice: pd.DataFrame) -> str:
@@ -89,7 +98,7 @@ def _measured(row: Row, advice: pd.DataFrame) -> str:
     ].sort_values("in_use_steps")
     return listed(
         [
-            f"{describe('interval', each['interval'])} loses {percent(1 - each['goodput_in_use'])}"
+            f"{describe('interval', each['interval'])} loses {_lost(each, 'goodput_in_use')}"
             for each in records(own)
         ]
     )
@@ -99,8 +108,9 @@ def _cost(row: Row, strategies: pd.DataFrame) -> str:
     names = [name for name in SETUP if name in row]
     (own,) = records(strategies[(strategies[names] == pd.Series(row)[names]).all(axis=1)])
     parts = {"stalls": "stall", "hides": "slowdown", "is finished after": "durable"}
+    unit = SECONDS if own["durable_s"] > LONGEST_S else MILLISECONDS
     told = [
-        f"{verb} {amount(own[f'{name}_s'], SECONDS, own[f'{name}_low_s'], own[f'{name}_high_s'])}"
+        f"{verb} {amount(own[f'{name}_s'], unit, own[f'{name}_low_s'], own[f'{name}_high_s'])}"
         for verb, name in parts.items()
         if pd.notna(own[f"{name}_s"])
     ]

@@ -58,7 +58,9 @@ def _run(run: SeenRun, named: Named) -> Row:
         **dict.fromkeys(BYTES, 0),
         "state_model_bytes": state.pop("weights", 0),
         "state_optimizer_bytes": sum(state.values()),
-        "device": ", ".join(dict.fromkeys(host["gpus"])) if setup["measured_on"] == "gpu" else "cpu",
+        "device": ", ".join(dict.fromkeys(host["gpus"]))
+        if setup["measured_on"] == "gpu"
+        else "cpu",
         **{name: host[name] for name in ("host", "cpu", "memory_bytes", "kernel")},
         "nodes": len({one.host for one in run.ranks}) or 1,
         "cores": host["cores"],

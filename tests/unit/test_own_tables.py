@@ -1,0 +1,273 @@
+"""The tables of an own training, from traces that are written by hand, against what is computed by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from own_studies import Training, baseline, cell, tables_of, write_run
+
+from ckptbench.analysis.tables.registry import DECIDED, DERIVED, OWN, TABLES
+from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.commands.verbs import run
+from ckptbench.figures import OWN_FIGURES
+from ckptbench.own import made
+from ckptbench.own.answer import own_text
+
+WHOLE = Training(every=5)
+"""22 steps, saves after 5, 10, 15 and 20: 18 s from the end of the warm-up to the last step without them, and 0.75 s more for each."""
+BACKGROUND = Training(every=5, stall_s=0.25, hidden_s=0.5, finished_s=0.75, clean_s=1.5)
+TRUTH = {"stall_s": 0.5, "slowdown_s": 0.25, "durable_s": 0.5}
+
+
+def study(runs: Path, *, repeats: int = 3, **trainings: Training) -> list[Path]:
+    """Every training with its baseline, repeated; each repeat is slower than the one before by a hundredth."""
+    found = []
+    for repeat in range(repeats):
+        for engine, training in trainings.items():
+            slower = replace(training, step_s=training.step_s * (1 + repeat / 100))
+            found.append(write_run(runs, baseline(repeat, engine=engine), replace(slower, every=0)))
+            found.append(write_run(runs, cell(5, repeat, engine=engine), slower))
+    return found
+
+
+def only(frame: pd.DataFrame, **values: Any) -> dict[str, Any]:
+    chosen = frame[(frame[list(values)] == pd.Series(values)).all(axis=1)] if values else frame
+    (row,) = chosen.to_dict("records")
+    return row
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """Two engines, three repeats."""
+    return tables_of(study(tmp_path_factory.mktemp("runs"), plain=WHOLE, later=BACKGROUND))
+
+
+def test_every_table_has_its_columns_and_is_read_again(
+    two: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    write_tables(tmp_path, two)
+    assert tuple(two) == made.TABLES
+    read = read_tables(tmp_path, made.TABLES)
+    every = {**TABLES, **DECIDED, **OWN}
+    assert all(list(read[name].columns) == every[name].table.names for name in made.TABLES)
+
+
+def test_a_checkpoint_is_what_the_probe_measures(two: dict[str, pd.DataFrame]) -> None:
+    rows = two["own_saves"].groupby("run").get_group("engine_later-interval_5-rep0")
+    assert list(rows["step"]) == [5, 10, 15, 20]
+    assert list(rows["first"]) == [True, False, False, False]
+    assert rows["stall_s"].to_numpy() == pytest.approx(0.25)
+    assert rows["hidden_s"].to_numpy() == pytest.approx(0.5)
+    assert rows["finished_s"].to_numpy() == pytest.approx(0.75)
+    assert rows["written_back_s"].to_numpy() == pytest.approx(1.5)
+
+
+def test_costs_are_those_of_the_traces(two: dict[str, pd.DataFrame]) -> None:
+    row = only(two["strategies"], strategy="engine=plain")
+    for name, truth in TRUTH.items():
+        low, high = (row[f"{name.removesuffix('_s')}_{end}_s"] for end in ("low", "high"))
+        assert row[name] == pytest.approx(truth, rel=1e-3)
+        assert low <= row[name] * (1 + 1e-9) <= high * (1 + 2e-9)
+    assert (row["interval"], row["checkpoints"], row["runs"]) == ("s5", 9, 3)
+
+
+def test_both_estimates_of_the_overhead_are_those_of_the_traces(
+    two: dict[str, pd.DataFrame],
+) -> None:
+    """Of three repeats with steps of 1, 1.01 and 1.02 s: 18 steps after the warm-up, and four checkpoints of 0.75 s."""
+    row = only(two["overhead"], strategy="engine=plain")
+    truth = 4 * 0.75 / (18 * 1.01)
+    assert row["paired"] == pytest.approx(truth)
+    assert row["in_run"] == pytest.approx(truth, rel=1e-3)
+    assert row["paired_lo"] < row["paired"] < row["paired_hi"]
+    assert row["agree"]
+    assert row["note"] == ""
+
+
+def test_placeholders_become_a_strategy_and_a_measured_interval(
+    two: dict[str, pd.DataFrame],
+) -> None:
+    assert set(two["overhead"]["strategy"]) == {"engine=plain", "engine=later"}
+    assert set(two["overhead"]["framework"]) == {"train.py"}
+    assert set(two["runs"]["interval"]) == {"s5", "never"}
+
+
+def test_the_decision_is_that_of_the_same_numbers_in_a_file(
+    two: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = only(two["decision_costs"], strategy="engine=later")
+    assert (row["stall_s"], row["slowdown_s"]) == pytest.approx((0.25, 0.5), rel=1e-3)
+    assert row["durable_s"] == pytest.approx(1.5)  # seen written back
+    assert row["down_s"] == pytest.approx(5 + 1.01)
+    file = tmp_path / "costs.yaml"
+    saving = {name: row[name] for name in ("stall_s", "slowdown_s", "durable_s")}
+    content = {
+        "title": "the same", "gpus": 1, "step_s": row["step_s"], "steps_per_epoch": 5, "interval": "5 steps",
+        "strategies": [{"name": "later", **saving}], "recoveries": [{"name": "restart", "down_s": row["down_s"]}],
+    }  # fmt: skip
+    file.write_text(yaml.safe_dump(content))
+    (given,) = asked("--costs", str(file), capsys)
+    own = only(two["advice"], strategy="engine=later")
+    assert given["steps"] == round(own["best_steps"])
+    assert given["loses"] == pytest.approx(1 - own["goodput"], rel=1e-9)
+    assert given["now"]["loses"] == pytest.approx(1 - own["goodput_in_use"], rel=1e-9)
+
+
+def asked(option: str, path: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What `ckptbench decide` says of each strategy."""
+    assert run(["decide", option, path, "--rate", "llama3", "--gpus", "1", "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["strategies"]
+    return found
+
+
+def test_the_command_decides_from_the_tables(
+    two: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tables(tmp_path, two)
+    for found in asked("--study", str(tmp_path), capsys):
+        own = only(two["advice"], strategy=found["name"])
+        assert found["steps"] == round(own["best_steps"])
+
+
+def said(tables: dict[str, pd.DataFrame]) -> str:
+    """The answer, without line breaks."""
+    return " ".join(own_text(tables).split())
+
+
+def test_the_answer_names_the_setting_and_the_whole_cost(two: dict[str, pd.DataFrame]) -> None:
+    lines = own_text(two)
+    text = " ".join(lines.split())
+    steps = round(only(two["advice"], strategy="engine=later")["best_steps"])
+    assert f"save every {steps:,} steps" in text
+    assert f"save_steps={steps}" in text
+    assert "every 5 steps loses 1" in text
+    assert "stalls 250 ms" in text
+    assert "hides 5" in text
+    assert "is finished after 750 ms" in text
+    assert "24 checkpoints were seen written back" in text.replace("12 of ", "")
+    assert "Fit to quote" in text
+    assert len(lines.splitlines()) <= 30
+
+
+def test_one_run_has_no_interval(tmp_path: Path) -> None:
+    tables = tables_of(study(tmp_path, repeats=1, plain=WHOLE))
+    row = only(tables["overhead"])
+    assert pd.isna(row["paired_lo"])
+    assert "one repeat: no interval" in row["note"]
+    assert "No setup ran twice" in own_text(tables)
+
+
+def test_without_another_placeholder_the_engine_is_the_name(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path, baseline(), Training())]
+    folders += [write_run(tmp_path, cell(every), Training(every=every)) for every in (4, 6)]
+    tables = tables_of(folders)
+    assert list(tables["overhead"]["strategy"]) == ["torch.save", "torch.save"]
+    assert set(tables["overhead"]["interval"]) == {"s4", "s6"}
+    assert "every 4 steps loses" in said(tables)
+
+
+def test_the_interval_is_found_where_a_baseline_replaces_several_values(tmp_path: Path) -> None:
+    """What changes the measured interval is the interval: here its name is `often`, and its value counts epochs of 2 steps."""
+    folders = [write_run(tmp_path, baseline(), Training())]
+    for engine in ("one", "two"):
+        for often in (2, 3):
+            own = replace(cell(often), id=f"{engine}-{often}", values={"engine": engine, "often": str(often)})  # fmt: skip
+            folders.append(write_run(tmp_path, own, Training(every=2 * often)))
+    tables = tables_of(folders)
+    assert set(tables["overhead"]["strategy"]) == {"engine=one", "engine=two"}
+    assert set(tables["overhead"]["interval"]) == {"s4", "s6"}
+    assert tables["overhead"]["paired_repeats"].eq(1).all()
+
+
+def test_a_baseline_that_saved_is_told(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path, baseline(), Training(every=11)), write_run(tmp_path, cell(5), WHOLE)]  # fmt: skip
+    tables = tables_of(folders)
+    assert "baselines saved too (2 times at most)" in only(tables["overhead"])["note"]
+    assert "Baselines saved too, up to 2 times" in own_text(tables)
+
+
+def test_a_value_that_never_saved_is_told(tmp_path: Path) -> None:
+    folders = [*study(tmp_path, repeats=1, plain=WHOLE), write_run(tmp_path, cell(100, engine="plain"), Training())]  # fmt: skip
+    tables = tables_of(folders)
+    assert len(tables["overhead"]) == 1
+    assert "Never saved: engine=plain, interval=100" in said(tables)
+
+
+def test_nothing_that_saves_leaves_an_answer_and_figures(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path, baseline(), Training()), write_run(tmp_path, cell(100), Training())]  # fmt: skip
+    tables = tables_of(folders)
+    assert "Nothing to decide from" in own_text(tables)
+    for entry in OWN_FIGURES.values():
+        entry.draw(tables)
+
+
+def test_a_baseline_with_other_steps_is_compared_with_nothing(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path, baseline(), Training(steps=30)), write_run(tmp_path, cell(5), WHOLE)]  # fmt: skip
+    row = only(tables_of(folders)["overhead"])
+    assert row["paired_repeats"] == 0
+    assert "1 of 1 baselines made other steps than their run, as 30 and not 22" in row["note"]
+    assert row["overhead_from"] == "in_run"
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        (Training(steps=4, every=2), "it has 4 steps, and the first 4 count for nothing"),
+        (Training(every=1), "a save was under way in every step"),
+    ],
+)
+def test_a_run_whose_times_do_not_count_is_told(
+    training: Training, words: str, tmp_path: Path
+) -> None:
+    folders = [*study(tmp_path, repeats=1, plain=WHOLE), write_run(tmp_path, cell(1, engine="plain"), training)]  # fmt: skip
+    tables = tables_of(folders)
+    assert words in only(tables["own_runs"], run="engine_plain-interval_1-rep0")["untimed"]
+    assert len(tables["overhead"]) == 1
+    assert "1 of 3 runs count for nothing, as engine_plain-interval_1-rep0" in said(tables)  # fmt: skip
+
+
+def test_a_disturbed_run_is_told(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path, baseline(), Training(), others=0.3),
+        write_run(tmp_path, cell(5), WHOLE),
+    ]
+    tables = tables_of(folders)
+    assert "disturbed: the baseline of repeat 0 (other programs used 30.0%" in only(tables["overhead"])["note"]  # fmt: skip
+    assert "Do not quote: other programs disturbed 1 of 2 runs" in own_text(tables)
+
+
+def test_ranks_that_save_nothing_are_in_the_timeline(tmp_path: Path) -> None:
+    """Only rank 0 saves, as under DDP."""
+    folders = [write_run(tmp_path, cell(5), replace(BACKGROUND, ranks=2))]
+    other = folders[0] / "probe" / "trace-node0-101-boot0.jsonl"
+    other.write_text("".join(line for line in other.read_text().splitlines(keepends=True) if '"save"' not in line))  # fmt: skip
+    timeline = tables_of(folders)["timeline"]
+    assert set(timeline["rank"]) == {0, 1}
+    saves = timeline[timeline["kind"] == "save"].set_index("rank")
+    assert saves.loc[0, "end_s"] == pytest.approx(0.25)
+    assert saves.loc[1, "end_s"] == pytest.approx(0.0)
+    (finished,) = timeline.loc[timeline["kind"] == "commit", "end_s"]
+    assert finished == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("name", OWN_FIGURES)
+def test_figures_promise_no_more_than_the_probe_sees(
+    name: str, two: dict[str, pd.DataFrame]
+) -> None:
+    figure = OWN_FIGURES[name].draw(two)
+    words = [figure.caption, *(text.get_text() for text in figure.findobj(match=lambda own: hasattr(own, "get_text")))]  # fmt: skip
+    assert len(figure.axes) >= 1
+    for promise in ("power cut", "stable storage", "seed", "survives", "batch 0", "0 epochs"):
+        assert not [text for text in words if promise in text]
+    if name in ("stall", "strategies"):
+        assert any("hidden" in text.lower() for text in words)
+
+
+def test_tables_that_are_empty_are_those_of_the_main_study() -> None:
+    assert set(made.UNPROVEN) <= set(DERIVED)
