@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def needs_pbs(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
     chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return "pbs" in item.fixturenames or "on_pbs" in chosen or Pbs in chosen
+    named = ("on_pbs", "abci", Pbs)
+    return "pbs" in item.fixturenames or any(each in named for each in chosen)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> str:

@@ -122,13 +122,20 @@ def test_a_command_that_fails_is_told_with_its_exit_code_and_the_end_of_its_outp
 ) -> None:
     with pytest.raises(LaunchError) as caught:
         make("print('so far'); raise SystemExit('no such data')")
-    assert str(caught.value) == (
-        "the command ended with exit status 1; last lines:\n    [output] so far\n    [output] no such data"
-    )
     folder = tmp_path / "runs" / "interval_5-rep0"
+    assert str(caught.value) == (
+        f"the command ended with exit status 1: no such data; last lines of {folder}/output.txt:\n"
+        "    [output] so far\n    [output] no such data"
+    )
     assert (content(folder)["status"], (folder / "seal.json").exists()) == ("failed", False)
     with pytest.raises(RunFolderError, match="did not end"):
         read_run(folder)
+
+
+def test_the_last_error_of_a_command_comes_first(make: Run) -> None:
+    """torchrun prints a page after it."""
+    with pytest.raises(LaunchError, match="status 3: ValueError: no such layer; last lines of"):
+        make("print('ValueError: no such layer'); print('====' * 9); raise SystemExit(3)")
 
 
 def test_a_command_that_kills_itself_is_told_with_the_signal(make: Run) -> None:

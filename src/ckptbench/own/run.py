@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 
 TOLD = "ckptbench-probe: "
 TAIL_LINES = 12
+LAST_LINES = 200
+"""Of the output, among which the last error is looked for."""
+AN_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Exit)\b: .")
+ERROR_CHARACTERS = 200
 PATIENCE_SECONDS = 60.0
 """For an earlier run of the same cell, whose workflow is gone, to end."""
 
@@ -153,7 +158,7 @@ def _made(
         limits=limits,
     )
     if done.status != 0:
-        raise LaunchError(f"the command {ended(done.status, kills)}; last lines:\n{_tail(output)}")
+        raise LaunchError(f"the command {ended(done.status, kills)}: {_end_of(output)}")
     if not (probe / SUMMARY).is_file():
         raise LaunchError(f"the command ended well, but nothing was measured: {_told(output)}")
     summary = read_json(probe / SUMMARY)
@@ -191,11 +196,14 @@ def _lines(output: Path) -> tuple[list[str], list[str]]:
     return [line for line in lines if line.strip() and not line.startswith(TOLD)], probe
 
 
-def _tail(output: Path) -> str:
-    """The end of what the command has printed, or what the probe says of a command that could not be started."""
+def _end_of(output: Path) -> str:
+    """The end of what the command has printed, or what the probe says of a command that could not be started. The last line that
+    looks like an error comes first, as others may follow it."""
     command, probe = _lines(output)
-    shown = command[-TAIL_LINES:] or probe[:1] or [f"(nothing in {output})"]
-    return "\n".join(f"    [{output.stem}] {line}" for line in shown)
+    lines = command or probe[:1] or [f"(nothing in {output})"]
+    errors = [line for line in lines[-LAST_LINES:] if AN_ERROR.search(line)]
+    shown = "\n".join(f"    [{output.stem}] {line}" for line in lines[-TAIL_LINES:])
+    return f"{(errors or lines)[-1].strip()[:ERROR_CHARACTERS]}; last lines of {output}:\n{shown}"
 
 
 def _told(output: Path) -> str:
