@@ -29,6 +29,9 @@ SINGLE = "one repeat has the spread of the other setups"
 WITHOUT = "without a repeat there is none"
 LOGARITHMIC = f"the axis is logarithmic beyond {LINEAR_PERCENT} %"
 STEADY = "ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did"
+STEADY_OWN = (
+    "ticks are the estimate from inside the run, had its first checkpoint cost what its others did"
+)
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
 
@@ -46,24 +49,24 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     text = caption(
         rows,
         tables["provenance"],
-        _reading(rows, SAME_OWN if is_own(tables) else SAME),
+        _reading(rows, is_own(tables)),
         (*SYSTEM, "steps_per_epoch", *CHECKPOINT),
     )
     figure, panels = forest(rows, text, pitch_in=0.15)
     for panel in panels:
         _draw_panel(panel)
         percent(panel.axes[0].xaxis, _values_percent(rows))
-    legend(figure, *_legend(rows))
+    legend(figure, *_legend(rows, is_own(tables)))
     return figure
 
 
-def _reading(rows: pd.DataFrame, same: str) -> str:
+def _reading(rows: pd.DataFrame, own: bool) -> str:
     once, known = rows["repeats"] == 1, rows["in_run_lo"].notna() | rows["paired_lo"].notna()
     parts = [
-        READING.format(same=same),
+        READING.format(same=SAME_OWN if own else SAME),
         *([SINGLE] if (once & known).any() else []),
         *([WITHOUT] if (once & ~known).any() else []),
-        *([STEADY] if rows["in_run_steady"].notna().any() else []),
+        *([STEADY_OWN if own else STEADY] if rows["in_run_steady"].notna().any() else []),
         *([DISAGREE] if _disagree(rows).any() else []),
         *([LOGARITHMIC] if is_wide(_values_percent(rows)) else []),
     ]
@@ -121,12 +124,13 @@ def _values_percent(rows: pd.DataFrame) -> list[float]:
     return list(100 * values[np.isfinite(values)])
 
 
-def _legend(rows: pd.DataFrame) -> list[list[Artist]]:
+def _legend(rows: pd.DataFrame, own: bool) -> list[list[Artist]]:
     estimates: list[Artist] = [
         Line2D([], [], color=INK, marker="o", label="paired with baseline"),
         Line2D([], [], color=INK, marker="o", markerfacecolor="white", label="from inside the run"),
     ]
-    steady = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="steady state")
+    name = "without the first" if own else "steady state"
+    steady = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label=name)
     band = Patch(facecolor=BAND, label="the two intervals do not overlap")
     return [
         estimates,

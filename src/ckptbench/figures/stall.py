@@ -50,6 +50,7 @@ MEAN = "means are those of the table checkpoint_cost: of each run, over runs; th
 MEAN_OWN = "means are those of the tables checkpoint_cost and strategies: of each run, over runs"
 FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
 FIRST_OWN = "crosses are the first checkpoint of a run; they count only in rows without later ones"
+BEFORE_OWN = "first of a run"
 STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
@@ -171,7 +172,7 @@ def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
     visible = [part for column, part in PARTS.items() if shares[column] > VISIBLE]
     names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "finished" if own else "durable"}
     names |= {
-        ("stall_s", kind): kind
+        ("stall_s", kind): BEFORE_OWN if own and kind == BEFORE else kind
         for kind, chosen in _kinds(rows).items()
         if kind != STEADY and chosen.any()
     }

@@ -60,7 +60,10 @@ def durations(axis: Axis, values: Iterable[float]) -> None:
     choices = [
         [*(step * part for part in parts for step in (1, 2, 5)), *units, *every],
         [*parts, *units, *tens],
-        [*(step * part for part in parts for step in (1, 5)), *units],
+        *(
+            [*(step * part for part in parts for step in steps), *units]
+            for steps in ((1, 5), (2,), (5,))
+        ),
         [*parts[::-2], *units],
         [*parts[::-3], *units[::2]],
     ]
