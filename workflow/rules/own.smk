@@ -84,4 +84,9 @@ def write_study():
 
 def show_failed():
     """Print which runs failed and why."""
+    done = sum(map(os.path.exists, get_all_seals()))
     print("\n".join(lines_of(get_failed())), file=sys.stderr)
+    print(
+        f"\n{done} of {len(CELLS)} runs are complete. They stay and are not repeated: mend the cause and start the study again",
+        file=sys.stderr,
+    )
