@@ -1,4 +1,4 @@
-"""Write the JSON schema of the config file from its models."""
+"""Write the JSON schemas of the config files from their models."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 import json
 from pathlib import Path
 
+from ckptbench.own.config import own_schema
 from ckptbench.study.config import schema
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path, help="workflow/schemas/config.schema.json")
-    parser.parse_args().path.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+    parser.add_argument("folder", type=Path, help="workflow/schemas")
+    folder = parser.parse_args().folder
+    for name, content in {"config": schema(), "own": own_schema()}.items():
+        path = folder / f"{name}.schema.json"
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.own.cell import OwnCell, expand_own
-from ckptbench.own.config import load_own_config
+from ckptbench.own.config import OwnSection, load_own_config, own_schema
 from ckptbench.own.record import OwnStudy
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "torchrun train.py --folder {folder} --save-every {interval}"
 OWN: dict[str, Any] = {
     "command": COMMAND,
@@ -121,3 +125,25 @@ def test_the_record_of_a_study_is_read_as_it_was_written(tmp_path: Path) -> None
     (tmp_path / "other.json").write_text('{"format": 1, "cells": [{}]}')
     with pytest.raises(RunFolderError, match="start the workflow again"):
         OwnStudy.read(tmp_path / "other.json")
+
+
+def test_the_schema_is_the_one_of_the_models() -> None:
+    path = ROOT / "workflow" / "schemas" / "own.schema.json"
+    assert json.loads(path.read_text()) == own_schema(), (
+        "run `make generated` and commit the result"
+    )
+
+
+def test_the_config_that_ships_is_valid_by_models_and_by_schema() -> None:
+    content = yaml.safe_load((ROOT / "config" / "own.yaml").read_text())
+    assert len(expand_own(load_own_config(content))) == 9
+    jsonschema.validate(content, own_schema())
+    for wrong in ({"command": 3}, {"values": {"interval": [True]}}, {"x": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"own": content["own"] | wrong}, own_schema())
+
+
+def test_every_field_is_explained_in_the_config_readme() -> None:
+    text = (ROOT / "config" / "README.md").read_text()
+    section = text.partition("\n## `own`\n")[2].partition("\n## ")[0]
+    assert [name for name in OwnSection.model_fields if f"\n| `{name}` |" not in section] == []
