@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.analysis.tables.store import read_tables
+from ckptbench.own.made import TABLES
 from ckptbench.own.supervised import MARK
 from ckptbench.world.processes import living_with
 from tests.own_training import TRAINING, complete_runs, write_study
@@ -19,6 +21,8 @@ ORDER = [
     "interval_10-rep1", "interval_5-rep1", "baseline-rep1",
 ]  # fmt: skip
 KILLED = "interval_10-rep0"
+TOLD = "told.txt"
+"""What the workflow has printed."""
 WAITING = TRAINING.replace(
     "with session()", 'import os\nwhile every == 10 and os.path.exists("wait"):\n    time.sleep(0.05)\nwith session()', 1
 )  # fmt: skip
@@ -44,6 +48,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, dict[str
     assert unlocked.returncode == 0, unlocked.stdout
     done = checkout.run(study=study)
     assert done.returncode == 0, done.stdout
+    (checkout.folder / TOLD).write_text(done.stdout)
     return checkout, before
 
 
@@ -75,6 +80,44 @@ def test_all_that_a_study_writes_lies_in_its_folder(
     checkout, _ = killed
     assert [path.name for path in (checkout.folder / "results").iterdir()] == ["own"]
     assert not list((checkout.folder / "results").rglob("step-*"))
+
+
+def test_the_study_ends_in_the_tables_of_the_main_study(
+    killed: tuple[Checkout, dict[str, float]],
+) -> None:
+    folder = killed[0].folder / "results" / "own" / "tables"
+    tables = read_tables(folder, TABLES)
+    runs = tables["own_runs"].set_index("run")
+    assert set(runs.index) == set(ORDER)
+    assert runs["timed"].all(), list(runs["untimed"])
+    assert dict(runs["checkpoints"]) == {name: 0 if "baseline" in name else 4 if "interval_5" in name else 2 for name in ORDER}  # fmt: skip
+    saves = tables["own_saves"]
+    assert saves["stall_s"].min() >= 0.002
+    assert saves.loc[saves["step"] < 20, "hidden_s"].notna().all()
+    assert saves["finished_s"].notna().all()
+    overhead = tables["overhead"].set_index("interval")
+    assert set(overhead.index) == {"s5", "s10"}
+    assert overhead["paired_repeats"].eq(2).all()
+    assert (overhead["in_run_lo"] < overhead["in_run"]).all()
+    assert set(tables["decision_costs"]["strategy"]) == {"session"}
+    assert set(tables["timeline"]["kind"]) >= {"step", "save", "write", "commit"}
+
+
+def test_the_study_ends_in_figures_and_in_an_answer_that_is_printed(
+    killed: tuple[Checkout, dict[str, float]],
+) -> None:
+    checkout, _ = killed
+    own = checkout.folder / "results" / "own"
+    for figure in ("overhead", "strategies", "stall", "timeline", "advice"):
+        assert (own / "figures" / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+        assert (own / "figures" / f"{figure}.png").stat().st_size > 5_000
+        assert "2 repeats" in " ".join((own / "figures" / f"{figure}.txt").read_text().split())
+    answer = (own / "answer.txt").read_text()
+    assert answer.startswith("How often to checkpoint: train.py")
+    assert "save_steps=" in answer or "how often to save cannot be told" in answer
+    for words in ("every 5 steps loses", "every 10 steps loses", "stalls", "hides"):
+        assert words in " ".join(answer.split())
+    assert answer in (checkout.folder / TOLD).read_text()
 
 
 def test_snakemake_leaves_the_commands_environment_as_the_user_has_it(

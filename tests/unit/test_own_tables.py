@@ -269,5 +269,16 @@ def test_figures_promise_no_more_than_the_probe_sees(
         assert any("hidden" in text.lower() for text in words)
 
 
+def test_what_is_hidden_by_a_save_that_no_step_follows_is_not_known(tmp_path: Path) -> None:
+    """It comes from the first checkpoint, or from none."""
+    folders = [write_run(tmp_path / "two", cell(11), Training(every=11))]
+    assert only(tables_of(folders)["strategies"])["slowdown_s"] == pytest.approx(0.25, rel=1e-3)
+    folders = [write_run(tmp_path / "one", cell(22), Training(every=22))]
+    tables = tables_of(folders)
+    assert pd.isna(only(tables["strategies"])["slowdown_s"])
+    assert "what it hides is not known, as no step followed" in said(tables)
+    OWN_FIGURES["timeline"].draw(tables)
+
+
 def test_tables_that_are_empty_are_those_of_the_main_study() -> None:
     assert set(made.UNPROVEN) <= set(DERIVED)

@@ -114,7 +114,8 @@ def _cost(row: Row, strategies: pd.DataFrame) -> str:
         for verb, name in parts.items()
         if pd.notna(own[f"{name}_s"])
     ]
-    return f"A checkpoint {listed(told)}"
+    unknown = "; what it hides is not known, as no step followed" * pd.isna(own["slowdown_s"])
+    return f"A checkpoint {listed(told)}{unknown}"
 
 
 def _on_storage(saves: pd.DataFrame) -> Iterator[str]:

@@ -29,12 +29,13 @@ from ckptbench.analysis.cost.strategies import (
 )
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, UNKNOWN_SLOWDOWN, foremost, source_of
+from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
 from ckptbench.decide.recoveries import uncertain
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.seen import SeenRun
 from ckptbench.own.times import known_hidden, times_of
 
+UNKNOWN_HIDDEN = "hidden slowdown is taken as none, as no step followed a checkpoint"
 Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 Key = tuple[Any, ...]
@@ -135,11 +136,11 @@ def _used(timed: Timed, key: Row, rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _hidden(timed: Timed, used: pd.DataFrame) -> Slowdown:
-    is_steady = bool(used["steady"].all())
+    """Of the first checkpoints of the runs, too, where it is not known of later ones."""
     runs = [timed.runs[run] for run in sorted(used["run"].unique())]
-    times = [known_hidden(run, times_of(run)) for run in runs]
-    counted = [own.steady if is_steady else own for own in times]
-    told = [own for own in counted if len(own.checkpoints)]
+    every = [known_hidden(run, times_of(run)) for run in runs]
+    later = [own.steady for own in every if len(own.steady.checkpoints)]
+    told = later if used["steady"].all() and later else [own for own in every if len(own.checkpoints)]  # fmt: skip
     return Slowdown.of(told) if told else Slowdown(Repeated.ratio([], []), math.nan, 0)
 
 
@@ -182,7 +183,7 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
             "foremost": index in chosen,
             "growth": "",
             "down_from": BEGINS,
-            "note": UNKNOWN_SLOWDOWN if math.isnan(row["slowdown_s"]) else "",
+            "note": UNKNOWN_HIDDEN if math.isnan(row["slowdown_s"]) else "",
             "source": source_of(tables, str(key["measured_on"])),
         }
         for (key, _), until in zip(setups, usable, strict=True)
