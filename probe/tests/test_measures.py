@@ -34,6 +34,7 @@ def test_stall_and_hidden_slowdown_of_an_asynchronous_save(tmp_path: Path) -> No
     (one,) = measured(rank.into(tmp_path)).checkpoints
     assert one.stall_s == pytest.approx(0.5)
     assert one.hidden_s == pytest.approx(0.7 + 0.3 - 0.5)
+    assert one.gaps == 2
     assert one.finished_s == pytest.approx(2.2)
     assert one.background
 

@@ -9,7 +9,7 @@ from ckptbench.analysis.tables.registry import AUDITED, COLLECTED, DECIDED, DERI
 INTRODUCTION = """\
 # Tables
 
-`results/tables/<name>.parquet` and `.csv`. Written from the registry in `src/ckptbench/analysis/tables` by
+`results/tables/<name>.parquet` and `.csv`; of a study of an own training, those of them that it has are in `results/own/tables`. Written from the registry in `src/ckptbench/analysis/tables` by
 `python -m ckptbench.analysis.document`; a test fails where this page and the registry differ.
 
 A missing value is null in parquet and empty in CSV. Types are those of pandas. Ratios are fractions: 0.05 is 5 %.

@@ -24,17 +24,19 @@ Row = Mapping[str, Any]
 MILLISECONDS = Unit("ms", 1000.0)
 LONGEST_S = 1.0
 """What a checkpoint costs is said in milliseconds, if it is finished sooner."""
+NOTHING = "Nothing to decide from: no run has a timed checkpoint."
 FOLDER = "results/own/tables"
 
 
 def own_text(tables: Tables, folder: str = FOLDER) -> str:
     """At most 30 lines. `folder` is the place of the tables, as a reader would type it."""
     known = screen(tables, folder)
+    remarks = known.remarks if known.lines else (NOTHING, *known.remarks[1:])
     return text(
         replace(
             known,
             verdict=(*_verdict(tables), *known.verdict),
-            remarks=(*_settings(tables), *_on_storage(tables["own_saves"]), *known.remarks),
+            remarks=(*_settings(tables), *_on_storage(tables["own_saves"]), *remarks),
             ending=(f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h",)
             if known.lines
             else (),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from ckptbench.analysis.cost.scaling import checkpoint_cost
 from ckptbench.analysis.cost.timeline import timeline
 from ckptbench.analysis.provenance import provenance
+from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.registry import DERIVED
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
@@ -34,18 +35,23 @@ def own_tables(
         "machine": collected.machine(runs),
         "stall": collected.stall(timed, named),
     }
-    tables["provenance"] = provenance(tables)
+    # A run of an own training never goes on from an earlier one.
+    tables["provenance"] = provenance(tables).assign(continued=0)
     known = costs.Timed({run.cell.id: run for run in timed}, tables)
     tables["overhead"] = costs.overhead(known)
     tables["checkpoint_cost"] = checkpoint_cost(tables)
     tables["strategies"] = costs.strategies(known, tables)
-    tables["timeline"] = _timeline(timed, tables["stall"])
+    tables["timeline"] = _timeline(timed, tables)
     decided = decide(costs.decision_costs(known, tables), rates, choices)
     empty = {name: DERIVED[name].table.rows([]) for name in UNPROVEN}
     every = {**tables, **decided, "validation": VALIDATION.rows([]), **empty}
     return {name: every[name] for name in TABLES}
 
 
-def _timeline(timed: Sequence[SeenRun], stall: pd.DataFrame) -> pd.DataFrame:
-    """Of checkpoints of which it is known when they were finished."""
-    return timeline({**collected.progress(timed), "stall": stall[stall["durable_s"].notna()]})
+def _timeline(timed: Sequence[SeenRun], tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Of checkpoints of which it is known when they were finished, and that steps followed, where a setup has such."""
+    stall = tables["stall"][tables["stall"]["durable_s"].notna()]
+    last = tables["runs"].set_index("run")["steps"]
+    followed = stall["step"] < stall["run"].map(last)
+    some = followed.groupby([stall[name] for name in SETUP]).transform("any")
+    return timeline({**collected.progress(timed), "stall": stall[followed | ~some]})
