@@ -157,6 +157,18 @@ def test_a_run_that_does_not_save_says_so_and_a_baseline_that_does(
     assert "baseline-rep0 is the run without checkpoints, and the probe has seen 2" in caplog.text
 
 
+def test_a_machine_with_gpus_is_told_that_figures_speak_of_a_cpu(
+    make: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    facts = own_run.host_facts
+    monkeypatch.setattr(own_run, "host_facts", lambda folder: facts(folder) | {"gpus": ["H100"]})
+    make()
+    assert "this machine has GPUs (H100), and own.gpus is 0" in caplog.text
+    caplog.clear()
+    assert content(make(gpus=1))["measured_on"] == "gpu"
+    assert "own.gpus" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("own", "words"),
     [

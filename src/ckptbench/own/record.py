@@ -73,7 +73,7 @@ class OwnRun:
     content: Mapping[str, Any]
     """Of run.json: `command`, `folder`, `exit_code`, `wall_s` (of the command, with its start), `started_unix_s`, `ended_unix_s`,
     `measured_on` (cpu or gpu), `host` (a mapping, with `cores` and `scheduler_job`), `others` and `stolen` (shares of the CPU time of
-    its machine that other programs and the host took; null where they are unknown), `checkpoints` (how many were seen)."""
+    its machine that other programs and the host took; null where they are unknown, `others` in every job of a scheduler), `checkpoints` (how many were seen)."""
     summary: Mapping[str, Any]
     """That of the probe."""
 

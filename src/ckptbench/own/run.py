@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +86,7 @@ def run_own(cell: OwnCell, execution: Execution) -> None:
         write_json(folder / RUN, record)
         try:
             record |= _made(cell, folder, checkpoints, execution.environment, limits)
+            _say_what_is_odd(cell, record["checkpoints"], record["host"]["gpus"])
         except BaseException as error:
             write_json(folder / RUN, {**record, "status": "failed", "error": str(error)})
             raise
@@ -163,19 +164,24 @@ def _made(
         raise LaunchError(f"the command ended well, but nothing was measured: {_told(output)}")
     summary = read_json(probe / SUMMARY)
     saved = sum(not one["failed"] for one in summary["checkpoints"])
-    _say_what_is_odd(cell, saved)
     return {
         "exit_code": done.status,
         "wall_s": done.wall_s,
         "started_unix_s": done.started_unix_s,
         "ended_unix_s": done.started_unix_s + done.wall_s,
-        "others": done.others,
+        # In a job, the command may have ranks started by the scheduler, which are no processes of this one.
+        "others": None if scheduler_job(os.environ) else done.others,
         "stolen": done.stolen,
         "checkpoints": saved,
     }
 
 
-def _say_what_is_odd(cell: OwnCell, saved: int) -> None:
+def _say_what_is_odd(cell: OwnCell, saved: int, gpus: Sequence[str]) -> None:
+    if gpus and not cell.gpus:
+        log.warning(
+            "this machine has GPUs (%s), and own.gpus is 0, so all figures say that they were measured on a CPU: set own.gpus if not",
+            gpus[0],
+        )
     if cell.is_baseline and saved:
         log.warning(
             "%s is the run without checkpoints, and the probe has seen %d: what they cost is missing in every overhead",
