@@ -19,7 +19,7 @@ from ckptbench.errors import LaunchError, RunFolderError
 from ckptbench.own import run as own_run
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config
-from ckptbench.own.record import changed, read_run
+from ckptbench.own.record import OwnStudy, changed, read_run
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.supervised import MARK
 from ckptbench.own.surroundings import of_command, of_user
@@ -233,9 +233,16 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_has_started(
     assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGTERM, "as told by SIGTERM"),
+        (signal.SIGUSR2, "as told by SIGUSR2"),
+        (signal.SIGINT, "by Ctrl-C"),
+    ],
+)
 def test_a_run_that_is_told_to_stop_ends_its_command(
-    make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, told: str
 ) -> None:
     monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
 
@@ -246,7 +253,7 @@ def test_a_run_that_is_told_to_stop_ends_its_command(
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    with pytest.raises(LaunchError, match=f"was stopped, as told by {number.name}"):
+    with pytest.raises(LaunchError, match=f"was stopped,? {told}: it is made again"):
         make(ENDLESS)
     stopper.join()
     assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))
@@ -267,3 +274,26 @@ def test_a_cell_in_use_is_named(make: Run, tmp_path: Path, monkeypatch: pytest.M
         os.killpg(holding.pid, signal.SIGKILL)
         holding.wait()
         holding.stdout.close()
+
+
+def test_a_command_whose_script_is_killed_gets_sigterm(tmp_path: Path) -> None:
+    told = "import signal, time\ndef say(*_):\n    open('told', 'w').close(); raise SystemExit\n"
+    waits = "signal.signal(signal.SIGTERM, say)\nopen('begun', 'w').close()\ntime.sleep(600)\n"
+    (tmp_path / "train.py").write_text(told + waits)
+    _, cell = cells(tmp_path)
+    OwnStudy(cells=(cell,)).write(tmp_path / "study.json")
+    script = Path(__file__).resolve().parents[2] / "scripts" / "train_own.py"
+    options = {"cell": json.dumps(cell.to_json()), "runs": tmp_path, "study": tmp_path / "study.json"}  # fmt: skip
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    running = subprocess.Popen([sys.executable, script, *words, "--parent", str(os.getpid())])
+    await_file(tmp_path / "begun")
+    running.kill()
+    running.wait()
+    await_file(tmp_path / "told")
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)

@@ -24,6 +24,9 @@ POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
 """Between SIGTERM and SIGKILL."""
 KILL_SECONDS = 10.0
+AGAIN = (
+    "it is made again, from its beginning, when its job is requeued or the study is started again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,10 @@ def run_probed(
             if had_begun and not begun and over is None:
                 over = time.monotonic(), Counters.now()
             time.sleep(POLL_SECONDS)
-    except BaseException:
+    except BaseException as error:
         _end(running, str(probe))
+        if isinstance(error, KeyboardInterrupt):
+            raise LaunchError(f"the run was stopped by Ctrl-C: {AGAIN}") from None
         raise
     ended, end = over or (time.monotonic(), Counters.now())
     return Ended(
@@ -112,10 +117,7 @@ def _start(
 def _raise_if_to_end(limits: Limits) -> None:
     seconds = limits.timeout_seconds
     if limits.stop.signal:
-        raise LaunchError(
-            f"the run was stopped, as told by {limits.stop.signal}: it is made again, from its beginning, when its job is requeued "
-            "or the study is started again"
-        )
+        raise LaunchError(f"the run was stopped, as told by {limits.stop.signal}: {AGAIN}")
     if is_orphan(limits.parent):
         raise LaunchError("the workflow that started this run is gone: the run was ended")
     if seconds is not None and time.monotonic() - limits.started > seconds:
