@@ -155,6 +155,14 @@ def test_the_answer_names_the_setting_and_the_whole_cost(two: dict[str, pd.DataF
     assert len(lines.splitlines()) <= 30
 
 
+def test_an_answer_of_many_engines_stays_on_one_screen(tmp_path: Path) -> None:
+    engines = {f"engine{number}": replace(WHOLE, stall_s=0.1 + number / 10) for number in range(6)}
+    lines = own_text(tables_of(study(tmp_path, repeats=2, **engines))).splitlines()
+    assert len(lines) <= 30
+    assert sum("save_steps=" in line for line in lines) == 4
+    assert "Of 2 more: results/own/tables/advice.csv and strategies.csv." in lines
+
+
 def test_one_run_has_no_interval(tmp_path: Path) -> None:
     tables = tables_of(study(tmp_path, repeats=1, plain=WHOLE))
     row = only(tables["overhead"])

@@ -17,6 +17,11 @@ Intervals are 95 % intervals of Student's t over repeats; [method.md](method.md#
 often they hold the truth.
 A **setup** is everything that makes a cell but its repeat. Words are those of the README.
 """
+OWN_WORDS = """\
+Other tables of an own training have the columns above, filled with what the probe sees from outside: `durable_s` is when the engine said that a
+checkpoint was finished, `slowdown_s` the hidden slowdown, `steady` says that a checkpoint is not the first of its run, `memory_bytes` is above that at the start of
+a save. What is not known is 0 or empty: model, dataset, batch size, epochs, seed. `resume_proof`, `consistency` and `outcome` have no rows.
+"""
 
 
 def document() -> str:
@@ -28,13 +33,13 @@ def document() -> str:
             *_section("What follows from it", DERIVED.values()),
             *_section("What to do about it", DECIDED.values()),
             *_section("Whether to believe it", AUDITED.values()),
-            *_section("What the probe saw of an own training", OWN.values()),
+            *_section("What the probe saw of an own training", OWN.values(), OWN_WORDS),
         ]
     )
 
 
-def _section(title: str, entries: Iterable[TableEntry]) -> list[str]:
-    return [f"# {title}\n", *(entry.table.document() for entry in entries)]
+def _section(title: str, entries: Iterable[TableEntry], *words: str) -> list[str]:
+    return [f"# {title}\n", *words, *(entry.table.document() for entry in entries)]
 
 
 if __name__ == "__main__":

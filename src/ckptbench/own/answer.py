@@ -24,6 +24,8 @@ Row = Mapping[str, Any]
 MILLISECONDS = Unit("ms", 1000.0)
 LONGEST_S = 1.0
 """What a checkpoint costs is said in milliseconds, if it is finished sooner."""
+MOST_SETTINGS = 4
+"""So many have room on the screen."""
 NOTHING = "Nothing to decide from: no run has a timed checkpoint."
 FOLDER = "results/own/tables"
 
@@ -36,7 +38,7 @@ def own_text(tables: Tables, folder: str = FOLDER) -> str:
         replace(
             known,
             verdict=(*_verdict(tables), *known.verdict),
-            remarks=(*_settings(tables), *_on_storage(tables["own_saves"]), *remarks),
+            remarks=(*_settings(tables, folder), *_on_storage(tables["own_saves"]), *remarks),
             ending=(f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h",)
             if known.lines
             else (),
@@ -67,11 +69,14 @@ def _values(content: str) -> str:
     return ", ".join(f"{name}={value}" for name, value in json.loads(content).items())
 
 
-def _settings(tables: Tables) -> Iterator[str]:
-    """Of each strategy, with the most GPUs that were asked for: what to set, what the measured intervals lose, and what a checkpoint costs."""
+def _settings(tables: Tables, folder: str) -> Iterator[str]:
+    """Of the best strategies, with the most GPUs that were asked for: what to set, what the measured intervals lose, and what a checkpoint costs."""
     rows = shown(tables)
-    for row in records(rows[rows["gpus"] == rows["gpus"].max()]) if len(rows) else ():
+    best = rows[rows["gpus"] == rows["gpus"].max()] if len(rows) else rows
+    for row in records(best[:MOST_SETTINGS]):
         yield f"{row['strategy']}: {_setting(row)}. Measured: {_measured(row, tables['advice'])}. {_cost(row, tables['strategies'])}."
+    if (more := len(best) - MOST_SETTINGS) > 0:
+        yield f"Of {more} more: {folder}/advice.csv and strategies.csv."
 
 
 def _setting(row: Row) -> str:
