@@ -44,7 +44,7 @@ rule own_tables:
         by_content("own_tables", get_all_seals()),
         ancient(get_failure_rates()),
         script=ancient("scripts/own_tables.py"),
-        library=get_sources("own", "analysis", "decide"),
+        library=get_sources("scripts/own_tables.py", TABLES),
         mark=get_mark("own_tables"),
     output:
         tables_of(TABLES),
@@ -85,7 +85,9 @@ for figure, entry in OWN_FIGURES.items():
         input:
             by_content(f"draw_{figure}", tables_of(entry.tables)),
             script=ancient("scripts/draw_figure.py"),
-            library=get_sources("figures", "answer", endings=("py", "mplstyle")),
+            library=get_sources(
+                "scripts/draw_figure.py", entry.tables, [f"figures.{entry.module}"]
+            ),
             mark=get_mark(f"draw_{figure}"),
         output:
             pdf=f"results/own/figures/{figure}.pdf",
@@ -116,7 +118,7 @@ rule write_answer:
     input:
         by_content("write_answer", tables_of(ANSWERED)),
         script=ancient("scripts/write_answer.py"),
-        library=get_sources("own", "answer"),
+        library=get_sources("scripts/write_answer.py", ANSWERED),
         mark=get_mark("write_answer"),
     output:
         ANSWER,
