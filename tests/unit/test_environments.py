@@ -27,6 +27,8 @@ from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
 LOCKS = sorted((ROOT / "envs").glob("*.txt"))
+EXAMPLES = {"jax", "trainers"}
+"""Environments of the trainings in `examples`, beside those of frameworks."""
 
 
 def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
@@ -233,7 +235,7 @@ def test_make_environments_makes_every_environment_on_a_cpu() -> None:
     made = {Path(word).parent.name for word in done.stdout.split() if word.endswith("/ready.json")}
     own = [(name, entry) for name, entry in RECOVERIES.items() if entry.own_environment]
     needed = {f"{each}_{name}" for name, entry in own for each in entry.frameworks or FRAMEWORKS}
-    assert made == {"data", *FRAMEWORKS, *needed}
+    assert made == {"data", *EXAMPLES, *FRAMEWORKS, *needed}
 
 
 def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:
