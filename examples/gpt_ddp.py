@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from digest import digest
 from gpt import Gpt, batch, loss_of
 from torch.nn.parallel import DistributedDataParallel
 
@@ -41,9 +42,7 @@ def main() -> None:
             if rank == 0:
                 save(options.folder, step, model, optimizer, generators)
     if rank == 0:
-        print(
-            f"loss {loss.detach().item():.6f}, weights {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}"
-        )
+        print(f"weights {digest(p.detach() for p in model.parameters())}")
     dist.barrier()  # a rank that ends while another still talks to it makes that one abort
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""A small GPT-2, made from its configuration, trained by the Trainer of Hugging Face.
+"""A small GPT-2, made from its configuration, trained by the Trainer of Hugging Face. It goes on from the newest checkpoint.
 
 torchrun --nproc-per-node 2 examples/hf_trainer.py --folder checkpoints
 """
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from digest import digest
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
 
 LENGTH = 32
 
@@ -42,7 +44,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("checkpoints"))
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--save-every", type=int, default=10)
-    parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
     set_seed(1)
     model = GPT2LMHeadModel(
@@ -53,9 +54,10 @@ def main() -> None:
         use_cpu=True, report_to=[], logging_strategy="no", seed=1,
     )  # fmt: skip
     trainer = Timed(model=model, args=arguments, train_dataset=Text())
-    trainer.train(resume_from_checkpoint=options.resume or None)
+    newest = get_last_checkpoint(options.folder) if options.folder.exists() else None
+    trainer.train(resume_from_checkpoint=newest)
     if trainer.is_world_process_zero():
-        print(f"weights {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}")
+        print(f"weights {digest(p.detach() for p in model.parameters())}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A network of JAX whose state Orbax saves, asynchronously.
+"""A network of JAX whose state Orbax saves, asynchronously. It goes on from the newest checkpoint.
 
 python examples/jax_orbax.py --folder checkpoints
 """
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import orbax.checkpoint as ocp
+from digest import digest
 
 WIDTH = 512
 
@@ -44,7 +45,10 @@ def main() -> None:
 
     every = ocp.CheckpointManagerOptions(save_interval_steps=options.save_every, max_to_keep=2)
     with ocp.CheckpointManager(options.folder.resolve(), options=every) as manager:
-        for step in range(1, options.steps + 1):
+        done = manager.latest_step() or 0
+        if done:
+            state = manager.restore(done, args=ocp.args.StandardRestore(state))
+        for step in range(done + 1, options.steps + 1):
             state = train(
                 state, jax.random.normal(jax.random.fold_in(key, 1000 + step), (64, WIDTH))
             )
@@ -56,7 +60,7 @@ def main() -> None:
                     flush=True,
                 )
         manager.wait_until_finished()
-    print(f"weights {sum(float(jnp.sum(w)) for w in state['weights'].values()):.6f}")
+    print(f"weights {digest(state['weights'].values())}")
 
 
 if __name__ == "__main__":

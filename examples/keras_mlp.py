@@ -1,4 +1,4 @@
-"""A network of Keras that saves after every few batches.
+"""A network of Keras that saves after every few batches, and goes on from what it has saved.
 
 python examples/keras_mlp.py --folder checkpoints
 """
@@ -12,8 +12,10 @@ from typing import Any
 
 import keras
 import numpy as np
+from digest import digest
 
 
+@keras.saving.register_keras_serializable()
 class Timed(keras.Model):
     def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         started = time.perf_counter()
@@ -32,6 +34,22 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(1)
+    newest = options.folder / "newest.keras"
+    model = keras.saving.load_model(newest) if newest.exists() else new_model()
+    draw = np.random.default_rng(0)
+    images, labels = (
+        draw.random((32 * options.steps, 64), np.float32),
+        draw.integers(10, size=32 * options.steps),
+    )
+    saves = keras.callbacks.ModelCheckpoint(str(newest), save_freq=options.save_every)
+    done = 32 * int(model.optimizer.iterations)
+    model.fit(
+        images[done:], labels[done:], batch_size=32, shuffle=False, verbose=0, callbacks=[saves]
+    )
+    print(f"weights {digest(model.get_weights())}")
+
+
+def new_model() -> Timed:
     inputs = keras.Input((64,))
     hidden = keras.layers.Dense(512, activation="relu")(inputs)
     outputs = keras.layers.Dense(10)(keras.layers.Dense(512, activation="relu")(hidden))
@@ -39,18 +57,7 @@ def main() -> None:
     model.compile(
         optimizer="adam", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    draw = np.random.default_rng(0)
-    images, labels = (
-        draw.random((32 * options.steps, 64), np.float32),
-        draw.integers(10, size=32 * options.steps),
-    )
-    saves = keras.callbacks.ModelCheckpoint(
-        str(options.folder / "newest.keras"), save_freq=options.save_every
-    )
-    model.fit(images, labels, batch_size=32, epochs=1, shuffle=False, verbose=0, callbacks=[saves])
-    print(
-        f"weights {sum(float(np.asarray(v).astype(np.float64).sum()) for v in model.get_weights()):.12f}"
-    )
+    return model
 
 
 if __name__ == "__main__":

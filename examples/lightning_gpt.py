@@ -1,6 +1,6 @@
-"""The GPT of `gpt.py`, trained by Lightning; its checkpoints are written in the foreground, or in a thread.
+"""The GPT of `gpt.py`, trained by Lightning; its checkpoints are written in the foreground, or in a thread. It goes on from the newest one.
 
-python examples/lightning_gpt.py --folder checkpoints [--asynchronous]
+python examples/lightning_gpt.py --folder checkpoints [--devices 2] [--asynchronous]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import lightning
 import torch
+from digest import digest
 from gpt import Gpt, batch, loss_of
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO
@@ -34,10 +35,11 @@ class Timed(lightning.Trainer):
     def save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         started = time.perf_counter()
         super().save_checkpoint(*args, **kwargs)
-        print(
-            f"step {self.global_step}: the save blocked {time.perf_counter() - started:.6f} s",
-            flush=True,
-        )
+        if self.is_global_zero:
+            print(
+                f"step {self.global_step}: the save blocked {time.perf_counter() - started:.6f} s",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -45,6 +47,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("checkpoints"))
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--asynchronous", action="store_true")
     options = parser.parse_args()
     lightning.seed_everything(1, verbose=False)
@@ -55,12 +58,14 @@ def main() -> None:
         dirpath=options.folder, every_n_train_steps=options.save_every, save_top_k=1
     )
     trainer = Timed(
-        max_steps=options.steps, accelerator="cpu", callbacks=[saves], logger=False, enable_progress_bar=False, enable_model_summary=False,
+        max_steps=options.steps, accelerator="cpu", devices=options.devices, callbacks=[saves], logger=False, enable_progress_bar=False, enable_model_summary=False,
         plugins=[AsyncCheckpointIO()] if options.asynchronous else [],
     )  # fmt: skip
     module = Module()
-    trainer.fit(module, DataLoader(batches, batch_size=None))
-    print(f"weights {sum(float(p.detach().double().sum()) for p in module.parameters()):.12f}")
+    newest = max(options.folder.glob("*.ckpt"), key=lambda path: path.stat().st_mtime, default=None)
+    trainer.fit(module, DataLoader(batches, batch_size=None), ckpt_path=newest)
+    if trainer.is_global_zero:
+        print(f"weights {digest(p.detach() for p in module.parameters())}")
 
 
 if __name__ == "__main__":
