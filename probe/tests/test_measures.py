@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Written
+from traces import Written, at
 
 from ckptbench_probe import chrome
 from ckptbench_probe.costs import costs, text
@@ -216,10 +216,15 @@ def test_no_checkpoint_on_disk_meanwhile_is_told(
         .updates(6, 7, 8, 9)
     )
     rank.save(9.0, 9.1, finished=10.0, after=9, path="/c/new.ckpt").updates(10, 11)
-    rank.add("removed", at_ns=5_000_000_000_000 + round(removed_at * 1e9), path="/c/old.ckpt")
+    for later_ns in (0, 1000):  # a folder: as a tree, and then as an empty folder
+        at_ns = at(removed_at) + later_ns
+        rank.add("removed", at_ns=at_ns, path="/c/old.ckpt")
     run = read(rank.into(tmp_path))
     assert (
-        any("the last whole checkpoint was removed" in line for line in dangers(run, measure(run)))
+        any(
+            line.startswith("1 times the last whole checkpoint was removed")
+            for line in dangers(run, measure(run))
+        )
         is unsafe
     )
 
@@ -285,3 +290,27 @@ def test_a_thousand_ranks_are_read_in_one_go(tmp_path: Path) -> None:
     assert (measures.ranks, measures.updates, len(measures.checkpoints)) == (1024, 400, 1)
     assert measures.stall is not None
     assert measures.stall.mean == pytest.approx(1023 / 1024)
+
+
+def test_bytes_that_only_the_background_part_was_given_are_those_of_the_save(
+    tmp_path: Path,
+) -> None:
+    rank = Written().updates(1, 2).save(2.0, 2.1, finished=2.6, after=2).updates(3, 4)
+    (begun,) = (event for event in rank.events if event["event"] == "save")
+    rank.add("part", **{name: begun[name] for name in ("save", "start_ns", "path")})
+    rank.add("part_end", save=begun["save"], end_ns=begun["start_ns"], bytes={"float32": 8}, failed=False)  # fmt: skip
+    (checkpoint,) = measured(rank.into(tmp_path)).checkpoints
+    assert checkpoint.bytes == {"float32": 8}
+
+
+def test_every_reason_is_told_why_no_file_was_seen_written(tmp_path: Path) -> None:
+    rank = Written().updates(1, 2)
+    for after, state in ((2, "gone"), (3, "not yet when the process ended"), (4, "gone")):
+        rank.save(after, after + 0.1, after=after).updates(after + 1)
+        saves = [event["save"] for event in rank.events if event["event"] == "save"]
+        rank.add("clean", save=saves[-1], at_ns=at(5), state=state, files=0, size=0, file_system="ext4", memory_bytes=0)  # fmt: skip
+    run = read(rank.ended(6).into(tmp_path))
+    (line,) = (line for line in screen(run, measure(run), []) if line.startswith("on storage"))
+    assert line.endswith(
+        "written the files: removed before that (2 of 3), not yet when the process ended (1 of 3)"
+    )

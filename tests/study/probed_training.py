@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples"
 PYTORCH = ROOT / ".environments" / "pytorch" / "bin" / "python"
 LIMIT_S = 300
 CLOCK = re.compile(r"(?:took|blocked) ([\d.]+) s")
@@ -73,7 +72,3 @@ def _run(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done
-
-
-def torchrun(*command: str, ranks: int = 2) -> list[str]:
-    return [str(PYTORCH), "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *command]

@@ -1,20 +1,18 @@
-"""Each way to save with PyTorch is one checkpoint, of the right kind, file and bytes."""
+"""Each way to save is one checkpoint, of the right kind, file and bytes."""
 
 from __future__ import annotations
 
 import socket
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.study.probed_training import EXAMPLES, PYTORCH, ROOT, plain, probed
+from tests.study.probed_training import PYTORCH, ROOT, probed
 
 SAVING = Path(__file__).with_name("probe_saves.py")
 LINEAR = 4 * (64 * 64 + 64)
 """Bytes of the weights."""
-KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -92,20 +90,53 @@ def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Pat
     )
 
 
-@pytest.mark.frameworks("tensorflow")
-def test_keras_is_measured_whole_and_gives_the_same_weights(tmp_path: Path) -> None:
-    command = [str(KERAS), str(EXAMPLES / "keras_mlp.py")]
-    training = probed(tmp_path, *command)
-    alone = plain(tmp_path / "alone", *command)
-    assert training.out.splitlines()[-1] == alone.splitlines()[-1] != ""
-    summary = training.summary
-    assert summary["updates"] == 40
-    assert [one["updates"] for one in summary["checkpoints"]] == [10, 20, 30, 40]
-    assert {kind for one in summary["checkpoints"] for kind in one["kinds"]} == {"keras"}
-    own, seen = training.by_own_clock_s, training.blocked_s()
-    difference = statistics.median(one - other for one, other in zip(own, seen, strict=True))
-    assert abs(difference) <= max(0.002, 0.05 * statistics.median(own))
-    weights = 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10
-    assert summary["checkpoints"][-1]["bytes"]["float32"] in range(
-        3 * 4 * weights, 3 * 4 * weights + 100
+@pytest.mark.frameworks("trainers")
+def test_accelerate_and_fabric_are_measured(tmp_path: Path) -> None:
+    """accelerate keeps one folder that it names itself, and removes it before it writes the next."""
+    python = ROOT / ".environments" / "trainers" / "bin" / "python"
+    training = probed(tmp_path, str(python), str(SAVING.with_name("probe_trainer_saves.py")))
+    checkpoints = training.summary["checkpoints"]
+    named = "project/checkpoints/checkpoint_"
+    assert [
+        (one["updates"], *one["kinds"], *(str(Path(path).relative_to(tmp_path.resolve())) for path in one["paths"]))
+        for one in checkpoints
+    ] == [
+        (5, "accelerate", f"{named}0"),
+        (10, "accelerate", f"{named}1"),
+        (15, "accelerate", "state"),
+        (20, "safetensors", "model/model.safetensors"),
+        (25, "lightning.io", "fabric.ckpt"),
+    ]  # fmt: skip
+    for one in checkpoints:
+        state = one["kinds"] == ["accelerate"]
+        steps = 2 * 4 if state else 0  # of AdamW, of the two parameters
+        assert one["bytes"]["float32"] == (3 * LINEAR if state else LINEAR) + steps
+        assert one["finished_s"] == one["stall_s"] > 0
+    assert [one["files"] for one in checkpoints] == [0, 3, 3, 1, 1]
+    assert any(
+        line.startswith("1 times the last whole checkpoint was removed")
+        for line in training.summary["unsafe"]
     )
+
+
+@pytest.mark.frameworks("jax")
+def test_orbax_is_asked_once_whether_it_saves_and_a_save_that_fails_takes_no_end_of_another(
+    tmp_path: Path,
+) -> None:
+    python = ROOT / ".environments" / "jax" / "bin" / "python"
+    training = probed(tmp_path, str(python), str(SAVING.with_name("probe_orbax_saves.py")))
+    assert training.out.splitlines() == [
+        "asked at [1, 2, 3, 4, 5, 6], saved at [2, 4, 6]",
+        "StepAlreadyExistsError",
+    ]
+    checkpoints = training.summary["checkpoints"]
+    names = [str(Path(*Path(path).parts[-2:])) for one in checkpoints for path in one["paths"]]
+    assert names == [
+        *("own/2", "own/4", "own/6", "foreground/2", "foreground/4"),
+        *("failing/1", "failing/1", "failing/2"),
+    ]
+    assert [one["failed"] for one in checkpoints] == [place == 6 for place in range(8)]
+    assert [one["background"] for one in checkpoints] == [True] * 3 + [False] * 2 + [True, False, True]  # fmt: skip
+    for one in checkpoints:
+        assert one["finished_s"] is not None
+        assert one["bytes"] == ({} if one["failed"] else {"float32": 64 * 64 * 4, "int32": 4})

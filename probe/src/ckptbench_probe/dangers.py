@@ -82,14 +82,19 @@ def _no_sync(run: Run, kinds: set[str]) -> Iterator[str]:
 
 def _no_version_left(run: Run) -> Iterator[str]:
     """An older checkpoint is removed, while the newer one is under way and no other whole one is left."""
-    worst = 0
-    for process in run.trained:
-        for event in process.events:
-            if event["event"] != "removed":
-                continue
-            worst += _leaves_none(process.saves, process.events, event)
-    if worst:
-        yield f"{worst} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+    lost = {
+        (process.pid, event["path"], _saves_before(process.saves, event))
+        for process in run.trained
+        for event in process.events
+        if event["event"] == "removed" and _leaves_none(process.saves, process.events, event)
+    }
+    if lost:
+        yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+
+
+def _saves_before(saves: tuple[SaveSeen, ...], removal: Event) -> int:
+    """To the same path. A folder is removed twice: as a tree, and then as an empty folder."""
+    return sum(save.path == removal["path"] and save.start_ns <= removal["at_ns"] for save in saves)
 
 
 def _leaves_none(saves: tuple[SaveSeen, ...], events: tuple[Event, ...], removal: Event) -> bool:

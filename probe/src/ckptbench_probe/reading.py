@@ -203,6 +203,8 @@ def _saves(by_kind: dict[str, list[Event]]) -> Iterable[SaveSeen]:
         _set(found, one, finished_ns=one["at_ns"])
     for one in by_kind["part_end"]:
         _set(found, one, part_ns=(parts.get(one["save"], one["end_ns"]), one["end_ns"]))
+        if one["save"] in found and not found[one["save"]].bytes:
+            _set(found, one, bytes=one["bytes"])
     for one in by_kind["clean"]:
         _set(
             found, one, clean_ns=one["at_ns"], clean=one["state"], files=one["files"], size=one["size"],

@@ -12,6 +12,7 @@ from ckptbench_probe.reading import Run
 from ckptbench_probe.words import counted, duration, percent, size, spread
 
 WIDTH = 14
+GONE = "removed before that"
 NOTHING = "no rank reported: no process updated a model while it was measured. Python's options -I, -E and -S, `env -i` and a changed PYTHONPATH keep the probe out; so do optimizers that are not torch.optim's. docs/own-training.md says what to do"
 """What is said of a run that left no updates."""
 
@@ -98,8 +99,12 @@ def _which(measures: Measures) -> str:
 
 def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
     if measures.clean is None:
-        state, _ = Counter(one.clean for one in whole).most_common(1)[0]
-        return f"it was not seen that the kernel has written the files: {state}"
+        found = Counter(GONE if one.clean == "gone" else one.clean for one in whole)
+        of = f" of {len(whole)}"
+        states = [
+            state + f" ({number}{of})" * (len(found) > 1) for state, number in found.most_common()
+        ]
+        return f"it was not seen that the kernel has written the files: {', '.join(states)}"
     seen = {one.clean for one in whole if one.clean_s is not None}
     text = f"{' or '.join(sorted(seen))} {spread(measures.clean)} after the start"
     others = len(whole) - measures.clean.number

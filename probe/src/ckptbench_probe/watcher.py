@@ -36,7 +36,7 @@ def identity(path: str) -> Identity | None:
 
 @dataclass
 class Watched:
-    """One save. Its paths are files, or folders of which the files count that `owned` knows by name."""
+    """One save. Its paths are files and folders, of which those files count that `owned` knows by name."""
 
     id: str
     paths: list[str]
@@ -71,7 +71,8 @@ class Watched:
 
 def _below(path: str, owned: Callable[[str], bool]) -> Iterator[str]:
     if not os.path.isdir(path):
-        yield path
+        if owned(os.path.basename(path)):
+            yield path
         return
     found = 0
     for folder, _, names in os.walk(path):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ckptbench_probe.engines.wrapping import argument, of_first_rank, saving
 
 
 def patch(module: Any) -> None:
-    def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        folder = argument(args, kwargs, 1, "output_dir") or args[0].project_dir
-        return None if folder is None else str(folder)
-
     module.Accelerator.save_state = saving(
-        module.Accelerator.save_state, "accelerate", target=target, owned=of_first_rank
+        module.Accelerator.save_state, "accelerate", target=_target, owned=of_first_rank
     )
+
+
+def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Where accelerate names the folders itself, it does not ask for one."""
+    accelerator = args[0]
+    if accelerator.project_configuration.automatic_checkpoint_naming:
+        name = f"checkpoint_{accelerator.save_iteration}"
+        return os.path.join(accelerator.project_dir, "checkpoints", name)
+    folder = argument(args, kwargs, 1, "output_dir")
+    return None if folder is None else str(folder)

@@ -1,10 +1,11 @@
-"""`Trainer.save_checkpoint` of Lightning. With `AsyncCheckpointIO` the file is written in a thread: see `lightning_io`."""
+"""`Trainer.save_checkpoint` of Lightning. With `AsyncCheckpointIO` the file is written in a thread of the first rank: see `lightning_io`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, saving
+from ckptbench_probe.engines.wrapping import argument, of_first_rank, saving
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 
@@ -18,18 +19,28 @@ def patch(module: Any) -> None:
         path = argument(args, kwargs, 1, "filepath")
         return None if path is None else str(path)
 
-    waits = saving(original, "lightning", target=target)
-    goes_on = saving(original, "lightning.async", target=target, after=_captured)
+    waits = saving(original, "lightning", target=target, owned=of_first_rank)
+    goes_on = saving(
+        original, "lightning.async", target=target, after=_captured, owned=of_first_rank
+    )
+    writes_nothing = saving(original, "lightning.async", target=target, owned=of_first_rank)
 
     def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kind = type(self.strategy.checkpoint_io).__name__
-        return (goes_on if kind == ASYNCHRONOUS else waits)(self, *args, **kwargs)
+        call = waits
+        if harmless(_is_asynchronous)(self):
+            call = goes_on if self.is_global_zero else writes_nothing
+        return call(self, *args, **kwargs)
 
     save_checkpoint.__doc__ = original.__doc__
     save_checkpoint.__wrapped__ = original  # type: ignore[attr-defined]
     module.Trainer.save_checkpoint = save_checkpoint
 
 
+def _is_asynchronous(trainer: Any) -> bool:
+    """By its class, or one that it derives from."""
+    return any(one.__name__ == ASYNCHRONOUS for one in type(trainer.strategy.checkpoint_io).mro())
+
+
 def _captured(save: Save, _: Any) -> None:
-    """The state is copied on the thread that steps (Lightning 2.6). Ranks that write nothing are finished: their plugin is not called."""
+    """The state is copied on the thread that steps (Lightning 2.6)."""
     PROCESS.saves.captured(save)

@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections import deque
 from typing import Any
 
+from ckptbench_probe.engines.wrapping import argument
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 
 SUCCESS = "/jax/orbax/write/success"
 """Of the event that follows the commit, on the thread that writes."""
+FORCE = 5
+"""Place of the argument `force`."""
 
 
 def patch(module: Any) -> None:
-    original = module.CheckpointManager.save
+    manager = module.CheckpointManager
+    original = manager.save
     follower = _Follower()
+    asked = _AskedOnce(manager.should_save)
 
     @functools.wraps(original)
     def save(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
         PROCESS.updates.tick()
-        if not self.should_save(step) and not kwargs.get("force"):
+        forced = argument((self, step, *args), kwargs, FORCE, "force")
+        if not forced and not asked.ahead(self, step):
             return original(self, step, *args, **kwargs)
         follower.listen()
         begun = PROCESS.saves.begin("orbax", str(self.directory / str(step)))
@@ -32,13 +40,50 @@ def patch(module: Any) -> None:
         try:
             saved = original(self, step, *args, **kwargs)
         except BaseException:
+            follower.forget()
             PROCESS.saves.end(begun, failed=True)
             raise
-        PROCESS.saves.end(begun)
+        PROCESS.saves.end(begun, harmless(_arrays)(args, kwargs))
         PROCESS.saves.captured(begun)
         return saved
 
-    module.CheckpointManager.save = save
+    manager.save = save
+    manager.should_save = asked.should_save()
+
+
+class _AskedOnce:
+    """Whether a step is saved may be up to code of the program, which can tell how often it is asked. The answer to the probe is kept for Orbax."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._answer = threading.local()
+
+    def ahead(self, manager: Any, step: int) -> bool:
+        self._answer.known = None
+        self._answer.known = (manager, step, manager.should_save(step))
+        return bool(self._answer.known[2])
+
+    def should_save(self) -> Any:
+        @functools.wraps(self._original)
+        def should_save(manager: Any, step: int) -> Any:
+            known, self._answer.known = getattr(self._answer, "known", None), None
+            if known is not None and known[0] is manager and known[1] == step:
+                return known[2]
+            return self._original(manager, step)
+
+        return should_save
+
+
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Of what is to be saved: one item, or several by name; `items` is how Orbax was told before it had `args`."""
+    given = kwargs.get("args")
+    if given is None:
+        items = argument(args, kwargs, 0, "items")
+    else:
+        parts = given.values() if hasattr(given, "values") else [given]
+        items = [getattr(part, "item", None) for part in parts]
+    leaves: list[Any] = sys.modules["jax"].tree_util.tree_leaves(items)
+    return leaves
 
 
 class _Follower:
@@ -51,6 +96,10 @@ class _Follower:
     def follow(self, save: Save | None) -> None:
         if save is not None:
             self._under_way.append(save)
+
+    def forget(self) -> None:
+        """A save has failed: those before it were waited for, so that nothing is under way."""
+        self._under_way.clear()
 
     def listen(self) -> None:
         monitoring = getattr(sys.modules.get("jax"), "monitoring", None)

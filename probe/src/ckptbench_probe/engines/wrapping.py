@@ -6,6 +6,7 @@ import functools
 import os
 from typing import Any, Callable
 
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 from ckptbench_probe.variables import seat
@@ -45,7 +46,7 @@ def saving(
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = target(args, kwargs)
+        path = harmless(target)(args, kwargs)
         if path is None:
             return original(*args, **kwargs)
         begun = PROCESS.saves.begin(kind, path, owned)
@@ -54,9 +55,9 @@ def saving(
         except BaseException:
             PROCESS.saves.end(begun, failed=True)
             raise
-        PROCESS.saves.end(begun, content(args, kwargs) if content else None)
+        PROCESS.saves.end(begun, harmless(content)(args, kwargs) if content else None)
         if begun is not None:
-            (after or _finish)(begun, result)
+            harmless(after or _finish)(begun, result)
         return result
 
     return save

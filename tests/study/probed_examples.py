@@ -1,0 +1,90 @@
+"""The trainings of `examples`, how tests launch them, and what is known of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.study.probed_training import ROOT
+
+EXAMPLES = ROOT / "examples"
+GPT = 867_328
+"""Parameters of `examples/gpt.py`."""
+
+
+@dataclass(frozen=True)
+class Example:
+    script: str
+    environment: str
+    kind: str
+    """What the probe calls its saves."""
+    weights: int
+    """Parameters."""
+    ranks: int = 1
+    torchrun: bool = False
+    options: tuple[str, ...] = ()
+    steps: int = 60
+    save_every: int = 6
+    also_first: bool = False
+    """Whether it saves after the first step too."""
+    background: bool = False
+    moved: str | None = None
+    """Pattern of the name that a whole checkpoint is moved to; None where it is written under its own name."""
+    unsafe: tuple[str, ...] = ("no sync was seen",)
+    """How each warning of the summary begins."""
+
+    @property
+    def saves(self) -> list[int]:
+        """Updates before each."""
+        regular = range(self.save_every, self.steps + 1, self.save_every)
+        return [*([1] if self.also_first else []), *regular]
+
+    def command(self, *options: str) -> list[str]:
+        return [*self.launch(), *self.lengths(), *self.options, *options]
+
+    def launch(self) -> list[str]:
+        python = str(ROOT / ".environments" / self.environment / "bin" / "python")
+        launcher = (
+            ["-m", "torch.distributed.run", f"--nproc-per-node={self.ranks}"]
+            if self.torchrun
+            else []
+        )
+        return [python, *launcher, str(EXAMPLES / f"{self.script}.py")]
+
+    def lengths(self) -> list[str]:
+        return ["--steps", str(self.steps), "--save-every", str(self.save_every)]
+
+
+TRAINED = {
+    "gpt_ddp": Example(
+        "gpt_ddp", "pytorch", "torch.save", GPT, ranks=2, torchrun=True, moved=r"step-\d+\.pt"
+    ),
+    "gpt_fsdp": Example(
+        "gpt_fsdp", "pytorch", "dcp.async_save", GPT, ranks=2, torchrun=True, background=True, moved=r"\.metadata", unsafe=(),
+    ),
+    "hf_trainer": Example(
+        "hf_trainer", "trainers", "transformers", 830_336, ranks=2, torchrun=True,
+        unsafe=("no sync was seen", "a checkpoint folder of Trainer that is half written counts"),
+    ),
+    "lightning_gpt": Example(
+        "lightning_gpt", "trainers", "lightning", GPT, moved=r"epoch=0-step=\d+\.ckpt"
+    ),
+    "lightning_asynchronous": Example(
+        "lightning_gpt", "trainers", "lightning.async", GPT, ranks=2, options=("--devices", "2", "--asynchronous"), background=True,
+        moved=r"epoch=\d+-step=\d+\.ckpt", unsafe=("no sync was seen", "9 times the last whole checkpoint was removed"),
+    ),
+    "keras_mlp": Example(
+        "keras_mlp", "tensorflow", "keras", 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10
+    ),
+    "jax_orbax": Example(
+        "jax_orbax", "jax", "orbax", 3 * 512 * 512, steps=150, save_every=30, also_first=True, background=True, moved=r"\d+", unsafe=(),
+    ),
+}  # fmt: skip
+"""Steps of JAX are so short that more of them pass beside a save."""
+
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+def without_times(out: str) -> list[str]:
+    """What it prints, with times of its own clock left out; its last line has the digest of the weights."""
+    return [NUMBER.sub("...", line) for line in out.splitlines()]
