@@ -17,11 +17,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Callable
 
 from ckptbench_probe.harmless import say
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
-from ckptbench_probe.variables import FOLDER
+from ckptbench_probe.variables import CHECK, FOLDER
 
 DEFAULT_FOLDER = "ckptbench-probe"
 
@@ -31,10 +32,13 @@ class Session:
 
     def __init__(self) -> None:
         self._open: list[Save] = []
+        self._stepped = _told_of_steps()
 
-    def step(self) -> None:
-        """The model has been updated."""
+    def step(self, state: Any = None) -> None:
+        """The model has been updated. `state`: all arrays that it needs to go on, in dicts and lists; only `ckptbench-probe check resume` reads them."""
         PROCESS.updates.tick()
+        if self._stepped is not None:
+            self._stepped(state)
 
     @contextmanager
     def checkpoint(self, path: str | os.PathLike[str]) -> Iterator[None]:
@@ -66,6 +70,14 @@ class Session:
         for save in self._open:
             PROCESS.saves.finished(save, save.ended_ns)
         self._open.clear()
+
+
+def _told_of_steps() -> Callable[[Any], None] | None:
+    if os.environ.get(CHECK) != "resume":
+        return None
+    from ckptbench_probe.check.recording import stepped
+
+    return stepped
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ckptbench_probe import __version__
 from ckptbench_probe.answer import Wishes
+from ckptbench_probe.check import verbs as check_verbs
 from ckptbench_probe.ending import summarize
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         description="What the checkpoints of your own training cost, and how often it should save.",
     )
     top.add_argument("--version", action="version", version=__version__)
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="run | summary")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="run | summary | check")
     wishes = argparse.ArgumentParser(add_help=False)
     wishes.add_argument(
         "--gpus", type=count, help="on which the training is to run; default: its ranks"
@@ -80,11 +81,14 @@ def parser() -> argparse.ArgumentParser:
     summary.add_argument(
         "--run", help="its name, where several lie in the folder; default: the last"
     )
+    check_verbs.add(verbs)
     return top
 
 
 def main(words: list[str] | None = None) -> None:
     options = parser().parse_args(words)
+    if options.verb == "check":
+        sys.exit(check_verbs.run(options))
     wishes = Wishes(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
     if options.verb == "summary":
         sys.exit(0 if summarize(options.folder, run=options.run, wishes=wishes) else 1)

@@ -93,7 +93,7 @@ def read(folder: Path, run: str | None = None) -> Run:
         )
     runs: dict[str, list[tuple[Event, list[Event], int]]] = defaultdict(list)
     for path in sorted(folder.glob("trace-*.jsonl")):
-        events, unread = _events(path)
+        events, unread = whole_lines(path)
         if not events:
             continue  # a process that was killed while it wrote its first line
         opening = events[0]
@@ -118,7 +118,7 @@ def _order(process: ProcessSeen) -> tuple[int, int]:
     return process.began_ns, process.rank or 0
 
 
-def _events(path: Path) -> tuple[list[Event], int]:
+def whole_lines(path: Path) -> tuple[list[Event], int]:
     """Whole lines: a killed process, or a full disk, may leave a torn one."""
     found: list[Event] = []
     unread = 0

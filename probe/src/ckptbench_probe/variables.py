@@ -11,6 +11,10 @@ FOLDER = "CKPTBENCH_PROBE_FOLDER"
 """Absolute path of the folder that the processes write to."""
 RUN = "CKPTBENCH_PROBE_RUN"
 """Name of the run: traces of several may lie in one folder."""
+CHECK = "CKPTBENCH_PROBE_CHECK"
+"""What `ckptbench-probe check` looks at in each process: a key of `check.armed.CHECKS`. Not set in a plain `run`."""
+END_AT = "CKPTBENCH_PROBE_END_AT"
+"""Updates after which a rank ends the training by SIGKILL, in `check resume`."""
 
 RANKS = (
     ("RANK", "WORLD_SIZE"),

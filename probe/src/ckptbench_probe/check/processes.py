@@ -1,0 +1,58 @@
+"""Processes that a process has started, however deep: found by /proc, ended by SIGKILL."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections import defaultdict
+from pathlib import Path
+
+SET_CHILD_SUBREAPER = 36
+"""Of prctl(2)."""
+PAUSE_S = 0.02
+LIMIT_S = 10.0
+
+
+def adopt_orphans() -> None:
+    """From now on, processes below this one whose parents end become its children, so that none is lost (Linux)."""
+    ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def below(ancestor: int) -> list[int]:
+    """Living processes; those that have ended and are not waited for yet are left out."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue  # it has ended meanwhile
+            if state not in "ZX":
+                children[int(parent)].append(int(entry.name))
+    found: list[int] = []
+    waiting = [ancestor]
+    while waiting:
+        new = children[waiting.pop()]
+        found += new
+        waiting += new
+    return found
+
+
+def end_below(ancestor: int, *, but: int | None = None) -> None:
+    """All of them. `but`: one that is spared."""
+    for process in below(ancestor):
+        if process != but:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue  # it has ended meanwhile, or is of another user
+
+
+def end_all_below(ancestor: int) -> None:
+    """Until none is left, as one may start another meanwhile; for `LIMIT_S` at most, as one may wait for a disk, or be of another user."""
+    limit = time.monotonic() + LIMIT_S
+    while below(ancestor) and time.monotonic() < limit:
+        end_below(ancestor)
+        time.sleep(PAUSE_S)

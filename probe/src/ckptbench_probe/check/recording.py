@@ -1,0 +1,136 @@
+"""In the processes of a training: write the digests of its state after each update, and end the training by SIGKILL after the one that END_AT names.
+
+The state before the first update of a process is written as well: it is what was restored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from ckptbench_probe.check.optimizers import SEEN, around_steps
+from ckptbench_probe.check.processes import PAUSE_S, end_below
+from ckptbench_probe.check.state import digest, random_states
+from ckptbench_probe.harmless import harmless
+from ckptbench_probe.process import PROCESS
+from ckptbench_probe.variables import END_AT, seat
+
+BEGIN, UPDATED = "state_at_begin", "state_after_update"
+ENDED = "ended-by-check"
+"""File that rank 0 leaves when it has ended itself."""
+WAITS_S = 60.0
+"""For rank 0: the ranks end after the same update."""
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self._begun = False
+        self._recorded = 0
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._begun, self._recorded = False, 0
+
+    @harmless
+    def begin(
+        self, tensors: Iterable[tuple[str, Any]], rates: list[float], step: int | None
+    ) -> None:
+        """`step`: updates since the training began, across restarts, where the state tells."""
+        if not self._begun:
+            self._begun = True
+            self._write(BEGIN, 0, tensors, rates, step)
+
+    def updated(
+        self, update: int, tensors: Iterable[tuple[str, Any]], rates: list[float], step: int | None
+    ) -> None:
+        """`update`: done by this process."""
+        if update <= self._recorded:
+            return
+        self._begun = True
+        self._recorded = update
+        harmless(self._write)(UPDATED, update, tensors, rates, step)
+        PROCESS.updates.write()
+        if update >= int(os.environ.get(END_AT) or update + 1):
+            _end(PROCESS.trace.folder)
+
+    def _write(
+        self,
+        event: str,
+        update: int,
+        tensors: Iterable[tuple[str, Any]],
+        rates: list[float],
+        step: int | None,
+    ) -> None:
+        PROCESS.trace.write(
+            event,
+            update=update,
+            rank=_rank(),
+            step=step,
+            tensors={name: digest(tensor) for name, tensor in tensors},
+            random=random_states(),
+            rates=rates,
+        )
+
+
+def _rank() -> int:
+    own = seat()
+    return own.rank if own else 0
+
+
+def _end(folder: str) -> NoReturn:
+    """The processes that this one has started end first: none may finish a save after the kill."""
+    mark = os.path.join(folder, ENDED)
+    if _rank() == 0:
+        with open(mark, "w"):
+            pass
+    else:
+        limit = time.monotonic() + WAITS_S
+        while not os.path.exists(mark) and time.monotonic() < limit:
+            time.sleep(PAUSE_S)
+    end_below(os.getpid())
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a process outlives no SIGKILL")
+
+
+RECORDER = Recorder()
+
+
+def patch(name: str, module: Any) -> None:
+    """Of each framework, what is called around an update."""
+    if name == "torch.optim.optimizer":
+        around_steps(_before_torch, _after_torch)
+    elif name == "keras.src.callbacks.callback_list":
+        from ckptbench_probe.check import recording_keras
+
+        recording_keras.patch(module)
+    elif name == "orbax.checkpoint.checkpoint_manager":
+        from ckptbench_probe.check import recording_orbax
+
+        recording_orbax.patch(module)
+
+
+def _before_torch(optimizer: Any) -> None:
+    RECORDER.begin(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
+
+
+def _after_torch(_: Any) -> None:
+    """A session says itself what an update is."""
+    if not PROCESS.updates.by_session:
+        RECORDER.updated(PROCESS.updates.done, *_torch())
+
+
+def _torch() -> tuple[Iterable[tuple[str, Any]], list[float], int | None]:
+    return SEEN.tensors().items(), SEEN.rates(), SEEN.step()
+
+
+def stepped(state: Any) -> None:
+    """A session's step. `state`: what the program has named, else that of PyTorch's optimizers, if there are any."""
+    if state is not None:
+        from ckptbench_probe.check.trees import arrays
+
+        RECORDER.updated(PROCESS.updates.done, arrays(state), [], None)
+    elif SEEN.alive():
+        RECORDER.updated(PROCESS.updates.done, *_torch())

@@ -1,0 +1,229 @@
+"""`ckptbench-probe check resume`: kill a training at an update, start it again, and compare it with one that was not disturbed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckptbench_probe.check import folders
+from ckptbench_probe.check.compare import Ranks
+from ckptbench_probe.check.runs import Ended
+from ckptbench_probe.check.runs import run as run_once
+from ckptbench_probe.check.states import ranks, saves
+from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Seen, Verdict, cannot_tell, judge
+from ckptbench_probe.harmless import say
+from ckptbench_probe.launcher import CannotStartError, run_name
+
+if TYPE_CHECKING:
+    from ckptbench_probe.check.verbs import Verbs
+
+FORMAT = 1
+FOLDER = "ckptbench-check"
+REPORT = "check.json"
+SLOWER = 3.0
+"""A run may take so many times the undisturbed one, and `LEAST_LIMIT_S` more."""
+LEAST_LIMIT_S = 60.0
+UNDISTURBED, REPEATED, KILLED, RESUMED = "undisturbed", "undisturbed-again", "killed", "resumed"
+
+
+def add(verbs: Verbs) -> None:
+    own = verbs.add_parser(
+        "resume",
+        help="does it give back the same training after a kill?",
+        usage="ckptbench-probe check resume --kill-at N [options] -- COMMAND ... {folder} ...",
+        description=f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
+    )
+    own.add_argument(
+        "--kill-at",
+        type=_updates,
+        required=True,
+        metavar="N",
+        help="updates after which the training is killed; choose one between two saves",
+    )
+    own.add_argument(
+        "--until",
+        type=_updates,
+        metavar="U",
+        help="updates that are compared at most, after which runs are ended; default: twice as many",
+    )
+    own.add_argument(
+        "--resume", metavar="COMMAND", help="by which you start it again; default: the same command"
+    )
+    own.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="for checkpoints, where it is fixed in the program: it is renamed between the runs",
+    )
+    own.add_argument(
+        "--timeout",
+        type=_minutes,
+        metavar="MINUTES",
+        help="for each run; default: three times what the undisturbed one takes, and a minute",
+    )
+    own.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(FOLDER),
+        help="for the runs and check.json; default: %(default)s",
+    )
+    own.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="after --, with {folder} where it names its folder for checkpoints",
+    )
+
+
+def _updates(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is no number of updates: use a whole number from 1'
+        )
+    return int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of minutes')
+    return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    command: list[str]
+    again: list[str]
+    kill_at: int
+    until: int
+    output: Path | None
+    limit_s: float | None
+    folder: Path
+    """Of this check."""
+
+    def run(
+        self, name: str, *, end_at: int, limit_s: float | None, checkpoints: str | None = None
+    ) -> Ended:
+        """`checkpoints`: the run whose folder it goes on in."""
+        command = self.again if checkpoints else self.command
+        own = self.folder / f"checkpoints-{checkpoints or name}"
+        print(f"ckptbench-probe: {name} run ...", file=sys.stderr, flush=True)
+        ended = run_once(
+            folders.placed(command, own),
+            self.folder / name,
+            check="resume",
+            end_at=end_at,
+            limit_s=limit_s,
+        )
+        if name != KILLED:
+            folders.set_aside(self.output, f"{self.folder.name}-{name}")
+        return ended
+
+
+def run(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        plan = _plan(options)
+        with folders.kept(plan.output, plan.folder.name):
+            verdict = _check(plan)
+    except (folders.FolderError, CannotStartError) as error:
+        say(str(error))
+        return EXIT_CODES[CANNOT_TELL]
+    except KeyboardInterrupt:
+        say("the check was interrupted; its runs have been ended")
+        return EXIT_CODES[CANNOT_TELL]
+    except OSError as error:
+        say(
+            f"{error.filename or options.folder}: {error.strerror}: name another folder by --folder"
+        )
+        return EXIT_CODES[CANNOT_TELL]
+    print("\n".join(verdict.lines))
+    report = options.folder / REPORT
+    report.write_text(json.dumps(_content(plan, verdict), indent=1) + "\n", encoding="utf-8")
+    print(f"more: {report}; the runs lie in {plan.folder}")
+    return verdict.code
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise folders.FolderError(
+            "no command: write it after --, as in check resume --kill-at 25 -- python train.py --out {folder}"
+        )
+    again = shlex.split(options.resume) if options.resume else command
+    until = options.until or 2 * options.kill_at
+    if until <= options.kill_at:
+        raise folders.FolderError(
+            f"--until {until} is not after --kill-at {options.kill_at}: nothing after the kill would be compared"
+        )
+    output = options.output.resolve() if options.output else None
+    folders.require_apart([command, again], output)
+    folder = (options.folder / run_name()).resolve()
+    folder.mkdir(parents=True)
+    limit_s = options.timeout * 60 if options.timeout else None
+    return Plan(command, again, options.kill_at, until, output, limit_s, folder)
+
+
+def _check(plan: Plan) -> Verdict:
+    undisturbed = plan.run(UNDISTURBED, end_at=plan.until, limit_s=plan.limit_s)
+    if undisturbed.failed:
+        return cannot_tell(f"the undisturbed run failed ({undisturbed.reason()})")
+    whole = ranks(undisturbed.folder)
+    obstacle = _obstacle(whole, plan)
+    if obstacle is not None:
+        return cannot_tell(obstacle)
+    limit_s = plan.limit_s or SLOWER * undisturbed.took_s + LEAST_LIMIT_S
+    killed = plan.run(KILLED, end_at=plan.kill_at, limit_s=limit_s)
+    if not killed.at_update:
+        reason = killed.reason() if killed.failed else "it ended before"
+        return cannot_tell(
+            f"the run that was to be killed after update {plan.kill_at} did not get there ({reason})"
+        )
+    again = plan.run(RESUMED, end_at=plan.until, limit_s=limit_s, checkpoints=KILLED)
+    return judge(
+        Seen(
+            whole,
+            ranks(killed.folder),
+            ranks(again.folder),
+            plan.kill_at,
+            saves(killed.folder),
+            again.reason() if again.failed else None,
+            repeat=lambda: ranks(plan.run(REPEATED, end_at=plan.until, limit_s=limit_s).folder),
+        )
+    )
+
+
+def _obstacle(whole: Ranks, plan: Plan) -> str | None:
+    if not whole:
+        return "no state was seen: it is read from optimizers of PyTorch, `fit` of Keras, Orbax's CheckpointManager, and sessions whose s.step(state=...) names it"
+    if any(rank.attempts > 1 for rank in whole.values()):
+        return "several processes say that they are the same rank, or the command starts it again by itself: let it start each rank once"
+    done = min(max(rank.after) for rank in whole.values())
+    if done <= plan.kill_at:
+        return f"the undisturbed run has {done} updates: choose a smaller --kill-at than {plan.kill_at}"
+    return None
+
+
+def _content(plan: Plan, verdict: Verdict) -> dict[str, Any]:
+    """Of check.json. Updates count from the begin of the undisturbed run."""
+    return {
+        "format": FORMAT,
+        "exit_code": verdict.code,
+        **asdict(verdict),
+        "kill_at": plan.kill_at,
+        "until": plan.until,
+        "lost_updates": None
+        if verdict.resumed_from is None
+        else plan.kill_at - verdict.resumed_from,
+        "command": plan.command,
+        "resume_command": plan.again,
+        "runs": str(plan.folder),
+    }

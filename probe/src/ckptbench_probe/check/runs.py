@@ -1,0 +1,105 @@
+"""Start a training for a check, wait until it has ended or ended itself, and leave no process of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckptbench_probe.check.processes import PAUSE_S, adopt_orphans, end_all_below, end_below
+from ckptbench_probe.check.recording import ENDED
+from ckptbench_probe.launcher import NOT_EXECUTABLE, NOT_FOUND, CannotStartError, environment
+from ckptbench_probe.variables import CHECK, END_AT
+
+GRACE_S = 10.0
+"""For a launcher, as torchrun and srun, to end after its ranks."""
+LOG = "log.txt"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run of the training. Its folder has its traces and its log."""
+
+    folder: Path
+    code: int
+    """Exit code, or minus the signal's number."""
+    at_update: bool
+    """Whether it ended itself after the update that it was told."""
+    took_s: float
+    hung: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.hung or (not self.at_update and self.code != 0)
+
+    def reason(self) -> str:
+        """Why it failed, in a few words."""
+        if self.hung:
+            return f"it had not ended after {self.took_s:.0f} s"
+        how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
+        lines = (self.folder / LOG).read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{how}, its last line: {last[:200]}" if last else how
+
+
+def run(
+    command: list[str], folder: Path, *, check: str, end_at: int, limit_s: float | None
+) -> Ended:
+    """The command, whose standard output and error go to the log in the folder. Raises CannotStartError."""
+    folder.mkdir(parents=True)
+    variables = {
+        **environment(os.environ, folder, folder.name),
+        CHECK: check,
+        END_AT: str(end_at),
+    }
+    started = time.monotonic()
+    adopt_orphans()
+    with (folder / LOG).open("wb") as log, _started(command, variables, log.fileno()) as child:
+        mark = folder / ENDED
+        while child.poll() is None and not mark.exists():
+            if limit_s is not None and time.monotonic() - started > limit_s:
+                return Ended(folder, 0, False, time.monotonic() - started, hung=True)
+            time.sleep(PAUSE_S)
+        if mark.exists():
+            _end(child)
+        took_s = time.monotonic() - started
+        return Ended(folder, child.wait(), mark.exists(), took_s)
+
+
+@contextmanager
+def _started(
+    command: list[str], variables: dict[str, str], log: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    program = shutil.which(command[0], path=variables.get("PATH"))
+    if program is None:
+        raise CannotStartError(
+            f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
+        )
+    try:
+        child = subprocess.Popen(
+            command, executable=program, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    except OSError as error:
+        raise CannotStartError(
+            f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE
+        ) from error
+    try:
+        yield child
+    finally:
+        end_all_below(os.getpid())
+        child.wait()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """As a lost node: everything that runs here at once. The launcher may still end what runs elsewhere."""
+    end_below(os.getpid(), but=child.pid)
+    child.terminate()
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()

@@ -1,0 +1,27 @@
+"""`ckptbench-probe check`: each of its verbs is a module here, with `add(verbs)` for its words and `run(options)` that returns its exit code."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ckptbench_probe.check import resume
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+VERBS: dict[str, Any] = {"resume": resume}
+
+
+def add(verbs: Verbs) -> None:
+    check = verbs.add_parser(
+        "check", help="whether a training resumes as if it had not been killed"
+    )
+    own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
+    for verb in VERBS.values():
+        verb.add(own)
+
+
+def run(options: argparse.Namespace) -> int:
+    code: int = VERBS[options.check].run(options)
+    return code

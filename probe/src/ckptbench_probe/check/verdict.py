@@ -1,0 +1,241 @@
+"""What a check of a resume has found: one verdict, its reasons, its exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from ckptbench_probe.check.compare import (
+    Difference,
+    Ranks,
+    Unknown,
+    first_difference,
+    names_that_differ,
+    random_that_differs,
+    restored_difference,
+    resumed_from,
+)
+from ckptbench_probe.check.state import SLOT
+
+SAME, DIFFERENT, CANNOT_TELL = "same", "different", "cannot tell"
+EXIT_CODES = {SAME: 0, DIFFERENT: 1, CANNOT_TELL: 2}
+NAMED = 3
+"""Tensors that are named on the screen."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    verdict: str
+    lines: tuple[str, ...]
+    """For the user, the point first."""
+    resumed_from: int | None = None
+    compared_until: int | None = None
+    restored: Difference | None = None
+    """What was different already when the run was started again."""
+    first: Difference | None = None
+    """The first difference after an update."""
+
+    @property
+    def code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The runs, and what is known of the kill."""
+
+    whole: Ranks
+    killed: Ranks
+    again: Ranks
+    kill_at: int
+    saves: dict[int, bool]
+    """Of the killed run, by the updates done before each: whether it was finished."""
+    failure: str | None
+    """Why the run that was started again has failed."""
+    repeat: Callable[[], Ranks]
+    """A second undisturbed run, made if it is needed."""
+
+
+def cannot_tell(reason: str) -> Verdict:
+    return Verdict(CANNOT_TELL, (f"cannot tell: {reason}",))
+
+
+def judge(seen: Seen) -> Verdict:
+    """The killed run is a second undisturbed run until it is killed, so it shows whether two such runs are the same."""
+    unseeded = random_that_differs(seen.whole, seen.killed, seen.kill_at)
+    unlike, _ = first_difference(seen.whole, seen.killed, ignored=unseeded, until=seen.kill_at)
+    if unlike is not None:
+        return _irreproducible(unlike)
+    if not seen.again:
+        return _without_update(seen)
+    if seen.again.keys() != seen.killed.keys():
+        return cannot_tell(
+            f"the training had {len(seen.killed)} ranks, and {len(seen.again)} after it was started again"
+        )
+    starts = {rank: resumed_from(seen.killed[rank], own) for rank, own in seen.again.items()}
+    start = starts[0] if 0 in starts else next(iter(starts.values()))
+    if isinstance(start, Unknown):
+        return _unaligned(start, seen)
+    if len(set(starts.values())) > 1:
+        told = ", ".join(f"rank {rank} from {_told(one)}" for rank, one in starts.items())
+        return Verdict(DIFFERENT, (f"DIFFERENT: the ranks resumed from different updates: {told}",))
+    if start == 0:
+        return _began_again(seen)
+    return _compared(seen, start, unseeded)
+
+
+def _told(start: int | Unknown) -> str:
+    return "an unknown one" if isinstance(start, Unknown) else str(start)
+
+
+def _irreproducible(unlike: Difference) -> Verdict:
+    where = f"update {unlike.update} on" if unlike.update else "their begin"
+    return cannot_tell(
+        f"two undisturbed runs differ from {where} ({_counts(unlike)}): set the seeds, and PyTorch's deterministic algorithms, in the training"
+    )
+
+
+def _without_update(seen: Seen) -> Verdict:
+    if seen.failure is not None:
+        return Verdict(
+            DIFFERENT, (f"does not resume: the run that was started again failed ({seen.failure})",)
+        )
+    return Verdict(
+        DIFFERENT,
+        (
+            "does not resume: the run that was started again ended without an update, as if the training had been done",
+        ),
+    )
+
+
+def _unaligned(start: Unknown, seen: Seen) -> Verdict:
+    if start.odd:
+        line = "DIFFERENT from the resume on: the state that the training began with is neither its first one nor that of any update before the kill"
+        return Verdict(DIFFERENT, (line, *_failed(seen)))
+    return cannot_tell(
+        "the state that the training began with fits several updates: its optimizer counts no steps"
+    )
+
+
+def _began_again(seen: Seen) -> Verdict:
+    finished = [update for update, done in seen.saves.items() if done and update < seen.kill_at]
+    if finished:
+        line = f"does not resume: it began again at 0, though the save of update {max(finished)} was finished"
+        return Verdict(DIFFERENT, (line, _lost_work(seen, 0)), resumed_from=0)
+    begun = [update for update in seen.saves if update < seen.kill_at]
+    why = (
+        f"the save of update {max(begun)} had not been committed at the kill"
+        if begun
+        else "no save was seen before the kill"
+    )
+    return Verdict(
+        CANNOT_TELL,
+        (f"cannot tell: the training began again at 0, as {why}: choose a later --kill-at",),
+        resumed_from=0,
+    )
+
+
+def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
+    restored = restored_difference(seen.killed, seen.again, start)
+    first, last = first_difference(seen.whole, seen.again, start=start, ignored=unseeded)
+    known: dict[str, Any] = {"resumed_from": start, "compared_until": last, "restored": restored}
+    after = (*_lost(seen, start), *_failed(seen))
+    if first is None and last <= start:
+        return Verdict(
+            DIFFERENT if seen.failure else CANNOT_TELL,
+            (f"no update could be compared after the resume from {start}", *after),
+            **known,
+        )
+    if first is None:
+        same = f"from update {start + 1} to {last}: all tensors, random states and learning rates of {_ranks(seen)}, bit by bit"
+        if seen.failure is not None:
+            return Verdict(
+                DIFFERENT,
+                (f"does not resume to the end: same {same}, then it failed", *after),
+                **known,
+            )
+        return Verdict(
+            SAME, (f"same {same}", *after, *_undrawn(seen, start, last, unseeded)), **known
+        )
+    if first.update > seen.kill_at:
+        unlike, _ = first_difference(seen.whole, seen.repeat(), ignored=unseeded)
+        if unlike is not None:
+            return _irreproducible(unlike)
+    line = f"SILENTLY DIFFERENT from update {first.update} on (rank {first.rank}): {_counts(first)}; resumed from {start}"
+    return Verdict(DIFFERENT, (line, *_causes(restored, first), *after), first=first, **known)
+
+
+def _ranks(seen: Seen) -> str:
+    return f"{len(seen.whole)} ranks" if len(seen.whole) > 1 else "the one rank"
+
+
+def _counts(found: Difference) -> str:
+    random = f"different ({', '.join(found.random)})" if found.random else "same"
+    rates = "same" if found.rates is None else "different"
+    return f"{len(found.tensors)} of {found.of} tensors, rng {random}, lr {rates}"
+
+
+def _causes(restored: Difference | None, first: Difference) -> tuple[str, ...]:
+    """What comes earlier may be the reason of what comes later, so it is told first."""
+    found = []
+    if restored is not None:
+        found.append(
+            f"missing: the restored state is already different at the resume: {_parts(restored)}"
+        )
+    if first.random:
+        found.append(f"missing: the random state of {', '.join(first.random)}")
+    if first.rates is not None:
+        one, other = (", ".join(f"{rate:g}" for rate in sorted(set(r))) for r in first.rates)
+        found.append(
+            f"missing: the learning rate, of a scheduler or of the optimizer's groups: {other} instead of {one}"
+        )
+    if not found:
+        found.append(
+            "missing: the order of the data, or a random generator of the program's own: the restored state, random states and learning rates are the same"
+        )
+    return tuple(found)
+
+
+def _parts(found: Difference) -> str:
+    slots = [name for name in found.tensors if SLOT in name]
+    named = ", ".join(found.tensors[:NAMED]) + (", ..." if len(found.tensors) > NAMED else "")
+    kinds = {0: "none a slot of the optimizer", len(found.tensors): "all slots of the optimizer"}
+    return f"{len(found.tensors)} of {found.of} tensors, {kinds.get(len(slots), f'{len(slots)} of them slots of the optimizer')} ({named})"
+
+
+def _lost(seen: Seen, start: int) -> tuple[str, ...]:
+    lines = []
+    newer = {u: done for u, done in seen.saves.items() if start < u < seen.kill_at}
+    if newer:
+        update = max(newer)
+        lines.append(
+            f"the save of update {update} was finished, and was not used"
+            if newer[update]
+            else f"the save of update {update} was lost: it had not been committed at the kill (asynchronous)"
+        )
+    return (*lines, _lost_work(seen, start))
+
+
+def _lost_work(seen: Seen, start: int) -> str:
+    return f"lost work: {seen.kill_at - start} updates, killed after update {seen.kill_at}, resumed from {start}"
+
+
+def _failed(seen: Seen) -> tuple[str, ...]:
+    return (
+        () if seen.failure is None else (f"the run that was started again failed: {seen.failure}",)
+    )
+
+
+def _undrawn(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
+    """Random states that differ, though nothing has drawn from them meanwhile."""
+    names: set[str] = set()
+    for rank, own in seen.again.items():
+        one, other = seen.whole[rank].at(last), own.at(last - start)
+        if one is not None and other is not None:
+            names.update(names_that_differ(one.random, other.random))
+    names -= unseeded
+    if not names:
+        return ()
+    return (
+        f"not restored: the random state of {', '.join(sorted(names))}, from which no update has drawn; a later draw would differ",
+    )
