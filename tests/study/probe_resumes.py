@@ -6,7 +6,6 @@ python probe_resumes.py FOLDER
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import threading
 import time
@@ -69,14 +68,28 @@ class Training:
     def save(self, folder: Path) -> None:
         partial, path = folder / "partial.pt", folder / f"step-{self.done}.pt"
         if self.options.stuck and self.done > SAVE_EVERY:
-            os.mkfifo(path.with_suffix(".never"))
             threading.Thread(
-                target=torch.save, args=(self.parts(), path.with_suffix(".never")), daemon=True
+                target=torch.save, args=(self.parts(), Stuck(partial)), daemon=True
             ).start()
             time.sleep(0.2)  # so that it has begun before the next update
             return
         torch.save(self.parts(), partial)
         partial.rename(path)
+
+
+class Stuck:
+    """A file that takes no byte."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        self.name = str(path)
+
+    def write(self, _: bytes) -> int:
+        threading.Event().wait()
+        return 0
+
+    def flush(self) -> None:
+        pass
 
 
 def main() -> None:

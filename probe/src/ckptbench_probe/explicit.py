@@ -34,11 +34,14 @@ class Session:
         self._open: list[Save] = []
         self._stepped = _told_of_steps()
 
-    def step(self, state: Any = None) -> None:
-        """The model has been updated. `state`: all arrays that it needs to go on, in dicts and lists; only `ckptbench-probe check resume` reads them."""
+    def step(self, state: Any = None, update: int | None = None) -> None:
+        """The model has been updated. Only `ckptbench-probe check resume` reads the arguments.
+
+        `state`: all arrays that training needs to go on, in dicts and lists. `update`: the number of this update, across restarts.
+        """
         PROCESS.updates.tick()
         if self._stepped is not None:
-            self._stepped(state)
+            self._stepped(state, update)
 
     @contextmanager
     def checkpoint(self, path: str | os.PathLike[str]) -> Iterator[None]:
@@ -72,7 +75,7 @@ class Session:
         self._open.clear()
 
 
-def _told_of_steps() -> Callable[[Any], None] | None:
+def _told_of_steps() -> Callable[[Any, int | None], None] | None:
     if os.environ.get(CHECK) != "resume":
         return None
     from ckptbench_probe.check.recording import stepped

@@ -20,6 +20,15 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def bury_adopted() -> None:
+    """Those that have ended. To be called when no other child is waited for."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return  # there is none
+
+
 def below(ancestor: int) -> list[int]:
     """Living processes; those that have ended and are not waited for yet are left out."""
     children: dict[int, list[int]] = defaultdict(list)

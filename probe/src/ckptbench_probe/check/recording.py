@@ -126,11 +126,11 @@ def _torch() -> tuple[Iterable[tuple[str, Any]], list[float], int | None]:
     return SEEN.tensors().items(), SEEN.rates(), SEEN.step()
 
 
-def stepped(state: Any) -> None:
+def stepped(state: Any, update: int | None) -> None:
     """A session's step. `state`: what the program has named, else that of PyTorch's optimizers, if there are any."""
     if state is not None:
         from ckptbench_probe.check.trees import arrays
 
-        RECORDER.updated(PROCESS.updates.done, arrays(state), [], None)
+        RECORDER.updated(PROCESS.updates.done, arrays(state), [], update)
     elif SEEN.alive():
         RECORDER.updated(PROCESS.updates.done, *_torch())

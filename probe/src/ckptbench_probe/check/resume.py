@@ -175,7 +175,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 def _check(plan: Plan) -> Verdict:
     undisturbed = plan.run(UNDISTURBED, end_at=plan.until, limit_s=plan.limit_s)
     if undisturbed.failed:
-        return cannot_tell(f"the undisturbed run failed ({undisturbed.reason()})")
+        return cannot_tell(f"the undisturbed run {undisturbed.reason()}")
     whole = ranks(undisturbed.folder)
     obstacle = _obstacle(whole, plan)
     if obstacle is not None:

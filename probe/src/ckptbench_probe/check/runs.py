@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench_probe.check.processes import PAUSE_S, adopt_orphans, end_all_below, end_below
+from ckptbench_probe.check.processes import (
+    PAUSE_S,
+    adopt_orphans,
+    bury_adopted,
+    end_all_below,
+    end_below,
+)
 from ckptbench_probe.check.recording import ENDED
 from ckptbench_probe.launcher import NOT_EXECUTABLE, NOT_FOUND, CannotStartError, environment
 from ckptbench_probe.variables import CHECK, END_AT
@@ -38,13 +44,13 @@ class Ended:
         return self.hung or (not self.at_update and self.code != 0)
 
     def reason(self) -> str:
-        """Why it failed, in a few words."""
+        """How it failed, in a few words."""
         if self.hung:
-            return f"it had not ended after {self.took_s:.0f} s"
+            return f"hangs: it had not ended after {self.took_s:.0f} s"
         how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
         lines = (self.folder / LOG).read_text(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{how}, its last line: {last[:200]}" if last else how
+        return f"failed: {how}, its last line: {last[:200]}" if last else f"failed: {how}"
 
 
 def run(
@@ -93,6 +99,7 @@ def _started(
     finally:
         end_all_below(os.getpid())
         child.wait()
+        bury_adopted()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

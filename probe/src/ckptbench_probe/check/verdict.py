@@ -51,7 +51,7 @@ class Seen:
     saves: dict[int, bool]
     """Of the killed run, by the updates done before each: whether it was finished."""
     failure: str | None
-    """Why the run that was started again has failed."""
+    """How the run that was started again has failed, as in "failed: exit code 1"."""
     repeat: Callable[[], Ranks]
     """A second undisturbed run, made if it is needed."""
 
@@ -98,7 +98,7 @@ def _irreproducible(unlike: Difference) -> Verdict:
 def _without_update(seen: Seen) -> Verdict:
     if seen.failure is not None:
         return Verdict(
-            DIFFERENT, (f"does not resume: the run that was started again failed ({seen.failure})",)
+            DIFFERENT, (f"does not resume: the run that was started again {seen.failure}",)
         )
     return Verdict(
         DIFFERENT,
@@ -151,7 +151,7 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
         if seen.failure is not None:
             return Verdict(
                 DIFFERENT,
-                (f"does not resume to the end: same {same}, then it failed", *after),
+                (f"does not resume to the end: same {same}; after that it fails or hangs", *after),
                 **known,
             )
         return Verdict(
@@ -221,9 +221,7 @@ def _lost_work(seen: Seen, start: int) -> str:
 
 
 def _failed(seen: Seen) -> tuple[str, ...]:
-    return (
-        () if seen.failure is None else (f"the run that was started again failed: {seen.failure}",)
-    )
+    return () if seen.failure is None else (f"the run that was started again {seen.failure}",)
 
 
 def _undrawn(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:

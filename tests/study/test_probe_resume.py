@@ -1,0 +1,170 @@
+"""`ckptbench-probe check resume` on real trainings: each verdict, with a training that deserves it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.study.probed_training import EXAMPLES, LIMIT_S, PYTORCH, environment, torchrun
+
+pytestmark = pytest.mark.frameworks("pytorch")
+RESUMING = Path(__file__).with_name("probe_resumes.py")
+KILL_AT, SAVED_AT = 5, 3
+LOST = f"lost work: {KILL_AT - SAVED_AT} updates, killed after update {KILL_AT}, resumed from {SAVED_AT}"
+
+
+@dataclass(frozen=True)
+class Check:
+    code: int
+    lines: list[str]
+    told: str
+    report: dict[str, Any]
+
+    def updates(self, run: str) -> list[int]:
+        """Of each process that updated, how many updates its trace has."""
+        counts = []
+        for path in sorted((Path(self.report["runs"]) / run).glob("trace-*.jsonl")):
+            events = [json.loads(line) for line in path.read_text().splitlines()]
+            counts.append(sum(1 + len(e["then_us"]) for e in events if e["event"] == "updates"))
+        return [count for count in counts if count]
+
+
+def check(
+    folder: Path, *command: str, kill_at: int = KILL_AT, options: tuple[str, ...] = ()
+) -> Check:
+    words = [sys.executable, "-m", "ckptbench_probe.main", "check", "resume", "--kill-at", str(kill_at), "--timeout", "2", *options]  # fmt: skip
+    done = subprocess.run(
+        [*words, "--", *command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    report = folder / "ckptbench-check" / "check.json"
+    assert report.exists(), done.stderr
+    return Check(
+        done.returncode, done.stdout.splitlines(), done.stderr, json.loads(report.read_text())
+    )
+
+
+def training(*options: str) -> list[str]:
+    return [str(PYTORCH), str(RESUMING), "{folder}", *options]
+
+
+def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
+    found = check(tmp_path, *training())
+    assert found.lines[:-1] == [
+        "same from update 4 to 8: all tensors, random states and learning rates of the one rank, bit by bit",
+        LOST,
+    ]
+    assert (found.code, found.report["exit_code"], found.report["resumed_from"]) == (0, 0, 3)
+    assert found.updates("undisturbed") == [8]
+    assert found.updates("killed") == [KILL_AT]
+
+
+@pytest.mark.parametrize(
+    ("missing", "first", "reason"),
+    [
+        (
+            "random",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 18 of 27 tensors, rng different (torch), lr same; resumed from 3",
+            "missing: the random state of torch",
+        ),
+        (
+            "data",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 20 of 27 tensors, rng same, lr same; resumed from 3",
+            "missing: the order of the data, or a random generator of the program's own",
+        ),
+        (
+            "scheduler",
+            "SILENTLY DIFFERENT from update 5 on (rank 0): 6 of 27 tensors, rng same, lr different; resumed from 3",
+            "missing: the learning rate, of a scheduler or of the optimizer's groups: 0.09 instead of 0.06561",
+        ),
+        (
+            "optimizer",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 24 of 27 tensors, rng same, lr ",
+            "missing: the restored state is already different at the resume: 18 of 24 tensors, all slots of the optimizer",
+        ),
+        (
+            "model",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 21 of 27 tensors, rng same, lr same; resumed from 3",
+            "missing: the restored state is already different at the resume: 6 of 24 tensors, none a slot of the optimizer",
+        ),
+    ],
+)
+def test_what_is_not_restored_is_named(
+    missing: str, first: str, reason: str, tmp_path: Path
+) -> None:
+    found = check(tmp_path, *training("--missing", missing))
+    assert found.code == 1
+    assert found.lines[0].startswith(first)
+    assert found.lines[1].startswith(reason)
+    assert LOST in found.lines
+
+
+def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
+    found = check(tmp_path, *training("--missing", "checkpoint"))
+    assert found.code == 1
+    assert found.lines[0] == "does not resume: it began again at 0, though the save of update 3 was finished"  # fmt: skip
+
+
+def test_a_training_without_a_seed_cannot_be_judged(tmp_path: Path) -> None:
+    found = check(tmp_path, *training("--missing", "seed"))
+    assert found.code == 2
+    assert found.lines[0].startswith("cannot tell: two undisturbed runs differ from their begin")
+
+
+def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
+    """SGD counts no updates: the state itself tells which one it is of."""
+    found = check(tmp_path, *training("--stuck", "--optimizer", "sgd"), kill_at=7)
+    assert found.code == 0
+    assert found.lines[0].startswith("same from update 4 to 8")
+    assert found.lines[1] == "the save of update 6 was lost: it had not been committed at the kill (asynchronous)"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bad", "options", "reason"),
+    [
+        (
+            "crash",
+            (),
+            "failed: exit code 1, its last line: RuntimeError: the checkpoint has no key",
+        ),
+        ("hang", ("--timeout", "0.3"), "hangs: it had not ended after 18 s"),
+    ],
+)
+def test_a_resume_that_fails_or_hangs_is_told(
+    bad: str, options: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
+    found = check(tmp_path, *training("--bad", bad), options=options)
+    assert found.code == 1
+    assert found.lines[0].startswith(f"does not resume: the run that was started again {reason}")
+
+
+def test_a_fixed_folder_is_moved_aside_and_comes_back(tmp_path: Path) -> None:
+    """The command by which it is started again may be another."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "of-the-user").touch()
+    again = f"{PYTORCH} {RESUMING} out --missing random"
+    found = check(
+        tmp_path, str(PYTORCH), str(RESUMING), "out", options=("--output", "out", "--resume", again)
+    )
+    assert found.code == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["of-the-user"]
+    kept = {path.name.rpartition("-")[2]: path for path in tmp_path.glob("out-*")}
+    assert sorted(kept) == ["resumed", "undisturbed"]
+    assert (kept["undisturbed"] / "step-6.pt").exists()
+
+
+@pytest.mark.parametrize("example", ["gpt_ddp", "gpt_fsdp"])
+def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> None:
+    script = str(EXAMPLES / f"{example}.py")
+    command = torchrun(script, "--folder", "{folder}", "--steps", "13", "--save-every", "5")
+    found = check(tmp_path, *command, kill_at=11)
+    assert found.code == 0, found.lines
+    assert "random states and learning rates of 2 ranks, bit by bit" in found.lines[0]
+    # The save of update 10 waits for that of 5, and may be cut off itself.
+    assert found.report["resumed_from"] in ((10,) if example == "gpt_ddp" else (5, 10))
+    assert found.updates("killed") == [11, 11]
