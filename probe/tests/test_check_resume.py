@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from probed import Bench
+from probed import Bench, interpreters
 
 from ckptbench_probe.check.compare import Unknown, resumed_from
 from ckptbench_probe.check.processes import below
@@ -52,8 +52,11 @@ def command(bench: Bench, restore: str, *after: str) -> list[str]:
     return ["--", sys.executable, str(path), *(after or ("{folder}",))]
 
 
-def test_a_training_that_names_its_state_is_checked(bench: Bench) -> None:
-    done = check(bench, "--kill-at", "6", *command(bench, SOUND))
+@pytest.mark.parametrize("python", interpreters())
+def test_a_training_that_names_its_state_is_checked(python: str, bench: Bench) -> None:
+    bench.launcher = python
+    _, _, *rest = command(bench, SOUND)
+    done = check(bench, "--kill-at", "6", "--", python, *rest)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[:2] == [
         "same from update 5 to 12: all tensors, random states and learning rates of the one rank, bit by bit",
@@ -100,6 +103,7 @@ def test_runs_end_at_the_last_update_that_is_compared(bench: Bench) -> None:
         (["--kill-at", "0", "--", "true"], '"0" is no number of updates'),
         (["--kill-at", "6", "--", "python", "train.py"], "has no {folder}, so the runs would find"),
         (["--kill-at", "6", "--resume", "python train.py", "--", "python", "train.py", "{folder}"], "`python train.py` has no {folder}"),
+        (["--kill-at", "6", "--resume", "a 'b", "--", "python", "{folder}"], "No closing quotation: correct its quotes"),
         (["--kill-at", "6", "--output", "o", "--", "python", "{folder}"], "leave out --output"),
         (["--kill-at", "6", "--until", "6", "--", "python", "{folder}"], "--until 6 is not after"),
         (["--kill-at", "6", "--", "no-such-program", "{folder}"], "there is no such program"),

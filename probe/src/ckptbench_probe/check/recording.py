@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ckptbench_probe.check.optimizers import SEEN, around_steps
@@ -16,13 +17,13 @@ from ckptbench_probe.check.processes import PAUSE_S, end_below
 from ckptbench_probe.check.state import digest, random_states
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import END_AT, seat
+from ckptbench_probe.variables import END_AT, Seat, seat
 
 BEGIN, UPDATED = "state_at_begin", "state_after_update"
 ENDED = "ended-by-check"
-"""File that rank 0 leaves when it has ended itself."""
+"""File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
 WAITS_S = 60.0
-"""For rank 0: the ranks end after the same update."""
+"""For other ranks, at most."""
 
 
 class Recorder:
@@ -81,18 +82,24 @@ def _rank() -> int:
 
 
 def _end(folder: str) -> NoReturn:
-    """The processes that this one has started end first: none may finish a save after the kill."""
+    """All ranks after the same update: rank 0 waits for the others, and they for it. The processes that this one has started end first: none may finish a save after the kill."""
+    own = seat() or Seat(0, 1)
     mark = os.path.join(folder, ENDED)
-    if _rank() == 0:
-        with open(mark, "w"):
-            pass
+    if own.rank == 0:
+        _wait_for([f"{mark}-{rank}" for rank in range(1, own.ranks)])
+        Path(mark).touch()
     else:
-        limit = time.monotonic() + WAITS_S
-        while not os.path.exists(mark) and time.monotonic() < limit:
-            time.sleep(PAUSE_S)
+        Path(f"{mark}-{own.rank}").touch()
+        _wait_for([mark])
     end_below(os.getpid())
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("a process outlives no SIGKILL")
+
+
+def _wait_for(paths: list[str]) -> None:
+    limit = time.monotonic() + WAITS_S
+    while not all(map(os.path.exists, paths)) and time.monotonic() < limit:
+        time.sleep(PAUSE_S)
 
 
 RECORDER = Recorder()

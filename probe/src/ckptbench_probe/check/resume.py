@@ -158,7 +158,12 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise folders.FolderError(
             "no command: write it after --, as in check resume --kill-at 25 -- python train.py --out {folder}"
         )
-    again = shlex.split(options.resume) if options.resume else command
+    try:
+        again = shlex.split(options.resume) if options.resume else command
+    except ValueError as error:
+        raise folders.FolderError(
+            f"--resume {options.resume}: {error}: correct its quotes"
+        ) from error
     until = options.until or 2 * options.kill_at
     if until <= options.kill_at:
         raise folders.FolderError(
@@ -187,11 +192,16 @@ def _check(plan: Plan) -> Verdict:
         return cannot_tell(
             f"the run that was to be killed after update {plan.kill_at} did not get there ({reason})"
         )
+    until_then = ranks(killed.folder)
+    if until_then.keys() != whole.keys():
+        return cannot_tell(
+            f"of {len(whole)} ranks, {len(until_then)} had done an update when the training was killed: choose a larger --kill-at"
+        )
     again = plan.run(RESUMED, end_at=plan.until, limit_s=limit_s, checkpoints=KILLED)
     return judge(
         Seen(
             whole,
-            ranks(killed.folder),
+            until_then,
             ranks(again.folder),
             plan.kill_at,
             saves(killed.folder),

@@ -158,7 +158,10 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
             SAME, (f"same {same}", *after, *_undrawn(seen, start, last, unseeded)), **known
         )
     if first.update > seen.kill_at:
-        unlike, _ = first_difference(seen.whole, seen.repeat(), ignored=unseeded)
+        repeated = seen.repeat()
+        if repeated.keys() != seen.whole.keys():
+            return cannot_tell("a second undisturbed run did not get as far as the first one")
+        unlike, _ = first_difference(seen.whole, repeated, ignored=unseeded)
         if unlike is not None:
             return _irreproducible(unlike)
     line = f"SILENTLY DIFFERENT from update {first.update} on (rank {first.rank}): {_counts(first)}; resumed from {start}"
