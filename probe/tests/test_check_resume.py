@@ -229,3 +229,11 @@ def test_ranks_that_resume_from_different_updates_are_told() -> None:
     )
     assert found.code == 1
     assert found.lines[0].endswith("from different updates: rank 0 from 2, rank 1 from 1")
+
+
+def test_nothing_of_a_check_is_imported_where_a_training_is_only_measured(bench: Bench) -> None:
+    text = "\nimport sys; print([name for name in sys.modules if 'ckptbench_probe.check' in name])"
+    bench.write("train.py", LOOP.replace("RESTORE", SOUND) + "import safetensors.torch" + text)
+    ended = bench.run(sys.executable, "train.py", "out")
+    assert (ended.code, ended.out) == (0, "[]\n")
+    assert ended.summary["updates"] == 12
