@@ -9,7 +9,7 @@ from typing import Any
 from ckptbench_probe.check import optimizers
 from ckptbench_probe.variables import CHECK
 
-CHECKS = {"resume": "recording"}
+CHECKS = {"resume": "recording", "saves": "saving"}
 """Of each value of the variable CHECK, the module here whose `patch(name, module)` is called with each module that an engine is to wrap."""
 
 

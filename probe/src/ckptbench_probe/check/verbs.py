@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import resume
+from ckptbench_probe.check import resume, saves
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
-VERBS: dict[str, Any] = {"resume": resume}
+VERBS: dict[str, Any] = {"saves": saves, "resume": resume}
 
 
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
-        "check", help="whether a training resumes as if it had not been killed"
+        "check", help="whether files are whole, and a training resumes as if it had not been killed"
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():

@@ -1,0 +1,145 @@
+"""`torch.distributed.checkpoint`: what each rank gives to a save, and what it has written, read by the engine's own reader.
+
+A tensor is known by its name and the offset of this rank's part in the whole. Where several ranks have the same part, one writes it, and that
+one compares it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from ckptbench_probe.check.given import CHECKER, Given, Tensors
+from ckptbench_probe.engines.torch_dcp import _target as target
+
+BATCH_BYTES = 1 << 30
+"""So much of the file is in memory at once, or one tensor where that is larger."""
+
+
+def patch(module: Any) -> None:
+    module.save = _save(module.save)
+    module.async_save = _async_save(module.async_save)
+    module._stateful_to_state_dict = _seen(module._stateful_to_state_dict)
+    stager = module.DefaultStager
+    stager._stage = _staged_late(stager._stage)
+
+
+def _seen(make_state: Any) -> Any:
+    """Objects make their state when they are asked for it: here it is whole, and nothing is copied yet."""
+
+    @functools.wraps(make_state)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        state = make_state(*args, **kwargs)
+        CHECKER.take(CHECKER.inside, lambda: _parts(state))
+        return state
+
+    return make
+
+
+def _parts(state: Any) -> Tensors:
+    from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+    from torch.distributed.checkpoint.planner import WriteItemType
+    from torch.distributed.checkpoint.planner_helpers import _create_write_items
+    from torch.distributed.checkpoint.utils import find_state_dict_object
+
+    flat, _ = flatten_state_dict(state)
+    for name, value in flat.items():
+        mesh = getattr(value, "device_mesh", None)
+        if mesh is not None and mesh.get_coordinate() is None:
+            continue  # this rank has no part of it
+        for item in _create_write_items(name, value):
+            if item.type == WriteItemType.BYTE_IO:
+                yield name, value
+            else:
+                yield (
+                    (name, tuple(item.index.offset)),
+                    find_state_dict_object(flat, item.index),
+                )
+
+
+def _new(kind: str, args: Any, kwargs: Any, path: str) -> Given | None:
+    given = CHECKER.begin(kind, path)
+    if given is not None:
+        given.rank = _rank(kwargs)
+        writer = type(kwargs.get("storage_writer")).__name__
+        if writer not in ("NoneType", "FileSystemWriter"):
+            given.trouble = f"the reader that belongs to {writer} is not known"
+    return given
+
+
+def _rank(kwargs: dict[str, Any]) -> int:
+    """In the group that saves: files begin with it."""
+    distributed = sys.modules["torch.distributed"]
+    if kwargs.get("no_dist") or not (distributed.is_available() and distributed.is_initialized()):
+        return 0
+    return int(distributed.get_rank(kwargs.get("process_group")))
+
+
+def _save(original: Any) -> Any:
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        path = target(args, kwargs)
+        if path is None or CHECKER.inside is not None:
+            return original(*args, **kwargs)
+        given = CHECKER.taken_up(path) or _new("dcp.save", args, kwargs, path)
+        with CHECKER.entered(given):
+            result = original(*args, **kwargs)
+        CHECKER.written(given, read)
+        return result
+
+    return save
+
+
+def _async_save(original: Any) -> Any:
+    """A thread of this process calls `save`, whose return is the end; a process of its own does it unseen, and the future tells."""
+
+    @functools.wraps(original)
+    def async_save(*args: Any, **kwargs: Any) -> Any:
+        path = target(args, kwargs)
+        if path is None or CHECKER.inside is not None:
+            return original(*args, **kwargs)
+        given = _new("dcp.async_save", args, kwargs, path)
+        in_process = "PROCESS" in str(kwargs.get("async_checkpointer_type"))
+        if not in_process:
+            CHECKER.goes_on(given)
+        with CHECKER.entered(given):
+            result = original(*args, **kwargs)
+        upload = getattr(result, "upload_completion", result)
+        upload.add_done_callback(lambda future: _ended(given, future))
+        return result
+
+    return async_save
+
+
+def _ended(given: Given | None, future: Any) -> None:
+    error = future.exception()
+    if error is not None:
+        CHECKER.failed(given, error)
+    else:
+        CHECKER.written(given, read)
+
+
+def _staged_late(stage: Any) -> Any:
+    """Staging in a thread of its own begins after a step, unless training waits for it."""
+
+    @functools.wraps(stage)
+    def staged(*args: Any, **kwargs: Any) -> Any:
+        CHECKER.let_step()
+        return stage(*args, **kwargs)
+
+    return staged
+
+
+def read(given: Given) -> Tensors:
+    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+    from ckptbench_probe.check.dcp_planner import Planner
+
+    names = [name for name in given.digests or {} if not isinstance(name, str)]
+    while names:
+        planner = Planner(names, given.rank, BATCH_BYTES)
+        _load_state_dict({}, FileSystemReader(given.path), planner=planner, no_dist=True)
+        yield from planner.tensors.items()
+        names = planner.left

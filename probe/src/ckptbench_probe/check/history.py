@@ -1,0 +1,62 @@
+"""Which tensor had which value after which update."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ckptbench_probe.check.state import Optimizers, digest
+from ckptbench_probe.process import PROCESS
+
+KEPT = 200
+"""Snapshots."""
+FEWEST_ELEMENTS = 16
+"""Smaller tensors, and those whose elements are all the same, may have the same value by chance: they tell no update."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The parameters and slots after an update, by the digest of their value."""
+
+    update: int
+    names: dict[str, frozenset[str]]
+
+
+class History:
+    def __init__(self, optimizers: Optimizers) -> None:
+        self._optimizers = optimizers
+        self.snapshots: deque[Snapshot] = deque(maxlen=KEPT)
+
+    @property
+    def update(self) -> int:
+        """Updates that are done: since training began where the optimizer counts them, else since this process began."""
+        step = self._optimizers.step()
+        return PROCESS.updates.done if step is None else step
+
+    def begins(self, optimizer: Any) -> bool:
+        """Whether a step of this optimizer begins a new update: that of the first one."""
+        return self._optimizers.alive()[:1] == [optimizer]
+
+    def record(self) -> None:
+        found: dict[str, set[str]] = {}
+        for name, tensor in self._tensors():
+            part = getattr(tensor, "_local_tensor", tensor)
+            if _telling(part):
+                found.setdefault(digest(part), set()).add(name)
+        names = {value: frozenset(names) for value, names in found.items()}
+        snapshot = Snapshot(self.update, names)
+        if not self.snapshots or self.snapshots[-1] != snapshot:
+            self.snapshots.append(snapshot)
+
+    def _tensors(self) -> Iterator[tuple[str, Any]]:
+        for optimizer in self._optimizers.alive():
+            yield from self._optimizers.tensors(optimizer).items()
+
+
+def _telling(tensor: Any) -> bool:
+    if not hasattr(tensor, "data_ptr") or tensor.numel() < FEWEST_ELEMENTS:
+        return False
+    flat = tensor.detach().reshape(-1)
+    return not bool((flat == flat[0]).all())

@@ -1,0 +1,87 @@
+"""Whether a file holds what the save was given, and of which update that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ckptbench_probe.check.history import Snapshot
+
+
+@dataclass(frozen=True)
+class Found:
+    """In one file, or in the part of it that one rank has written."""
+
+    compared: int
+    """Tensors that are both in the file and in what the save was given."""
+    torn: tuple[Any, ...]
+    """Of these, the names of those that differ."""
+    torn_of: dict[str, int]
+    """How many of them have the value of which update; `mixed`: of none. Without those that are too small to tell."""
+    updates: tuple[int, ...]
+    """Whose state the others are, where several have the same; empty where no value tells."""
+    several: dict[str, int]
+    """Parameters and slots by the update whose value they have, where no update has the value of all."""
+
+
+MIXED = "mixed"
+
+
+def judge(
+    given: Mapping[Any, str],
+    loaded: Mapping[Any, str],
+    snapshots: Sequence[Snapshot],
+    small: Collection[Any] = (),
+) -> Found:
+    """`given` and `loaded`: digests by name. `small`: names of tensors whose values tell no update."""
+    shared = [name for name in given if name in loaded]
+    torn = [name for name in shared if loaded[name] != given[name]]
+    fits = {loaded[name] for name in shared} - {loaded[name] for name in torn}
+    updates, several = _whole(fits, snapshots)
+    return Found(
+        compared=len(shared),
+        torn=tuple(torn),
+        torn_of=_of_updates([loaded[name] for name in torn if name not in small], snapshots),
+        updates=updates,
+        several=several,
+    )
+
+
+def _of_updates(values: list[str], snapshots: Sequence[Snapshot]) -> dict[str, int]:
+    """As few updates as explain all values, the one that explains most first."""
+    found: Counter[str] = Counter()
+    left = list(values)
+    while left:
+        held = [sum(value in one.names for value in left) for one in snapshots]
+        most = max(held, default=0)
+        if not most:
+            found[MIXED] += len(left)
+            break
+        best = snapshots[held.index(most)]
+        found[str(best.update)] += most
+        left = [value for value in left if value not in best.names]
+    return dict(found)
+
+
+def _whole(
+    values: set[str], snapshots: Sequence[Snapshot]
+) -> tuple[tuple[int, ...], dict[str, int]]:
+    """The updates whose state the file has, else how many of its parameters and slots are of which update.
+
+    A file may have older values as well, as of a target network: it is whole as long as it has the newer ones of the same names too.
+    """
+    names: dict[str, set[str]] = {}
+    for one in snapshots:
+        for value in values & one.names.keys():
+            names.setdefault(value, set()).update(one.names[value])
+    if not names:
+        return (), {}
+    held = [set().union(*(one.names.get(value, ()) for value in names)) for one in snapshots]
+    whole = {
+        one.update
+        for one, here in zip(snapshots, held)
+        if all(value in one.names or not here.isdisjoint(names[value]) for value in names)
+    }
+    return tuple(sorted(whole)), {} if whole else _of_updates(list(names), snapshots)

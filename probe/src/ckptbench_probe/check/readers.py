@@ -1,0 +1,88 @@
+"""Load what a save has written by the reader of its engine. All errors of the reader are handed on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import zipfile
+from collections import defaultdict
+from typing import Any
+
+from ckptbench_probe.check.given import Given, Tensors, is_tensor
+from ckptbench_probe.check.state import digest, leaves
+
+WAYS = (
+    {"mmap": True, "weights_only": True},
+    {"weights_only": True},
+    {"weights_only": False},
+)
+"""To call `torch.load`, the next where one fails: files of an old format cannot be mapped, and objects of the training's own classes need their code."""
+
+
+def content(value: Any) -> Any:
+    """Of a module saved as a whole, its state."""
+    return value.state_dict() if hasattr(value, "state_dict") else value
+
+
+def torch_file(given: Given) -> Tensors:
+    load = sys.modules["torch"].load
+    for options in WAYS[:-1]:
+        try:
+            return _tensors(load(given.path, map_location="cpu", **options))
+        except FileNotFoundError:
+            raise
+        except Exception:  # noqa: BLE001 - the error of the last way is told
+            continue
+    return _tensors(load(given.path, map_location="cpu", **WAYS[-1]))
+
+
+def _tensors(loaded: Any) -> Tensors:
+    return [(name, value) for name, value in leaves(content(loaded)) if is_tensor(value)]
+
+
+def safetensors_file(given: Given) -> Tensors:
+    from safetensors import safe_open
+
+    with safe_open(given.path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - it is no dict
+            yield name, file.get_tensor(name)
+
+
+def keras_file(given: Given) -> Tensors:
+    """HDF5, in a zip or alone. Its names are not those of the variables, so values are found by their digest, and what is left by shape."""
+    left = defaultdict(list)
+    for array in _arrays(given.path):
+        left[digest(array)].append(array)
+    assert given.digests is not None
+    changed = []
+    for name, value in given.digests.items():
+        if left[value]:
+            yield name, left[value].pop()
+        else:
+            changed.append(name)
+    rest = [array for arrays in left.values() for array in arrays]
+    for name in changed:
+        alike = next((one for one in rest if tuple(one.shape) == given.shapes[name]), None)
+        if alike is not None:
+            rest = [one for one in rest if one is not alike]
+            yield name, alike
+
+
+def _arrays(path: str) -> list[Any]:
+    import h5py
+
+    found: list[Any] = []
+
+    def visit(name: str, part: Any) -> None:
+        if isinstance(part, h5py.Dataset):
+            kind = part.attrs.get("dtype")
+            kinds = sys.modules["ml_dtypes"] if kind == "bfloat16" else None
+            found.append(sys.modules["numpy"].array(part, dtype=kinds and kinds.bfloat16))
+
+    with contextlib.ExitStack() as opened:
+        source: Any = path
+        if zipfile.is_zipfile(path):
+            archive = opened.enter_context(zipfile.ZipFile(path))
+            source = opened.enter_context(archive.open("model.weights.h5"))
+        opened.enter_context(h5py.File(source, "r")).visititems(visit)
+    return found

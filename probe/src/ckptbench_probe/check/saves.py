@@ -1,0 +1,150 @@
+"""`ckptbench-probe check saves -- COMMAND`: is each file the state of one update, whole?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckptbench_probe.check.checkpoints import (
+    CANNOT_TELL,
+    TORN,
+    WHOLE,
+    Checkpoint,
+    checkpoints,
+    ranks,
+)
+from ckptbench_probe.check.resume import FOLDER, REPORT
+from ckptbench_probe.harmless import say, say_lines
+from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name
+from ckptbench_probe.screen import NOTHING, WIDTH
+from ckptbench_probe.variables import CHECK
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+FORMAT = 1
+SOUND, IS_TORN = "sound", "torn"
+CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2}
+MOST_ROWS = 4
+"""Checkpoints of one verdict that are told a line each."""
+MOST_UPDATES = 8
+
+
+def add(verbs: Verbs) -> None:
+    verb = verbs.add_parser(
+        "saves",
+        help="whether each file is the state of one update, whole",
+        usage="ckptbench-probe check saves [--folder FOLDER] -- COMMAND ...",
+        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell.",
+    )
+    verb.add_argument(
+        "--folder", type=Path, default=Path(FOLDER), help="for what is found; default: %(default)s"
+    )
+    verb.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        help="after --, as you start it today: torchrun, srun, python",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        say("no command: write it after --, as in ckptbench-probe check saves -- torchrun train.py")
+        return CODES[CANNOT_TELL]
+    folder, name = options.folder.resolve(), run_name()
+    try:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        status = launch(command, {**environment(os.environ, folder / name, name), CHECK: "saves"})
+    except OSError as error:
+        say(f"{folder} cannot be written to ({error.strerror}): name another by --folder")
+        return CODES[CANNOT_TELL]
+    except CannotStartError as error:
+        say(str(error))
+        return CODES[CANNOT_TELL]
+    if int(os.environ.get("SLURM_PROCID", "0")):
+        return CODES[SOUND]  # the launcher of the first task tells of all
+    return tell(folder, name, os.waitstatus_to_exitcode(status))
+
+
+def tell(folder: Path, name: str, code: int) -> int:
+    """What was found, on standard error and in check.json; the exit code of the check. `code`: of the command."""
+    seen = ranks(folder / name, name)
+    found = checkpoints(seen)
+    verdict = _verdict(found, code)
+    lines = _lines(found, verdict, code) if seen else [NOTHING]
+    content = {
+        "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": len(seen), "command_exit_code": code,
+        "checkpoints": [one.as_dict() for one in found], "runs": str(folder / name),
+    }  # fmt: skip
+    try:
+        (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        lines.append(f"{folder} cannot be written to ({error.strerror}): there is no {REPORT}")
+    say_lines(lines)
+    return CODES[verdict]
+
+
+def _verdict(found: list[Checkpoint], code: int) -> str:
+    verdicts = {one.verdict for one in found}
+    if TORN in verdicts:
+        return IS_TORN
+    return SOUND if verdicts == {WHOLE} and code == 0 else CANNOT_TELL
+
+
+def _lines(found: list[Checkpoint], verdict: str, code: int) -> list[str]:
+    """The verdict, and then why."""
+    lines = [_line("verdict", _sentence(found, verdict, code))]
+    for kind, name in ((TORN, "torn"), (CANNOT_TELL, "cannot tell")):
+        rows = [one for one in found if one.verdict == kind]
+        lines += [
+            _line(name, f"{os.path.basename(one.path)}: {one.text}") for one in rows[:MOST_ROWS]
+        ]
+        if len(rows) > MOST_ROWS:
+            lines.append(_line(name, f"{len(rows) - MOST_ROWS} more, in {REPORT}"))
+    whole = [one for one in found if one.verdict == WHOLE]
+    known = {one.state_of for one in whole if one.state_of is not None}
+    given = {one.update for one in whole if one.state_of is None}
+    if known:
+        lines.append(_line("whole", f"of update {_listed(known)}"))
+    if given:
+        lines.append(_line("whole", f"as given to the save after update {_listed(given)}"))
+    compared, left = sum(one.compared for one in found), sum(one.not_compared for one in found)
+    if compared:
+        others = f"; {left:,} other objects were not" if left else ""
+        lines.append(_line("compared", f"{compared:,} tensors{others}"))
+    return lines
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<{WIDTH}}{text}"
+
+
+def _sentence(found: list[Checkpoint], verdict: str, code: int) -> str:
+    if not found:
+        return "cannot tell: nothing was saved by an engine that the probe knows"
+    if verdict == IS_TORN:
+        torn = sum(one.verdict == TORN for one in found)
+        return f"TORN: {torn} of {_number(found)} {'is' if torn == 1 else 'are'} not the state of one update"
+    if verdict == SOUND:
+        whole = "the only checkpoint is" if len(found) == 1 else f"all {len(found)} checkpoints are"
+        return f"sound: {whole} whole"
+    unknown = sum(one.verdict == CANNOT_TELL for one in found)
+    if not unknown:
+        return (
+            f"cannot tell: what was saved is whole, but the command has ended with exit code {code}"
+        )
+    return f"cannot tell: {unknown} of {_number(found)} could not be compared"
+
+
+def _number(found: list[Checkpoint]) -> str:
+    return "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
+
+
+def _listed(updates: set[int]) -> str:
+    first = sorted(updates)
+    shown = ", ".join(map(str, first[:MOST_UPDATES]))
+    return shown + (f", ... {first[-1]}" if len(first) > MOST_UPDATES else "")

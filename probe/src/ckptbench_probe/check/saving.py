@@ -1,0 +1,144 @@
+"""Hooks of `ckptbench-probe check saves`: what each engine is given, and when it has written it."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from typing import Any, Callable
+
+from ckptbench_probe.check import dcp, readers
+from ckptbench_probe.check.given import CHECKER, Reader, Tensors
+from ckptbench_probe.check.optimizers import around_steps
+from ckptbench_probe.check.state import leaves
+from ckptbench_probe.engines.wrapping import argument, path_of
+
+Call = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def patch(name: str, module: Any) -> None:
+    hook = PATCHES.get(name)
+    if hook is not None:
+        hook(module)
+
+
+def checked(
+    original: Call,
+    kind: str,
+    *,
+    target: Callable[[Any, Any], str | None],
+    tensors: Callable[[Any, Any], Tensors],
+    read: Reader,
+) -> Call:
+    """Around a call that returns when the file is written. In a thread, the save may be one that the thread that steps has handed on."""
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        path = target(args, kwargs)
+        if path is None or CHECKER.inside is not None:
+            return original(*args, **kwargs)
+        given = CHECKER.taken_up(path) or CHECKER.begin(kind, path)
+        CHECKER.take(given, lambda: tensors(args, kwargs))
+        with CHECKER.entered(given):
+            result = original(*args, **kwargs)
+        CHECKER.written(given, read)
+        return result
+
+    return save
+
+
+def handed_on(original: Call, kind: str, target: Any, tensors: Any) -> Call:
+    """Around a call after which a thread writes the file."""
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        path = target(args, kwargs)
+        if path is None:
+            return original(*args, **kwargs)
+        given = CHECKER.begin(kind, path)
+        CHECKER.take(given, lambda: tensors(args, kwargs))
+        CHECKER.goes_on(given)
+        with CHECKER.entered(given):
+            return original(*args, **kwargs)
+
+    return save
+
+
+def _named(place: int, name: str) -> Callable[[Any, Any], Tensors]:
+    return lambda args, kwargs: leaves(readers.content(argument(args, kwargs, place, name)))
+
+
+def _path(place: int, name: str) -> Callable[[Any, Any], str | None]:
+    return lambda args, kwargs: path_of(argument(args, kwargs, place, name))
+
+
+def _torch_save(module: Any) -> None:
+    module.save = checked(
+        _flushed(module.save), "torch.save", target=_path(1, "f"), tensors=_named(0, "obj"), read=readers.torch_file,
+    )  # fmt: skip
+
+
+def _flushed(save: Call) -> Call:
+    """A file that the program has opened may hold back the end, which the reader needs."""
+
+    @functools.wraps(save)
+    def flushed(*args: Any, **kwargs: Any) -> Any:
+        result = save(*args, **kwargs)
+        flush = getattr(argument(args, kwargs, 1, "f"), "flush", None)
+        if flush is not None and CHECKER.inside is not None:
+            flush()
+        return result
+
+    return flushed
+
+
+def _safetensors(module: Any) -> None:
+    module.save_file = checked(
+        module.save_file, "safetensors", target=_path(1, "filename"), tensors=_named(0, "tensors"), read=readers.safetensors_file,
+    )  # fmt: skip
+
+
+def _lightning_io(module: Any) -> None:
+    engine = module.TorchCheckpointIO
+    engine.save_checkpoint = checked(
+        engine.save_checkpoint, "lightning", target=_path(2, "path"), tensors=_named(1, "checkpoint"), read=readers.torch_file,
+    )  # fmt: skip
+
+
+def _lightning(module: Any) -> None:
+    """What the thread gets must be what the call was given."""
+    package = module.__name__.partition(".trainer.")[0]
+    engine = import_module(f"{package}.plugins.io.async_plugin").AsyncCheckpointIO
+    engine.save_checkpoint = handed_on(
+        engine.save_checkpoint, "lightning.async", _path(2, "path"), _named(1, "checkpoint")
+    )
+
+
+def _keras(module: Any) -> None:
+    for name, whole in (("save", True), ("save_weights", False)):
+        method = checked(
+            getattr(module.Model, name), "keras", target=_path(1, "filepath"),
+            tensors=functools.partial(_variables, whole), read=readers.keras_file,
+        )  # fmt: skip
+        setattr(module.Model, name, method)
+
+
+def _variables(whole: bool, args: Any, kwargs: Any) -> Tensors:
+    """`save_weights` leaves the optimizer out."""
+    model = args[0]
+    optimizer = getattr(model, "optimizer", None) if whole else None
+    for variable in [*model.variables, *getattr(optimizer, "variables", [])]:
+        yield variable.path, variable
+
+
+PATCHES: dict[str, Callable[[Any], None]] = {
+    "torch.optim.optimizer": lambda _: around_steps(CHECKER.before_step, CHECKER.after_step),
+    "torch.serialization": _torch_save,
+    "torch.distributed.checkpoint.state_dict_saver": dcp.patch,
+    "safetensors.torch": _safetensors,
+    "lightning.pytorch.trainer.trainer": _lightning,
+    "lightning.fabric.plugins.io.torch_io": _lightning_io,
+    "pytorch_lightning.trainer.trainer": _lightning,
+    "lightning_fabric.plugins.io.torch_io": _lightning_io,
+    "keras.src.models.model": _keras,
+}

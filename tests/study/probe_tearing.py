@@ -1,0 +1,218 @@
+"""Trains a few steps in each way that is named, and saves three times.
+
+python probe_tearing.py WAY ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, AsyncSaveResponse
+
+STEPS, SAVE_EVERY = 12, 4
+THREADS: list[threading.Thread] = []
+State = dict[str, Any]
+
+
+def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+
+def in_thread(call: Callable[..., Any], *args: Any) -> None:
+    THREADS.append(threading.Thread(target=call, args=args))
+    THREADS[-1].start()
+
+
+def torch_sync(state: State, name: str) -> None:
+    torch.save(state, "partial.pt")
+    os.replace("partial.pt", name)
+
+
+def torch_open_file(state: State, name: str) -> None:
+    """What Python holds back of the file must not look like a file that is cut short."""
+    with open(name, "wb", buffering=1 << 20) as file:
+        torch.save(state, file)
+
+
+def torch_thread(state: State, name: str) -> None:
+    in_thread(torch.save, state, name)
+
+
+def torch_thread_shallow(state: State, name: str) -> None:
+    in_thread(torch.save, {part: dict(one) for part, one in state.items()}, name)
+
+
+def torch_thread_cloned(state: State, name: str) -> None:
+    in_thread(torch.save, copy.deepcopy(state), name)
+
+
+def safetensors_thread(state: State, name: str) -> None:
+    in_thread(save_file, dict(state["model"]), name)
+
+
+def safetensors_thread_cloned(state: State, name: str) -> None:
+    in_thread(save_file, copy.deepcopy(dict(state["model"])), name)
+
+
+OLDER: list[State] = []
+
+
+def two_updates(state: State, name: str) -> None:
+    """The weights are those of the save before."""
+    OLDER.append(copy.deepcopy(state))
+    torch.save({"model": OLDER[0]["model"], "optimizer": state["optimizer"]}, name)
+
+
+def older_copy_too(state: State, name: str) -> None:
+    """As a target network."""
+    OLDER.append(copy.deepcopy(state))
+    torch.save({**state, "target": OLDER[0]["model"]}, name)
+
+
+def cast(state: State, name: str) -> None:
+    """No update has such values, and an object of the program's own."""
+    half = {key: tensor.bfloat16() for key, tensor in state["model"].items()}
+    torch.save({"half": half, "random": torch.get_rng_state(), "by": Author("me")}, name)
+
+
+@dataclass
+class Author:
+    name: str
+
+
+def cut_short(state: State, name: str) -> None:
+    """As on a full disk that nobody looks at."""
+    with open(name, "wb") as file:
+        torch.save(state, Short(file))
+
+
+class Short:
+    def __init__(self, file: Any) -> None:
+        self.name = file.name
+        self._file = file
+
+    def write(self, data: Any) -> int:
+        self._file.write(bytes(data)[: max(0, 20_000 - self._file.tell())])
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def fails(state: State, name: str) -> None:
+    with contextlib.suppress(RuntimeError):
+        torch.save(state, f"no-such-folder/{name}")
+
+
+def no_tensor(state: State, name: str) -> None:
+    torch.save({"name": name}, name)
+
+
+def dcp_sync(state: State, name: str) -> None:
+    dcp.save(state, checkpoint_id=name)
+
+
+PENDING: list[Future[Any]] = []
+
+
+def dcp_async(state: State, name: str, **options: Any) -> None:
+    wait()
+    PENDING.append(dcp.async_save(state, checkpoint_id=name, **options))
+
+
+def dcp_process(state: State, name: str) -> None:
+    dcp_async(state, name, async_checkpointer_type=AsyncCheckpointerType.PROCESS)
+
+
+STAGERS: dict[bool, DefaultStager] = {}
+
+
+def stager(in_background: bool) -> DefaultStager:
+    if in_background not in STAGERS:
+        STAGERS[in_background] = DefaultStager(StagingOptions(False, False, in_background, False))
+    return STAGERS[in_background]
+
+
+def staging(state: State, name: str) -> AsyncSaveResponse:
+    wait()
+    response = dcp.async_save(state, checkpoint_id=name, async_stager=stager(True))
+    PENDING.append(response.upload_completion)
+    return response
+
+
+def staging_awaited(state: State, name: str) -> None:
+    staging(state, name).staging_completion.result()
+
+
+def stager_reused_early(state: State, name: str) -> None:
+    PENDING.append(dcp.async_save(state, checkpoint_id=name, async_stager=stager(False)))
+
+
+def stager_reused(state: State, name: str) -> None:
+    wait()
+    stager_reused_early(state, name)
+
+
+def wait() -> None:
+    while PENDING:
+        PENDING.pop().result()
+
+
+WAYS: dict[str, Callable[[State, str], Any]] = {
+    one.__name__: one
+    for one in (
+        torch_sync, torch_open_file, torch_thread, torch_thread_shallow, torch_thread_cloned, safetensors_thread, safetensors_thread_cloned,
+        two_updates, older_copy_too, cast, cut_short, fails, no_tensor, dcp_sync, dcp_async, dcp_process, staging, staging_awaited,
+        stager_reused_early, stager_reused,
+    )
+}  # fmt: skip
+
+
+def train(way: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        model(torch.randn(8, 64)).square().mean().backward()
+        optimizer.step()
+        if step % SAVE_EVERY == 0:
+            WAYS[way](state_of(model, optimizer), f"{way}-{step}")
+    for thread in THREADS:
+        thread.join()
+    wait()
+    THREADS.clear()
+    OLDER.clear()
+    print(f"{way} {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}")
+
+
+def main() -> None:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        port = str(own.getsockname()[1])
+    os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    dist.init_process_group("gloo")
+    for way in sys.argv[1:]:
+        train(way)
+    for each in STAGERS.values():
+        each.close()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

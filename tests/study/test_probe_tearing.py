@@ -1,0 +1,175 @@
+"""ckptbench-probe check saves: each way to save is said to be whole or torn as it is, with real engines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.study.probed_training import (
+    EXAMPLES,
+    LIMIT_S,
+    PYTORCH,
+    ROOT,
+    environment,
+    plain,
+    torchrun,
+)
+
+TEARING = Path(__file__).with_name("probe_tearing.py")
+SAVES = (4, 8, 12)
+"""Updates after which the program saves."""
+KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Checked:
+    code: int
+    out: str
+    told: str
+    report: dict[str, Any]
+
+    def of(self, way: str) -> list[dict[str, Any]]:
+        rows = self.report["checkpoints"]
+        return [one for one in rows if Path(one["path"]).name.rpartition("-")[0] == way]
+
+
+def checked(folder: Path, *command: str) -> Checked:
+    folder.mkdir(exist_ok=True)
+    words = [sys.executable, "-m", "ckptbench_probe.main", "check", "saves", "--", *command]
+    done = subprocess.run(
+        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    report = json.loads((folder / "ckptbench-check" / "check.json").read_text())
+    assert report["command_exit_code"] == 0, done.stderr
+    assert done.returncode == report["exit_code"]
+    return Checked(done.returncode, done.stdout, done.stderr, report)
+
+
+TORN: dict[str, tuple[dict[str, int], ...]] = {
+    "torch_thread": ({"8": 12}, {"12": 12}),
+    "torch_thread_shallow": ({"8": 12}, {"12": 12}),
+    "safetensors_thread": ({"8": 4}, {"12": 4}),
+    "staging": ({"5": 12}, {"9": 12}),
+    "stager_reused_early": ({"8": 12}, {"12": 12}),
+}
+"""How many tensors of the first two files are of which later update. Nothing happens after the last save, so that one is whole."""
+WHOLE = (
+    "torch_sync", "torch_open_file", "torch_thread_cloned", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
+    "dcp_process", "staging_awaited", "stager_reused",
+)  # fmt: skip
+CANNOT_TELL = {
+    "cut_short": "its engine cannot read it (",
+    "fails": "the save has failed (RuntimeError: Parent directory no-such-folder does not exist.)",
+    "no_tensor": "it holds no tensor that can be compared",
+}
+WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast")
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """All ways, one after another, in one process."""
+    return checked(tmp_path_factory.mktemp("check"), str(PYTORCH), str(TEARING), *WAYS)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_the_training_prints_what_it_prints_without_the_check(
+    everything: Checked, tmp_path: Path
+) -> None:
+    alone = plain(tmp_path, str(PYTORCH), str(TEARING), "torch_sync")
+    assert everything.out.splitlines() == [f"{way} {alone.split()[1]}" for way in WAYS]
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize("way", TORN)
+def test_a_file_whose_bytes_were_taken_while_training_went_on_is_torn(
+    way: str, everything: Checked
+) -> None:
+    first, second, last = everything.of(way)
+    assert last["verdict"] == "whole"
+    for one, update, of in zip((first, second), SAVES, TORN[way], strict=False):
+        assert (one["verdict"], one["update"], one["torn_of"]) == ("TORN", update, of)
+        assert one["torn"] == one["compared"] >= 4
+        assert "0.weight" in one["text"]
+        assert f"of update {next(iter(of))} instead of {update}" in one["text"]
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize("way", WHOLE)
+def test_a_file_whose_bytes_were_copied_in_time_is_whole(way: str, everything: Checked) -> None:
+    rows = everything.of(way)
+    assert [(one["verdict"], one["state_of"]) for one in rows] == [
+        ("whole", update) for update in SAVES
+    ]
+    assert all(one["compared"] >= 4 and not one["torn"] for one in rows)
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize("way", CANNOT_TELL)
+def test_a_file_that_cannot_be_compared_is_never_called_whole(
+    way: str, everything: Checked
+) -> None:
+    rows = everything.of(way)
+    assert [one["verdict"] for one in rows] == ["cannot tell"] * len(SAVES)
+    assert all(one["text"].startswith(CANNOT_TELL[way]) for one in rows)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_weights_of_one_update_beside_moments_of_another_are_torn(everything: Checked) -> None:
+    first, *later = everything.of("two_updates")
+    assert first["verdict"] == "whole"
+    for one, update in zip(later, SAVES[1:], strict=True):
+        assert (one["verdict"], one["several"]) == ("TORN", {"4": 4, str(update): 8})
+
+
+@pytest.mark.frameworks("pytorch")
+def test_casts_and_random_states_are_compared_with_what_the_save_was_given(
+    everything: Checked,
+) -> None:
+    for one, update in zip(everything.of("cast"), SAVES, strict=True):
+        assert (one["verdict"], one["state_of"]) == ("whole", None)
+        assert one["text"] == f"what the save was given after update {update}"
+        assert (one["compared"], one["not_compared"]) == (5, 1)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_the_verdict_comes_first(everything: Checked) -> None:
+    torn = 2 * len(TORN) + 2
+    verdict = (
+        f"TORN: {torn} of {len(SAVES) * len(WAYS)} checkpoints are not the state of one update"
+    )
+    told = [line for line in everything.told.splitlines() if line.startswith("ckptbench-probe: ")]
+    assert told[0] == f"ckptbench-probe: verdict       {verdict}"
+    assert everything.code == 1
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize(("example", "names"), [("gpt_ddp", "step-{}.pt"), ("gpt_fsdp", "step-{}")])
+def test_checkpoints_of_two_ranks_are_whole(example: str, names: str, tmp_path: Path) -> None:
+    """Each part of a tensor is compared by the rank that has written it."""
+    seen = checked(
+        tmp_path, *torchrun(str(EXAMPLES / f"{example}.py"), "--steps", "6", "--save-every", "3")
+    )
+    assert (seen.code, seen.report["verdict"], seen.report["ranks"]) == (0, "sound", 2)
+    rows = seen.report["checkpoints"]
+    assert [Path(one["path"]).name for one in rows] == [names.format(3), names.format(6)]
+    assert [one["state_of"] for one in rows] == [3, 6]
+    parameters = 53
+    parts = {
+        "gpt_ddp": 3 * parameters + parameters + 2,
+        "gpt_fsdp": 2 * 3 * parameters + parameters + 2,
+    }
+    assert [one["compared"] for one in rows] == [parts[example]] * 2
+
+
+@pytest.mark.frameworks("tensorflow")
+def test_checkpoints_of_keras_are_whole(tmp_path: Path) -> None:
+    seen = checked(tmp_path, str(KERAS), str(EXAMPLES / "keras_mlp.py"))
+    assert (seen.code, seen.report["verdict"]) == (0, "sound")
+    variables = 6 + 2 * 6 + 2
+    assert [one["compared"] for one in seen.report["checkpoints"]] == [variables] * 4
