@@ -13,7 +13,6 @@ from ckptbench_probe.check.state import leaves
 from ckptbench_probe.engines.wrapping import argument, path_of
 
 Call = Callable[..., Any]
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def patch(name: str, module: Any) -> None:
