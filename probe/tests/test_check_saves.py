@@ -172,7 +172,17 @@ def test_a_step_that_has_raised_does_not_hold_up_the_next_reader() -> None:
 
     Running(read).end()
     assert reached == [True]
-    assert gate.before_step(), "the next step is an outermost one"
+
+
+def test_a_step_after_one_that_has_raised_is_no_part_of_it() -> None:
+    gate = Gate()
+    assert gate.before_step()  # and no after_step
+    assert gate.before_step()
+    gate.after_step()
+    reader = Running(gate.hold, 1)
+    assert gate.before_step()
+    gate.after_step()
+    reader.end()
 
 
 # What is told

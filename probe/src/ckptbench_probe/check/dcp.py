@@ -142,4 +142,5 @@ def read(given: Given) -> Tensors:
         planner = Planner(names, given.rank, BATCH_BYTES)
         _load_state_dict({}, FileSystemReader(given.path), planner=planner, no_dist=True)
         yield from planner.tensors.items()
+        given.elsewhere += planner.elsewhere
         names = planner.left

@@ -28,6 +28,8 @@ class Planner(planning.LoadPlanner):
         self._metadata: Any = None
         self.tensors: dict[Part, torch.Tensor] = {}
         self.left: list[Part] = []
+        self.elsewhere = 0
+        """Parts that files of other ranks have."""
 
     def set_up_planner(
         self, state_dict: Any, metadata: Any = None, is_coordinator: bool = False
@@ -56,6 +58,7 @@ class Planner(planning.LoadPlanner):
         if stored is None or not isinstance(whole, TensorStorageMetadata):
             return None
         if not stored.relative_path.startswith(self._prefix):
+            self.elsewhere += 1
             return None
         return next(
             (

@@ -25,7 +25,8 @@ LOOKS_WAITING = 3
 """Looks that find the thread that steps at the same place of a module of WAITING: it waits for the write."""
 WAITING = ("threading", "queue", "concurrent.futures._base", "concurrent.futures.thread")
 STEP = os.path.join("torch", "optim", "optimizer.py")
-"""End of the file whose frames a step has on its stack."""
+STEP_NAME = "wrapper"
+"""End of the file, and part of the name, of the function that PyTorch puts around each step."""
 
 
 class Gate:
@@ -46,8 +47,9 @@ class Gate:
         if not self._depth:
             sleep(YIELD_S)
         with self._changed:
-            outermost = not self._in_step()
+            outermost = self._steps_on_stack(threading.get_ident()) < 2 or not self._depth
             if outermost:
+                self._depth = 0
                 self._changed.wait_for(lambda: not self._readers, LONGEST_STEP_S)
             self._thread = threading.get_ident()
             self._depth += 1
@@ -61,11 +63,15 @@ class Gate:
 
     def _in_step(self) -> bool:
         """A step that has raised an error was not ended by its hook: the stack tells."""
-        if self._depth and not any(
-            frame.f_code.co_filename.endswith(STEP) for frame in _stack(self._thread)
-        ):
+        if self._depth and not self._steps_on_stack(self._thread):
             self._depth = 0
         return self._depth > 0
+
+    def _steps_on_stack(self, thread: int | None) -> int:
+        return sum(
+            frame.f_code.co_filename.endswith(STEP) and STEP_NAME in frame.f_code.co_name
+            for frame in _stack(thread)
+        )
 
     @contextmanager
     def quiet(self) -> Iterator[bool]:

@@ -46,6 +46,8 @@ class Given:
     shapes: dict[Any, tuple[int, ...]] = field(default_factory=dict)
     rank: int = 0
     """In the group of processes that save."""
+    elsewhere: int = 0
+    """Tensors that another rank has written, and compares."""
 
 
 def is_tensor(value: Any) -> bool:
@@ -185,7 +187,7 @@ class Checker:
             small = [name for name, shape in given.shapes.items() if prod(shape) < FEWEST_ELEMENTS]
             found = judge(given.digests, loaded, self.history.snapshots, small)
         fields = {**asdict(found), "torn": [_shown(name) for name in found.torn[:MOST_NAMES]]}
-        left = given.others + len(given.digests) - found.compared
+        left = given.others + len(given.digests) - found.compared - given.elsewhere
         self._tell(given, **fields, torn_number=len(found.torn), not_compared=left)
 
     def _tell(self, given: Given | None, **fields: Any) -> None:
