@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
 
 Train = Callable[[nn.Module], None]
 STEPS = 5
@@ -101,6 +102,16 @@ def in_backward(model: nn.Module) -> None:
         loss(model).backward()
 
 
+def prepared(model: nn.Module) -> None:
+    """As a resume does it: the slots are made before they are loaded."""
+    own = torch.optim.AdamW(model.parameters())
+    get_state_dict(model, own)
+    for _ in range(STEPS):
+        own.zero_grad()
+        loss(model).backward()
+        own.step()
+
+
 def two(model: nn.Module) -> None:
     first, *rest = model.parameters()
     both = [torch.optim.SGD([first], lr=0.01), torch.optim.AdamW(rest)]
@@ -158,6 +169,7 @@ WAYS: dict[str, Train] = {
     "closure": closure,
     "accumulation": accumulation,
     "in_backward": in_backward,
+    "prepared": prepared,
     "two": two,
     "scaled": scaled(fused=False),
     "scaled_fused": scaled(fused=True),

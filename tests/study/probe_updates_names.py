@@ -14,7 +14,9 @@ class Known:
 
 
 UPDATES = {
-    **dict.fromkeys(("sgd", "foreach", "fused", "deriving", "in_backward", "two"), Known(steps=5)),
+    **dict.fromkeys(
+        ("sgd", "foreach", "fused", "deriving", "in_backward", "prepared", "two"), Known(steps=5)
+    ),
     "raising": Known(steps=5, backwards=6 / 5),
     "closure": Known(steps=5, backwards=None),
     "accumulation": Known(steps=5, backwards=3.0),

@@ -120,7 +120,9 @@ def patch(name: str, module: Any) -> None:
 
 
 def _before_torch(optimizer: Any) -> None:
-    RECORDER.begin(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
+    """Not of a step that is no update, which only prepares an optimizer: its state is restored after it."""
+    if not PROCESS.updates.by_session:
+        RECORDER.begin(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
 
 
 def _after_torch(_: Any) -> None:

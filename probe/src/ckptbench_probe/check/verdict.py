@@ -165,7 +165,7 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
         if unlike is not None:
             return _irreproducible(unlike)
     line = f"SILENTLY DIFFERENT from update {first.update} on (rank {first.rank}): {_counts(first)}; resumed from {start}"
-    return Verdict(DIFFERENT, (line, *_causes(restored, first), *after), first=first, **known)
+    return Verdict(DIFFERENT, (line, *_causes(seen, restored, first), *after), first=first, **known)
 
 
 def _ranks(seen: Seen) -> str:
@@ -178,7 +178,7 @@ def _counts(found: Difference) -> str:
     return f"{len(found.tensors)} of {found.of} tensors, rng {random}, lr {rates}"
 
 
-def _causes(restored: Difference | None, first: Difference) -> tuple[str, ...]:
+def _causes(seen: Seen, restored: Difference | None, first: Difference) -> tuple[str, ...]:
     """What comes earlier may be the reason of what comes later, so it is told first."""
     found = []
     if restored is not None:
@@ -192,7 +192,11 @@ def _causes(restored: Difference | None, first: Difference) -> tuple[str, ...]:
         found.append(
             f"missing: the learning rate, of a scheduler or of the optimizer's groups: {other} instead of {one}"
         )
-    if not found:
+    if not found and any(own.begin is None for own in seen.again.values()):
+        found.append(
+            f"what is missing cannot be told, as the state at the resume is not seen; different are {_names(first)}"
+        )
+    elif not found:
         found.append(
             "missing: the order of the data, or a random generator of the program's own: the restored state, random states and learning rates are the same"
         )
@@ -201,9 +205,12 @@ def _causes(restored: Difference | None, first: Difference) -> tuple[str, ...]:
 
 def _parts(found: Difference) -> str:
     slots = [name for name in found.tensors if SLOT in name]
-    named = ", ".join(found.tensors[:NAMED]) + (", ..." if len(found.tensors) > NAMED else "")
     kinds = {0: "none a slot of the optimizer", len(found.tensors): "all slots of the optimizer"}
-    return f"{len(found.tensors)} of {found.of} tensors, {kinds.get(len(slots), f'{len(slots)} of them slots of the optimizer')} ({named})"
+    return f"{len(found.tensors)} of {found.of} tensors, {kinds.get(len(slots), f'{len(slots)} of them slots of the optimizer')} ({_names(found)})"
+
+
+def _names(found: Difference) -> str:
+    return ", ".join(found.tensors[:NAMED]) + (", ..." if len(found.tensors) > NAMED else "")
 
 
 def _lost(seen: Seen, start: int) -> tuple[str, ...]:

@@ -1,0 +1,23 @@
+"""`get_state_dict` and `set_state_dict` make the slots of a new optimizer by a step with gradients and rates of 0: that is no update."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ckptbench_probe.process import PROCESS
+
+
+def patch(module: Any) -> None:
+    original = module._init_optim_state
+
+    @functools.wraps(original)
+    def prepare(*args: Any, **kwargs: Any) -> Any:
+        updates = PROCESS.updates
+        before, updates.by_session = updates.by_session, True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            updates.by_session = before
+
+    module._init_optim_state = prepare
