@@ -97,6 +97,37 @@ def test_runs_end_at_the_last_update_that_is_compared(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
+    ("restore", "told"),
+    [
+        ("raise RuntimeError('no key of this name')", "failed: exit code 1, its last line: RuntimeError: no key of this name"),
+        ("import time; time.sleep(600)", "hangs: it had not ended after"),
+        ("sys.exit()", "ended without an update"),
+    ],
+)  # fmt: skip
+def test_a_resume_that_fails_or_hangs_is_told(restore: str, told: str, bench: Bench) -> None:
+    done = check(bench, "--kill-at", "6", "--timeout", "0.1", *command(bench, restore))
+    assert done.returncode == 1
+    assert done.stdout.startswith("does not resume: the run that was started again")
+    assert told in done.stdout.splitlines()[0]
+
+
+def test_a_fixed_folder_is_moved_aside_and_comes_back(bench: Bench) -> None:
+    """The command by which the training is started again may be another."""
+    out = bench.folder / "out"
+    out.mkdir()
+    (out / "of-the-user").touch()
+    bench.write("again.py", LOOP.replace("RESTORE", "pass"))
+    options = ("--kill-at", "6", "--output", "out", "--resume", f"{sys.executable} again.py out")
+    done = check(bench, *options, *command(bench, SOUND, "out"))
+    assert done.returncode == 1
+    assert "missing: the random state of python" in done.stdout
+    assert [path.name for path in out.iterdir()] == ["of-the-user"]
+    kept = {path.name.rpartition("-")[2]: path for path in bench.folder.glob("out-*")}
+    assert sorted(kept) == ["resumed", "undisturbed"]
+    assert all((path / "newest.json").exists() for path in kept.values())
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (["--kill-at", "6", "--"], "no command: write it after --"),
@@ -201,6 +232,13 @@ def test_a_state_of_no_update_is_different() -> None:
     found = judged(whole, uncounted("a", "b", "c"), uncounted("x", "y"), saves={1: True})
     assert found.code == 1
     assert "neither its first one nor that of any update before the kill" in found.lines[0]
+
+
+def test_trainings_that_begin_differently_cannot_be_judged() -> None:
+    whole, killed = uncounted("a", "b", "c", "d"), uncounted("x", "y", "z")
+    found = judged(whole, killed, uncounted("y", "z"), saves={1: True})
+    assert found.code == 2
+    assert found.lines[0].startswith("cannot tell: two undisturbed runs differ from their begin")
 
 
 def test_a_save_that_is_finished_and_not_used_is_told() -> None:
