@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from tests.study.probed_training import ROOT
+from tests.study.probed_training import EXAMPLES, ROOT, checked
 
-EXAMPLES = ROOT / "examples"
 GPT = 867_328
 """Parameters of `examples/gpt.py`."""
 
@@ -23,6 +24,8 @@ class Example:
     ranks: int = 1
     torchrun: bool = False
     options: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    """What starts the command."""
     steps: int = 60
     save_every: int = 6
     also_first: bool = False
@@ -40,7 +43,12 @@ class Example:
         return [*([1] if self.also_first else []), *regular]
 
     def command(self, *options: str) -> list[str]:
-        return [*self.launch(), *self.lengths(), *self.options, *options]
+        return [*self.before, *self.launch(), *self.lengths(), *self.options, *options]
+
+    @property
+    def kill_at(self) -> int:
+        """Updates after which a check kills it, between two saves."""
+        return 2 * self.save_every + 3
 
     def launch(self) -> list[str]:
         python = str(ROOT / ".environments" / self.environment / "bin" / "python")
@@ -67,7 +75,8 @@ TRAINED = {
         unsafe=("no sync was seen", "a checkpoint folder of Trainer that is half written counts"),
     ),
     "lightning_gpt": Example(
-        "lightning_gpt", "trainers", "lightning", GPT, moved=r"epoch=0-step=\d+\.ckpt"
+        "lightning_gpt", "trainers", "lightning", GPT, before=("env", "TMPDIR=/dev/shm"),
+        unsafe=("no sync was seen", "10 files were moved from another device"),
     ),
     "lightning_asynchronous": Example(
         "lightning_gpt", "trainers", "lightning.async", GPT, ranks=2, options=("--devices", "2", "--asynchronous"), background=True,
@@ -80,7 +89,7 @@ TRAINED = {
         "jax_orbax", "jax", "orbax", 3 * 512 * 512, steps=150, save_every=30, also_first=True, background=True, moved=r"\d+", unsafe=(),
     ),
 }  # fmt: skip
-"""Steps of JAX are so short that more of them pass beside a save."""
+"""Steps of JAX are so short that more of them pass beside a save. Lightning writes to TMPDIR, and moves the file from there."""
 
 NUMBER = re.compile(r"\d+\.\d+")
 
@@ -88,3 +97,14 @@ NUMBER = re.compile(r"\d+\.\d+")
 def without_times(out: str) -> list[str]:
     """What it prints, with times of its own clock left out; its last line has the digest of the weights."""
     return [NUMBER.sub("...", line) for line in out.splitlines()]
+
+
+def check_saves(example: Example, folder: Path) -> dict[str, Any]:
+    """Of as few steps as give two checkpoints that training goes on after."""
+    few = replace(example, steps=2 * example.save_every + 2)
+    return checked(folder, "saves", "--", *few.command())
+
+
+def check_resume(example: Example, folder: Path) -> dict[str, Any]:
+    kill = ["--kill-at", str(example.kill_at), "--until", str(example.kill_at + 3)]
+    return checked(folder, "resume", *kill, "--", *example.command("--folder", "{folder}"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 PYTORCH = ROOT / ".environments" / "pytorch" / "bin" / "python"
 LIMIT_S = 300
 CLOCK = re.compile(r"(?:took|blocked) ([\d.]+) s")
@@ -58,6 +59,20 @@ def plain(folder: Path, *command: str) -> str:
     return _run(folder, list(command)).stdout
 
 
+def checked(folder: Path, verb: str, *words: str) -> dict[str, Any]:
+    """What `ckptbench-probe check` writes of a training, in its folder."""
+    command = [sys.executable, "-m", "ckptbench_probe.main", "check", verb, *words]
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    report = folder / "ckptbench-check" / "check.json"
+    assert report.exists(), done.stderr
+    content: dict[str, Any] = json.loads(report.read_text())
+    assert done.returncode == content["exit_code"]
+    return content
+
+
 def probed(folder: Path, *command: str, options: tuple[str, ...] = ()) -> Training:
     """The command under the probe, in its folder."""
     words = [sys.executable, "-m", "ckptbench_probe.main", "run", "--folder", "seen", *options]
@@ -72,3 +87,7 @@ def _run(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done
+
+
+def torchrun(*command: str, ranks: int = 2) -> list[str]:
+    return [str(PYTORCH), "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *command]

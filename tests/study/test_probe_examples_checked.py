@@ -1,0 +1,52 @@
+"""`ckptbench-probe check` of each training in `examples`: its files are sound, and what its resume gives back.
+
+`test_probe_resume` checks the resume of those that `torchrun` starts with PyTorch alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.study.probed_examples import TRAINED, check_resume, check_saves
+
+
+def each(*names: str) -> list[object]:
+    return [
+        pytest.param(name, marks=pytest.mark.frameworks(TRAINED[name].environment))
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", each(*TRAINED))
+def test_its_checkpoints_are_sound(name: str, tmp_path: Path) -> None:
+    example = TRAINED[name]
+    found = check_saves(example, tmp_path)
+    assert found["verdict"] == "sound"
+    assert found["ranks"] == example.ranks
+    assert len(found["checkpoints"]) == (3 if example.also_first else 2)
+    assert all(one["compared"] > 0 for one in found["checkpoints"])
+
+
+@pytest.mark.parametrize("name", each("hf_trainer", "keras_mlp", "jax_orbax"))
+def test_its_resume_gives_back_the_same_training(name: str, tmp_path: Path) -> None:
+    """Of a save that goes on in the background, the kill may be too early."""
+    example = TRAINED[name]
+    found = check_resume(example, tmp_path)
+    assert found["verdict"] == "same", found["lines"]
+    saved = 2 * example.save_every
+    assert found["resumed_from"] in ({saved, example.save_every} if example.background else {saved})
+    assert found["compared_until"] == example.kill_at + 3
+
+
+@pytest.mark.frameworks("trainers")
+def test_lightning_resumes_within_an_epoch_from_its_first_batch(tmp_path: Path) -> None:
+    """Its checkpoint says how many batches of the epoch are done; the loader begins again."""
+    example = TRAINED["lightning_gpt"]
+    found = check_resume(example, tmp_path)
+    assert found["verdict"] == "different"
+    assert found["resumed_from"] == 2 * example.save_every
+    assert found["first"]["update"] == found["resumed_from"] + 1
+    assert found["restored"] is None
+    assert any(line.startswith("missing: the order of the data") for line in found["lines"])
