@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +27,18 @@ WAITS_S = 60.0
 """For other ranks, at most."""
 
 
+@dataclass(frozen=True)
+class Now:
+    """The state of a training at this moment, not copied."""
+
+    tensors: Iterable[tuple[str, Any]]
+    rates: list[float] = field(default_factory=list)
+    step: int | None = None
+    """Updates since the training began, across restarts, where the state tells."""
+    random: dict[str, Any] = field(default_factory=dict)
+    """Random states of the framework, beside those that every process has."""
+
+
 class Recorder:
     def __init__(self) -> None:
         self._begun = False
@@ -36,44 +49,36 @@ class Recorder:
         self._begun, self._recorded = False, 0
 
     @harmless
-    def begin(
-        self, tensors: Iterable[tuple[str, Any]], rates: list[float], step: int | None
-    ) -> None:
-        """`step`: updates since the training began, across restarts, where the state tells."""
+    def begin(self, now: Now) -> None:
         if not self._begun:
             self._begun = True
-            self._write(BEGIN, 0, tensors, rates, step)
+            _write(BEGIN, 0, now)
 
-    def updated(
-        self, update: int, tensors: Iterable[tuple[str, Any]], rates: list[float], step: int | None
-    ) -> None:
+    def updated(self, update: int, now: Now) -> None:
         """`update`: done by this process."""
         if update <= self._recorded:
             return
         self._begun = True
         self._recorded = update
-        harmless(self._write)(UPDATED, update, tensors, rates, step)
+        harmless(_write)(UPDATED, update, now)
         PROCESS.updates.write()
         if update >= int(os.environ.get(END_AT) or update + 1):
             _end(PROCESS.trace.folder)
 
-    def _write(
-        self,
-        event: str,
-        update: int,
-        tensors: Iterable[tuple[str, Any]],
-        rates: list[float],
-        step: int | None,
-    ) -> None:
-        PROCESS.trace.write(
-            event,
-            update=update,
-            rank=_rank(),
-            step=step,
-            tensors={name: digest(tensor) for name, tensor in tensors},
-            random=random_states(),
-            rates=rates,
-        )
+
+def _write(event: str, update: int, now: Now) -> None:
+    PROCESS.trace.write(
+        event,
+        update=update,
+        rank=_rank(),
+        step=now.step,
+        tensors={name: digest(tensor) for name, tensor in now.tensors},
+        random={
+            **random_states(),
+            **{name: digest(state) for name, state in now.random.items()},
+        },
+        rates=now.rates,
+    )
 
 
 def _rank() -> int:
@@ -122,17 +127,17 @@ def patch(name: str, module: Any) -> None:
 def _before_torch(optimizer: Any) -> None:
     """Not of a step that is no update, which only prepares an optimizer: its state is restored after it."""
     if not PROCESS.updates.by_session:
-        RECORDER.begin(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
+        RECORDER.begin(Now(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step()))
 
 
 def _after_torch(_: Any) -> None:
     """A session says itself what an update is."""
     if not PROCESS.updates.by_session:
-        RECORDER.updated(PROCESS.updates.done, *_torch())
+        RECORDER.updated(PROCESS.updates.done, _torch())
 
 
-def _torch() -> tuple[Iterable[tuple[str, Any]], list[float], int | None]:
-    return SEEN.tensors().items(), SEEN.rates(), SEEN.step()
+def _torch() -> Now:
+    return Now(SEEN.tensors().items(), SEEN.rates(), SEEN.step())
 
 
 def stepped(state: Any, update: int | None) -> None:
@@ -140,6 +145,6 @@ def stepped(state: Any, update: int | None) -> None:
     if state is not None:
         from ckptbench_probe.check.trees import arrays
 
-        RECORDER.updated(PROCESS.updates.done, arrays(state), [], update)
+        RECORDER.updated(PROCESS.updates.done, Now(arrays(state), step=update))
     elif SEEN.alive():
-        RECORDER.updated(PROCESS.updates.done, *_torch())
+        RECORDER.updated(PROCESS.updates.done, _torch())

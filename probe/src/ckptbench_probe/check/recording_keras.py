@@ -6,9 +6,13 @@ import functools
 import sys
 from typing import Any
 
-from ckptbench_probe.check.recording import RECORDER
+from ckptbench_probe.check.recording import RECORDER, Now
+from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.harmless import harmless, say
 from ckptbench_probe.process import PROCESS
+
+GENERATOR = "seed_generator_state"
+"""In the path of a variable that is a random state."""
 
 
 def patch(module: Any) -> None:
@@ -31,12 +35,12 @@ def patch(module: Any) -> None:
 
 def _begin(model: Any) -> None:
     if _seen(model):
-        RECORDER.begin(_tensors(model).items(), *_optimizer(model))
+        RECORDER.begin(_now(model))
 
 
 def _updated(model: Any) -> None:
     if _seen(model):
-        RECORDER.updated(PROCESS.updates.done, _tensors(model).items(), *_optimizer(model))
+        RECORDER.updated(PROCESS.updates.done, _now(model))
 
 
 def _seen(model: Any) -> bool:
@@ -47,13 +51,19 @@ def _seen(model: Any) -> bool:
     return False
 
 
-def _tensors(model: Any) -> dict[str, Any]:
-    """Those of the optimizer are its slots."""
-    found = {variable.path: variable for variable in model.variables}
-    for variable in model.optimizer.variables:
-        found[f"optimizer/{variable.path}"] = variable
-    return {name: variable.value for name, variable in found.items()}
+def _now(model: Any) -> Now:
+    """What a layer draws from is one of its variables, as that of a dropout."""
+    optimizer = model.optimizer
+    own = {variable.path: variable.value for variable in model.variables}
+    tensors = {_bare(path): value for path, value in own.items() if GENERATOR not in path}
+    slots = {f"optimizer{SLOT}{_bare(each.path)}": each.value for each in optimizer.variables}
+    return Now(
+        {**tensors, **slots}.items(),
+        [float(optimizer.learning_rate)],
+        int(optimizer.iterations),
+        {path: value for path, value in own.items() if GENERATOR in path},
+    )
 
 
-def _optimizer(model: Any) -> tuple[list[float], int]:
-    return [float(model.optimizer.learning_rate)], int(model.optimizer.iterations)
+def _bare(path: str) -> str:
+    return path.replace(SLOT, ".")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ckptbench_probe.check.recording import RECORDER
+from ckptbench_probe.check.recording import RECORDER, Now
 from ckptbench_probe.check.trees import arrays
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
@@ -26,7 +26,7 @@ def patch(module: Any) -> None:
 def _updated(step: int, given: list[Any]) -> None:
     found = dict(pair for argument in given for pair in _arrays(argument))
     if found:
-        RECORDER.updated(PROCESS.updates.done, found.items(), [], int(step))
+        RECORDER.updated(PROCESS.updates.done, Now(found.items(), step=int(step)))
 
 
 def _arrays(argument: Any) -> Iterator[tuple[str, Any]]:
