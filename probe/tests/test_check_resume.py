@@ -152,6 +152,15 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
+def test_a_state_that_cannot_be_read_is_told_with_its_reason(bench: Bench) -> None:
+    text = LOOP.replace('"weight": weight, "moments"', '"weight": Unreadable(), "moments"')
+    bench.write("train.py", f"class Unreadable:\n    __array__ = None\n{text.replace('RESTORE', SOUND)}")  # fmt: skip
+    done = check(bench, "--kill-at", "6", "--", sys.executable, "train.py", "{folder}")
+    assert done.returncode == 2
+    assert "no state was seen" in done.stdout
+    assert "a part of a measurement is missing (_write: KeyError: 'numpy')" in done.stdout
+
+
 def test_a_kill_after_the_end_is_refused(bench: Bench) -> None:
     done = check(bench, "--kill-at", "12", *command(bench, SOUND))
     assert done.returncode == 2

@@ -8,6 +8,8 @@ import sys
 from typing import Any, Callable, TypeVar
 
 Result = TypeVar("Result")
+TOLD = "ckptbench-probe: "
+"""Begin of each line of the probe."""
 _SAID: set[str] = set()
 
 
@@ -19,7 +21,7 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        os.write(2, f"ckptbench-probe: {text}\n".encode(errors="replace"))
+        os.write(2, f"{TOLD}{text}\n".encode(errors="replace"))
     except OSError:
         return  # standard error is closed: there is nowhere to say it
 

@@ -17,7 +17,7 @@ from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.check.states import ranks, saves
 from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Seen, Verdict, cannot_tell, judge
-from ckptbench_probe.harmless import say
+from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Plan:
         """`checkpoints`: the run whose folder it goes on in."""
         command = self.again if checkpoints else self.command
         own = self.folder / f"checkpoints-{checkpoints or name}"
-        print(f"ckptbench-probe: {name} run ...", file=sys.stderr, flush=True)
+        print(f"{TOLD}{name} run ...", file=sys.stderr, flush=True)
         ended = run_once(
             folders.placed(command, own),
             self.folder / name,
@@ -182,7 +182,7 @@ def _check(plan: Plan) -> Verdict:
     if undisturbed.failed:
         return cannot_tell(f"the undisturbed run {undisturbed.reason()}")
     whole = ranks(undisturbed.folder)
-    obstacle = _obstacle(whole, plan)
+    obstacle = _obstacle(whole, plan, undisturbed.last_line(TOLD))
     if obstacle is not None:
         return cannot_tell(obstacle)
     limit_s = plan.limit_s or SLOWER * undisturbed.took_s + LEAST_LIMIT_S
@@ -211,9 +211,10 @@ def _check(plan: Plan) -> Verdict:
     )
 
 
-def _obstacle(whole: Ranks, plan: Plan) -> str | None:
+def _obstacle(whole: Ranks, plan: Plan, told: str) -> str | None:
     if not whole:
-        return "no state was seen: it is read from optimizers of PyTorch, `fit` of Keras, Orbax's CheckpointManager, and sessions whose s.step(state=...) names it"
+        hint = f" ({told})" if told else ""
+        return f"no state was seen: it is read from optimizers of PyTorch, `fit` of Keras, Orbax's CheckpointManager, and sessions whose s.step(state=...) names it{hint}"
     if any(rank.attempts > 1 for rank in whole.values()):
         return "several processes say that they are the same rank, or the command starts it again by itself: let it start each rank once"
     done = min(max(rank.after) for rank in whole.values())

@@ -47,10 +47,15 @@ class Ended:
         """How it failed, in a few words."""
         if self.hung:
             return f"hangs: it had not ended after {self.took_s:.0f} s"
+        last = self.last_line()
         how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
-        lines = (self.folder / LOG).read_text(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"failed: {how}, its last line: {last[:200]}" if last else f"failed: {how}"
+
+    def last_line(self, start: str = "") -> str:
+        """Of its log, the last one that begins so and is not empty."""
+        lines = (self.folder / LOG).read_text(errors="replace").split("\n")
+        found = (line.strip() for line in reversed(lines) if line.startswith(start))
+        return next(filter(None, found), "")
 
 
 def run(
