@@ -8,11 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from math import prod
 from typing import Any, Callable
 
 from ckptbench_probe.check.gate import Gate
-from ckptbench_probe.check.history import FEWEST_ELEMENTS, History
+from ckptbench_probe.check.history import History
 from ckptbench_probe.check.judging import judge
 from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.state import digest
@@ -184,8 +183,7 @@ class Checker:
                 self._tell(given, trouble=f"its engine cannot read it ({_text(error)})")
                 return
             self.history.record()
-            small = [name for name, shape in given.shapes.items() if prod(shape) < FEWEST_ELEMENTS]
-            found = judge(given.digests, loaded, self.history.snapshots, small)
+            found = judge(given.digests, loaded, self.history.snapshots)
         fields = {**asdict(found), "torn": [_shown(name) for name in found.torn[:MOST_NAMES]]}
         left = given.others + len(given.digests) - found.compared - given.elsewhere
         self._tell(given, **fields, torn_number=len(found.torn), not_compared=left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ class Found:
     torn: tuple[Any, ...]
     """Of these, the names of those that differ."""
     torn_of: dict[str, int]
-    """How many of them have the value of which update; `mixed`: of none. Without those that are too small to tell."""
+    """How many of them have the value of which update; `mixed`: of none. Without those whose right value is of no update either, as it is small or a cast."""
     updates: tuple[int, ...]
     """Whose state the others are, where several have the same; empty where no value tells."""
     several: dict[str, int]
@@ -30,20 +30,18 @@ MIXED = "mixed"
 
 
 def judge(
-    given: Mapping[Any, str],
-    loaded: Mapping[Any, str],
-    snapshots: Sequence[Snapshot],
-    small: Collection[Any] = (),
+    given: Mapping[Any, str], loaded: Mapping[Any, str], snapshots: Sequence[Snapshot]
 ) -> Found:
-    """`given` and `loaded`: digests by name. `small`: names of tensors whose values tell no update."""
+    """`given` and `loaded`: digests by name."""
     shared = [name for name in given if name in loaded]
     torn = [name for name in shared if loaded[name] != given[name]]
     fits = {loaded[name] for name in shared} - {loaded[name] for name in torn}
+    telling = [name for name in torn if any(given[name] in one.names for one in snapshots)]
     updates, several = _whole(fits, snapshots)
     return Found(
         compared=len(shared),
         torn=tuple(torn),
-        torn_of=_of_updates([loaded[name] for name in torn if name not in small], snapshots),
+        torn_of=_of_updates([loaded[name] for name in telling], snapshots),
         updates=updates,
         several=several,
     )

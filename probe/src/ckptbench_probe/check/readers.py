@@ -49,23 +49,28 @@ def safetensors_file(given: Given) -> Tensors:
 
 
 def keras_file(given: Given) -> Tensors:
-    """HDF5, in a zip or alone. Its names are not those of the variables, so values are found by their digest, and what is left by shape."""
+    """HDF5, in a zip or alone. Its names are not those of the variables."""
+    return by_value(given, _arrays(given.path))
+
+
+def by_value(given: Given, arrays: list[Any]) -> Tensors:
+    """What was loaded under other names is found by its digest; what is left, by its shape."""
     left = defaultdict(list)
-    for array in _arrays(given.path):
+    for array in arrays:
         left[digest(array)].append(array)
-    assert given.digests is not None
     changed = []
-    for name, value in given.digests.items():
+    for name, value in (given.digests or {}).items():
         if left[value]:
             yield name, left[value].pop()
         else:
             changed.append(name)
-    rest = [array for arrays in left.values() for array in arrays]
+    rest = [array for alike in left.values() for array in alike]
     for name in changed:
-        alike = next((one for one in rest if tuple(one.shape) == given.shapes[name]), None)
-        if alike is not None:
-            rest = [one for one in rest if one is not alike]
-            yield name, alike
+        place = next(
+            (i for i, one in enumerate(rest) if tuple(one.shape) == given.shapes[name]), None
+        )
+        if place is not None:
+            yield name, rest.pop(place)
 
 
 def _arrays(path: str) -> list[Any]:

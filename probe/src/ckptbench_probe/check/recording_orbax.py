@@ -24,15 +24,15 @@ def patch(module: Any) -> None:
 
 
 def _updated(step: int, given: list[Any]) -> None:
-    found = dict(pair for argument in given for pair in _arrays(argument))
+    found = dict(pair for argument in given for pair in given_arrays(argument))
     if found:
         RECORDER.updated(PROCESS.updates.done, Now(found.items(), step=int(step)))
 
 
-def _arrays(argument: Any) -> Iterator[tuple[str, Any]]:
+def given_arrays(argument: Any) -> Iterator[tuple[str, Any]]:
     """`args.StandardSave(state)` and its like hold the state in `item`, `args.Composite(name=...)` holds several of them."""
     if hasattr(argument, "items") and not isinstance(argument, dict):
         for name, part in argument.items():
-            yield from ((f"{name}{path}", leaf) for path, leaf in _arrays(part))
+            yield from ((f"{name}{path}", leaf) for path, leaf in given_arrays(part))
     elif getattr(argument, "item", None) is not None:
         yield from ((path, leaf) for path, leaf in arrays(argument.item) if hasattr(leaf, "dtype"))

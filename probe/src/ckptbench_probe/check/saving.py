@@ -6,7 +6,7 @@ import functools
 from importlib import import_module
 from typing import Any, Callable
 
-from ckptbench_probe.check import dcp, readers
+from ckptbench_probe.check import dcp, orbax, readers
 from ckptbench_probe.check.given import CHECKER, Reader, Tensors
 from ckptbench_probe.check.optimizers import around_steps
 from ckptbench_probe.check.state import leaves
@@ -113,6 +113,19 @@ def _lightning(module: Any) -> None:
     )
 
 
+def _keras_steps(module: Any) -> None:
+    """Between two batches, before the callbacks hear of it: what saves in a thread has a step to wait for."""
+    original = module.CallbackList.on_train_batch_end
+
+    @functools.wraps(original)
+    def on_train_batch_end(*args: Any, **kwargs: Any) -> Any:
+        CHECKER.gate.before_step()
+        CHECKER.gate.after_step()
+        return original(*args, **kwargs)
+
+    module.CallbackList.on_train_batch_end = on_train_batch_end
+
+
 def _keras(module: Any) -> None:
     for name, whole in (("save", True), ("save_weights", False)):
         method = checked(
@@ -139,5 +152,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "lightning.fabric.plugins.io.torch_io": _lightning_io,
     "pytorch_lightning.trainer.trainer": _lightning,
     "lightning_fabric.plugins.io.torch_io": _lightning_io,
+    "keras.src.callbacks.callback_list": _keras_steps,
     "keras.src.models.model": _keras,
+    "orbax.checkpoint.checkpoint_manager": orbax.patch,
 }
