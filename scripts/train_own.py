@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.own.cell import OwnCell
-from ckptbench.own.record import SEAL, OwnStudy
+from ckptbench.own.record import OUTPUT, SEAL, OwnStudy
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.surroundings import given_to
 from ckptbench.scripting import add_parent, run_script
@@ -24,7 +24,8 @@ def main() -> int:
         cell = OwnCell.from_json(options.cell)
         study = OwnStudy.read(options.study)
         done = sum((options.runs / each.id / SEAL).exists() for each in study.cells)
-        log.info("runs: %d of %d done; now %s", done, len(study.cells), cell.id)
+        output = options.runs / cell.id / OUTPUT
+        log.info("runs: %d of %d done; now %s", done, len(study.cells), output)
         run_own(
             cell,
             Execution(

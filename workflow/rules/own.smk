@@ -30,6 +30,10 @@ def get_cell(wildcards):
     return json.dumps(CELLS[wildcards.cell].to_json())
 
 
+def get_command(wildcards):
+    return CELLS[wildcards.cell].command
+
+
 def get_ranks(wildcards):
     return CELLS[wildcards.cell].ranks
 
@@ -56,10 +60,11 @@ rule train_own:
         gpus=get_gpus,
     params:
         cell=get_cell,
+        command=get_command,
         runs=RUNS,
         study=STUDY,
     message:
-        "train {wildcards.cell}"
+        "train {wildcards.cell}: {params.command}"
     shell:
         # As in rule train_cell: what is started ends when the workflow is gone.
         "exec python {input.script} --cell {params.cell:q} --runs {params.runs} --study {params.study}"

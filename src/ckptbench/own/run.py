@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 TOLD = "ckptbench-probe: "
 TAIL_LINES = 12
-LAST_LINES = 200
+LAST_BYTES, LAST_LINES = 2**20, 200
 """Of the output, among which the last error is looked for."""
 AN_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Exit)\b: .")
 ERROR_CHARACTERS = 200
@@ -196,8 +196,10 @@ def _say_what_is_odd(cell: OwnCell, saved: int, gpus: Sequence[str]) -> None:
 
 
 def _lines(output: Path) -> tuple[list[str], list[str]]:
-    """Of the command, and of the probe."""
-    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    """The last of the command, and of the probe."""
+    with output.open("rb") as file:
+        file.seek(max(0, output.stat().st_size - LAST_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
     probe = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
     return [line for line in lines if line.strip() and not line.startswith(TOLD)], probe
 

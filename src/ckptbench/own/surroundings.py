@@ -20,8 +20,14 @@ OF_A_STEP = (
 
 
 def given_to(process: int) -> dict[str, str]:
-    """The environment that this process of the same user was started with. What it has changed since is not in it."""
-    entries = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    """The environment that this process of the same user was started with. What it has changed since is not in it.
+
+    Raises LaunchError where there is no such process any more.
+    """
+    try:
+        entries = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise LaunchError("the workflow that started this run is gone") from error
     pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
     return {name: value for name, _, value in pairs}
 
