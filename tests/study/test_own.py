@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -165,6 +166,8 @@ def test_a_config_that_is_wrong_is_refused_in_one_line_before_anything_runs(tmp_
     done = checkout.run(study=study)
     assert done.returncode != 0
     assert "own.yaml: the program of own.command, no-such-program, is not there" in done.stdout
+    on_nodes = dataclasses.replace(checkout, profile="slurm")
+    assert "train interval_5-rep0: no-such-program {folder} 5" in on_nodes.run("-n", study=study).stdout  # fmt: skip
     study = write_study(checkout.folder, values={"interval": [5], "lr": [1]})
     assert "own.yaml: own.values.lr is [1]: these values have no place" in checkout.run(study=study).stdout  # fmt: skip
     assert not (checkout.folder / "results").exists()

@@ -44,6 +44,8 @@ def plan():
 
     # config/config.yaml is about the other study, unless the user has written `own` into it.
     given = workflow.config_settings.overwrite_config
+    # Profiles of clusters set the number of jobs; which executor it will be is not known yet.
+    is_here = workflow.resource_settings.nodes is None
     is_given = "own" in given
     return plan_own(
         given if is_given else config,
@@ -52,7 +54,7 @@ def plan():
             if is_given
             else get_config_files()
         ),
-        environment=given_to(os.getpid()) if workflow.local_exec else None,
+        environment=given_to(os.getpid()) if is_here else None,
     )
 
 
