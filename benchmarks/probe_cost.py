@@ -1,12 +1,12 @@
-"""What `ckptbench-probe` costs a training. The promises: at most 0.5 % of a step of 1 ms, and at most 1 % of the stall of a save of 100 ms.
+"""What `ckptbench-probe` costs a training. The promises: at most 0.5 % of a step of 1 ms, and at most 1 % of the stall of a save of 100 ms or more.
 
-Both are measured in one process, with and without the hooks in turn, in random order:
+Both are measured in one process, with and without the probe in turn, in random order:
 
-- steps of a small network, in which the processor's caches have forgotten the probe each time, and empty steps of an optimizer, in which they have not;
-- `torch.save` of a state that takes more than 100 ms, called as it is, and as the probe wraps it.
+- steps of a small network, in which the processor's caches have forgotten the probe each time, and empty steps of an optimizer, in which they
+  have not; a second after the first update, when backward passes are counted no more;
+- `torch.save` of a state, called as it is, and as the probe wraps it.
 
-Times are those of the processor, used by the thread that steps: the probe makes it wait for nothing, and other programs do not disturb them. Of
-saves the time that passes is told too, which a shared machine makes noisy.
+Two turns that follow one another are a pair. Other programs disturb single turns, so what is told is the median over pairs.
 
 It needs PyTorch's environment, and `make benchmarks` starts it there:
 
@@ -16,6 +16,7 @@ It needs PyTorch's environment, and `make benchmarks` starts it there:
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import statistics
@@ -35,44 +36,51 @@ from torch import nn  # noqa: E402
 
 STEP_PROMISE = 1.005
 SAVE_PROMISE = 1.01
-Hooks = tuple[dict[int, object], dict[int, object]]
+
+
+WARM_STEPS = 2
+"""At the start of a turn, that are not timed."""
 
 
 class Hooked:
-    """Turns the probe's hooks of optimizers and backward passes on and off."""
+    """Turns the probe's hooks of optimizers on and off."""
 
     def __init__(self) -> None:
         own = sys.modules["torch.optim.optimizer"]
         self._hooks = (own._global_optimizer_pre_hooks, own._global_optimizer_post_hooks)
         self._probes = tuple(dict(hooks) for hooks in self._hooks)
         assert all(self._probes), "the hooks are registered when the first optimizer is made"
-        self._backward = (torch.autograd.backward.__wrapped__, torch.autograd.backward)
 
     def turn(self, on: bool) -> None:
         for hooks, probes in zip(self._hooks, self._probes, strict=True):
             hooks.clear()
             hooks.update(probes if on else {})
-        torch.autograd.backward = self._backward[on]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=300, help="of loops with and without hooks")
-    parser.add_argument("--steps", type=int, default=50, help="of a loop")
-    parser.add_argument("--saves", type=int, default=40, help="pairs of saves")
-    parser.add_argument("--megabytes", type=int, default=64, help="of the state that is saved")
+    parser.add_argument("--pairs", type=int, default=1500, help="of turns with and without hooks")
+    parser.add_argument("--steps", type=int, default=10, help="of a turn")
+    parser.add_argument("--saves", type=int, default=60, help="pairs of saves")
+    parser.add_argument("--megabytes", type=int, default=128, help="of the state that is saved")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
         os.environ[FOLDER] = str(Path(folder, "seen"))
-        cost_s = report_steps(
-            "a step of a small network", training(width=128), options.pairs, options.steps
-        )
+        step = training(width=128)
+        until_no_backward_is_counted(step)
+        cost_s = report_steps("a step of a small network", step, options.pairs, options.steps)
         print(
             f"in a training an update costs {1e6 * cost_s:.2f} us: {cost_s / 1e-3:.2%} of a step of 1 ms; promised: at most {STEP_PROMISE - 1:.1%}"
         )
-        report_steps("an empty step", empty(), options.pairs, 20 * options.steps)
+        report_steps("an empty step", empty(), options.pairs, 10 * options.steps)
         report_saves(Path(folder), options.saves, options.megabytes)
+
+
+def until_no_backward_is_counted(step: Callable[[], None]) -> None:
+    counting = torch.autograd.backward
+    while torch.autograd.backward is counting:
+        step()
 
 
 def training(width: int) -> Callable[[], None]:
@@ -96,9 +104,6 @@ def empty() -> Callable[[], None]:
 def report_steps(name: str, step: Callable[[], None], pairs: int, steps: int) -> float:
     """Seconds that a step takes longer with hooks."""
     hooked, draw = Hooked(), random.Random(1)
-    for on in (True, False):
-        hooked.turn(on)
-        timed(step, steps)
     found: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(pairs):
         for on in draw.sample([True, False], 2):
@@ -109,11 +114,14 @@ def report_steps(name: str, step: Callable[[], None], pairs: int, steps: int) ->
 
 
 def timed(step: Callable[[], None], steps: int) -> float:
-    """Seconds of the processor a step."""
-    begun = time.thread_time()
+    """Seconds of a step, the median."""
+    for _ in range(WARM_STEPS):
+        step()
+    moments = [time.perf_counter()]
     for _ in range(steps):
         step()
-    return (time.thread_time() - begun) / steps
+        moments.append(time.perf_counter())
+    return statistics.median(after - before for before, after in itertools.pairwise(moments))
 
 
 def report_saves(folder: Path, pairs: int, megabytes: int) -> None:

@@ -33,7 +33,12 @@ class Written:
         total = done + len(seconds) if backwards is None else backwards
         then = [round(1e6 * (one - seconds[0])) for one in seconds[1:]]
         return self.add(
-            "updates", first=done, at_ns=at(seconds[0]), then_us=then, backwards=total, fired=total
+            "updates",
+            first=done,
+            at_ns=at(seconds[0]),
+            then_us=then,
+            backwards=total,
+            counted=done + len(seconds),
         )
 
     def save(

@@ -6,6 +6,7 @@ python probe_updates.py WAY...
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 
 import torch
@@ -156,7 +157,9 @@ def compiled_whole(model: nn.Module) -> None:
         model(inputs).sum().backward()
         own.step()
 
-    for _ in range(25):
+    for number in range(25):
+        if number == 12:
+            time.sleep(1.1)  # the probe counts no backward pass any more
         train(batch())
 
 

@@ -34,3 +34,6 @@ def test_every_update_counts_once_and_nothing_changes(
     assert training.summary["skipped"] == known.skipped
     if known.backwards is not None:
         assert training.summary["backwards_per_update"] == pytest.approx(known.backwards)
+        counted = training.events("updates")[-1]["counted"]
+        lasts_longer_than_is_counted = way == "compiled_whole"
+        assert (counted < known.steps) is lasts_longer_than_is_counted

@@ -59,7 +59,6 @@ class Measures:
     updates: int
     skipped: int
     backwards_per_update: float
-    optimizer_steps_per_update: float
     step_s: Seconds | None
     """Quiet gaps between updates."""
     run_s: float
@@ -99,8 +98,8 @@ def measure(run: Run) -> Measures:
         attempts=len(attempts),
         updates=updates,
         skipped=sum(len(one.skipped) for one in firsts),
-        backwards_per_update=sum(one.backwards for one in firsts) / max(updates, 1),
-        optimizer_steps_per_update=sum(one.fired for one in firsts) / max(updates, 1),
+        backwards_per_update=sum(one.backwards for one in firsts)
+        / max(sum(one.counted for one in firsts), 1),
         step_s=seconds(quiet),
         run_s=run_s,
         start_s=_start_s(run.trained),

@@ -62,7 +62,8 @@ class ProcessSeen:
     updates_ns: tuple[int, ...]
     skipped: frozenset[int]
     backwards: int
-    fired: int
+    counted: int
+    """Updates between which they were."""
     saves: tuple[SaveSeen, ...]
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
@@ -168,7 +169,7 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
         updates_ns=tuple(_moments(updates)),
         skipped=frozenset(_skipped(updates, by_kind["skipped"])),
         backwards=updates[-1]["backwards"] if updates else 0,
-        fired=updates[-1]["fired"] if updates else 0,
+        counted=updates[-1]["counted"] if updates else 0,
         saves=tuple(_saves(by_kind)),
         state=by_kind["state"][-1]["bytes"] if by_kind["state"] else {},
         events=tuple(sorted(files, key=lambda one: int(one["at_ns"]))),

@@ -16,30 +16,37 @@ from ckptbench_probe.variables import seat
 
 WRITTEN_EVERY_NS = 1_000_000_000
 """Moments are kept in memory for so long at most while updates come: what a killed process loses."""
+FEWEST_COUNTED = 3
+"""Updates whose backward passes are counted, if they come more seldom than moments are written."""
 MOST_FLAGS = 4096
 """Flags of a scaler that are kept unread: to read one on a GPU waits for the GPU."""
 
 
 class Updates:
-    """`moments` grows at every update, so this is the one place where nanoseconds count."""
+    """`moments` grows at every update, so this is the one place where nanoseconds count: see `engines.torch_optimizer`."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.moments: list[int] = []
+        self.due_ns = 0
+        """When they are written next."""
+        self.plain = 0
+        """Id of the optimizer of whose steps nothing needs to be noted but the moment. 0: none."""
         self.written = 0
         self.backwards = 0
+        self.stop_counting: Callable[[], None] | None = None
+        """Backward passes are counted until this is called: the ratio to updates is wanted, and to count costs as much as an update."""
+        self._counted: int | None = None
+        """Updates to which the counted backward passes belong; None: all."""
         self.fired = 0
-        """Steps of any optimizer."""
+        """Steps of any optimizer that were not plain."""
         self.thread: int | None = None
         """That steps."""
-        self.scaled = False
-        """Whether a scaler calls the step that is under way."""
-        self.by_session = False
-        """Whether the program counts by itself: hooks are silent."""
         self.first_optimizer: Callable[[], Any] = lambda: None
         """Whose steps are updates, as long as it lives."""
-        self._due_ns = 0
-        self._first: int | None = None
+        self._scaled = False
+        self._by_session = False
+        self._first = 0
         self._since: set[int] = set()
         self._skipped: list[int] = []
         self._flags: list[tuple[int, Any]] = []
@@ -48,41 +55,65 @@ class Updates:
     def done(self) -> int:
         return self.written + len(self.moments)
 
-    def of(self, optimizer: object) -> bool:
-        """The optimizer has stepped. Whether that was an update. It holds no more calls than it must: this is what the probe costs a step."""
+    def of(self, optimizer: Any) -> None:
+        """The optimizer has stepped, and its step was not plain."""
         self.fired += 1
         if id(optimizer) != self._first:
             if not self._takes_over(optimizer):
-                return False
+                return
         elif self._since:
             self._since.clear()
+        self.settle()
         if self.by_session:
-            return False
-        now = monotonic_ns()
-        self.moments.append(now)
-        if now >= self._due_ns:
-            self._write_due()
-        return True
+            return
+        self.tick()
+        flag = getattr(optimizer, "found_inf", None) if self._scaled else None
+        if flag is not None:
+            self.flag(flag)
 
     def _takes_over(self, optimizer: object) -> bool:
         key = id(optimizer)
-        if self._first is not None and key not in self._since:
+        if self._first and key not in self._since:
             self._since.add(key)
+            self.settle()
             return False
         self._first = key
         self._since.clear()
         self.first_optimizer = weakref.ref(optimizer)
         return True
 
+    def settle(self) -> None:
+        """Say anew whose steps are plain."""
+        special = self._scaled or self.by_session or self._since
+        self.plain = 0 if special else self._first
+
+    def scale(self, on: bool) -> None:
+        """A scaler calls the step that follows, or has called it."""
+        self._scaled = on
+        self.settle()
+
+    @property
+    def by_session(self) -> bool:
+        """Whether the program counts by itself: hooks are silent."""
+        return self._by_session
+
+    @by_session.setter
+    def by_session(self, on: bool) -> None:
+        self._by_session = on
+        self.settle()
+
     def tick(self) -> None:
         now = monotonic_ns()
         self.moments.append(now)
-        if now >= self._due_ns:
-            self._write_due()
+        if now >= self.due_ns:
+            self.write_due()
 
-    def _write_due(self) -> None:
+    def write_due(self) -> None:
         self.thread = threading.get_ident()
         self.write()
+        if self.stop_counting is not None and self.written > FEWEST_COUNTED:
+            self.stop_counting()
+            self.stop_counting, self._counted = None, self.written
 
     def skip(self) -> None:
         """A scaler has left out an update: it counts as a step in time, and is marked."""
@@ -109,7 +140,7 @@ class Updates:
 
     def queue(self) -> None:
         """Hand the moments on to the trace."""
-        self._due_ns = monotonic_ns() + WRITTEN_EVERY_NS
+        self.due_ns = monotonic_ns() + WRITTEN_EVERY_NS
         moments, self.moments = self.moments, []
         if not moments:
             return
@@ -122,13 +153,15 @@ class Updates:
             at_ns=moments[0],
             then_us=[(moment - moments[0]) // 1000 for moment in moments[1:]],
             backwards=self.backwards,
-            fired=self.fired,
+            counted=self.written if self._counted is None else self._counted,
             **({"skipped": skipped} if skipped else {}),
             **({"rank": own.rank, "ranks": own.ranks} if own else {}),
         )
 
     def renew(self) -> None:
         """In a forked child: what its parent did is not its own."""
-        by_session, trace = self.by_session, self._trace
-        self.__init__(trace)  # type: ignore[misc]
+        by_session, stop_counting, counted = self.by_session, self.stop_counting, self._counted
+        self.__init__(self._trace)  # type: ignore[misc]
+        self.stop_counting = stop_counting
+        self._counted = None if counted is None else 0
         self.by_session = by_session

@@ -14,11 +14,12 @@ def patch(module: Any) -> None:
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         updates = PROCESS.updates
-        fired, updates.scaled = updates.fired, True
+        fired = updates.fired
+        updates.scale(True)
         try:
             result = original(self, optimizer, *args, **kwargs)
         finally:
-            updates.scaled = False
+            updates.scale(False)
         if updates.fired == fired:
             updates.skip()
         return result
