@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ from ckptbench.analysis.cost.stall import parts_of_stall
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.document import document
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.analysis.tables.registry import DERIVED, TABLES
+from ckptbench.analysis.tables.columns import SETUP, SYSTEM
+from ckptbench.analysis.tables.registry import DERIVED, EVERY, TABLES
 from ckptbench.matrix.variant import Variant
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -333,6 +335,25 @@ def test_the_page_on_tables_is_that_of_the_registry() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
         "docs/tables.md differs from the registry: python -m ckptbench.analysis.document > docs/tables.md"
     )
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_page_on_tables_names_every_column_of_a_table(name: str) -> None:
+    section = document().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    heading, _, lines = section.partition("Sorted by ")[2].partition("\n")
+    bundles = {"setup": SETUP, "system": SYSTEM}
+    without = re.findall(r"`(\w+)`", (re.search(r"\(without (.*?)\)", heading) or [""])[0])
+    named = {each for word in re.findall(r"\*(\w+)\*", heading) for each in bundles[word]}
+    named = (named - set(without)) | (set(re.findall(r"`(\w+)`", heading)) - set(without))
+    for line in re.findall(r"^- (`[^:]*)", lines, re.MULTILINE):
+        columns = re.findall(r"`(\w+)`", line)
+        named |= set(columns)
+        if "±" in line:
+            ends = ("lo", "hi"), ("low", "high")
+            forms = [re.sub(r"(_(?:s|bytes))?$", rf"_{end}\1", columns[0], count=1) for pair in ends for end in pair]  # fmt: skip
+            forms += [f"{columns[0]}_{end}" for end in ("lo", "hi")]
+            named |= set(forms) & set(EVERY[name].table.names)
+    assert named == set(EVERY[name].table.names)
 
 
 def test_the_loss_of_a_run_that_diverged_is_not_a_number(tmp_path: Path) -> None:

@@ -1,45 +1,152 @@
-"""docs/tables.md, written from the registry of tables: `python -m ckptbench.analysis.document > docs/tables.md`."""
+"""docs/tables.md, written from the registry of tables: `python -m ckptbench.analysis.document > docs/tables.md`.
+
+A column has one line, in the first table that has it; what several tables share stands once, at the top.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from ckptbench.analysis.tables.registry import AUDITED, COLLECTED, DECIDED, DERIVED, OWN, TableEntry
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
+from ckptbench.analysis.tables.registry import (
+    AUDITED,
+    COLLECTED,
+    DECIDED,
+    DERIVED,
+    EVERY,
+    TableEntry,
+)
+from ckptbench.analysis.tables.schema import Column, Table
 
 INTRODUCTION = """\
 # Tables
 
-`results/tables/<name>.parquet` and `.csv`; of a study of an own training, those of them that it has are in `results/own/tables`. Written from the registry in `src/ckptbench/analysis/tables` by
-`python -m ckptbench.analysis.document`; a test fails where this page and the registry differ.
+What does each column of `results/tables/<name>.parquet` and `.csv` mean? Written from `src/ckptbench/analysis/tables` by
+`python -m ckptbench.analysis.document`; a test fails where the two differ.
 
-A missing value is null in parquet and empty in CSV. Types are those of pandas. Ratios are fractions: 0.05 is 5 %.
-Intervals are 95 % intervals of Student's t over repeats; [method.md](method.md#intervals) says how they are made, and how
-often they hold the truth.
-A **setup** is everything that makes a cell but its repeat. Words are those of the README.
+- The unit is in the name, or in brackets; a number without one is a count or a fraction: 0.05 is 5 %.
+- A missing value is null in parquet and empty in CSV.
+- ± after a name: two more columns hold the ends of its 95 % interval. They are named as it is, with `_lo` and `_hi`, or with `_low` and `_high` before the
+  unit. They are missing where nothing shows how far runs differ. [method.md](method.md#intervals) says how they are made.
+- *Setup* stands for the first columns below, all that makes a cell but its repeat. *System* stands for those up to `{last}`, in which a cell and its baseline
+  are equal.
 """
-OWN_WORDS = """\
-Other tables of an own training have the columns above, filled with what the probe sees from outside: `durable_s` is when the engine said that a
-checkpoint was finished, `slowdown_s` the hidden slowdown, `steady` says that a checkpoint is not the first of its run, `memory_bytes` is above that at the start of
-a save. What is not known is 0 or empty: model, dataset, batch size, epochs, seed. `resume_proof`, `consistency` and `outcome` have no rows.
-"""
+SHARED = "# Columns of several tables"
+TABLES_OF_SHARED = 3
+"""A column that so many tables have is explained once, at the top."""
+LEAST_WORDS = 4
+"""A meaning of fewer words is said again instead of naming the table that says it."""
+MOST_MISSING = 3
+"""A table without a third of the columns of *setup* names the ones that it has."""
+UNITS = {
+    "s": "_s", "ns": "_ns", "bytes": "bytes", "steps": "steps", "samples": "samples", "min": "minutes", "GPU h": "gpu_hours",
+    "GPU-h": "gpu_hours", "images/s": "images_per_s", "MHz": "mhz_min", "1": "", "": "",
+}  # fmt: skip
+"""How the name of a column ends that has this unit in it."""
+END = re.compile(r"_(lo|hi|low|high)(?=_[a-z]+$|$)")
+PLAIN_END = re.compile(
+    r"(lower|upper) end of (it|its|the)( 95 %)?( interval)?(; missing where .*)?"
+)
+"""The meaning of an end of an interval that needs no words of its own."""
 
 
 def document() -> str:
     """The whole page."""
+    page = _Page()
     return "\n".join(
         [
-            INTRODUCTION,
-            *_section("What the run folders say", COLLECTED.values()),
-            *_section("What follows from it", DERIVED.values()),
-            *_section("What to do about it", DECIDED.values()),
-            *_section("Whether to believe it", AUDITED.values()),
-            *_section("What the probe saw of an own training", OWN.values(), OWN_WORDS),
+            INTRODUCTION.format(last=SYSTEM[-1]),
+            *page.shared_columns(),
+            *page.section("What the run folders say", COLLECTED.values()),
+            *page.section("What follows from it", DERIVED.values()),
+            *page.section("What to do about it", DECIDED.values()),
+            *page.section("Whether to believe it", AUDITED.values()),
         ]
     )
 
 
-def _section(title: str, entries: Iterable[TableEntry], *words: str) -> list[str]:
-    return [f"# {title}\n", *words, *(entry.table.document() for entry in entries)]
+@dataclass(slots=True)
+class _Page:
+    """What the page has said so far: by name of a column, its meanings and the tables that say them."""
+
+    said: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    shared: list[Column] = field(default_factory=list)
+
+    def shared_columns(self) -> Iterator[str]:
+        counted = Counter(column for entry in EVERY.values() for column in entry.table.columns)
+        self.shared = [each for each, tables in counted.items() if tables >= TABLES_OF_SHARED and each not in SETUP_COLUMNS and not END.search(each.name)]  # fmt: skip
+        yield f"{SHARED}\n"
+        yield from (_line(column.name, column) for column in (*SETUP_COLUMNS, *self.shared))
+        yield ""
+
+    def section(self, title: str, entries: Iterable[TableEntry]) -> Iterator[str]:
+        yield f"# {title}\n"
+        for entry in entries:
+            yield from self._table(entry.table)
+
+    def _table(self, table: Table) -> Iterator[str]:
+        own = [column for column in table.columns if column not in (*SETUP_COLUMNS, *self.shared)]
+        said = {*table.key, *(column.name for column in own)}
+        rest = [name for name in table.names if name not in said]
+        yield f"## {table.name}\n"
+        also = f"; also {_names(rest)}" if rest else ""
+        yield f"{table.row} Sorted by {_names(table.key)}{also}.\n"
+        ends = _ends(own)
+        lines = [(self._meaning(table, column, ends), column, ends) for column in own if column.name not in _folded(ends)]  # fmt: skip
+        for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):
+            columns = [column for _, column, _ in alike]
+            names = "`, `".join(column.name for column in columns)
+            yield _line(names, columns[0], meaning, has_ends=columns[0].name in ends)
+        yield ""
+
+    def _meaning(self, table: Table, column: Column, ends: dict[str, list[Column]]) -> str:
+        """The column's meaning; where an earlier table says the end of it, the name of that table in its place."""
+        words = column.meaning
+        for said, where in self.said.get(column.name, ()):
+            before = words.removesuffix(said)
+            if before != words and before in ("", f"{before[:-2]}: ") and len(said.split()) >= LEAST_WORDS:  # fmt: skip
+                words = f"{before}as in `{where}`"
+                break
+        else:
+            self.said.setdefault(column.name, []).append((words, table.name))
+        beyond = (each.meaning for each in ends.get(column.name, ()) if not PLAIN_END.fullmatch(each.meaning))  # fmt: skip
+        return "; ".join([words, *dict.fromkeys(beyond)])
+
+
+def _ends(columns: Sequence[Column]) -> dict[str, list[Column]]:
+    """By name of a column, those of `columns` that are the ends of its interval."""
+    names = {column.name for column in columns}
+    ends: dict[str, list[Column]] = {}
+    for column in columns:
+        base = END.sub("", column.name)
+        if base != column.name and base in names:
+            ends.setdefault(base, []).append(column)
+    return ends
+
+
+def _folded(ends: dict[str, list[Column]]) -> set[str]:
+    return {column.name for columns in ends.values() for column in columns}
+
+
+def _line(names: str, column: Column, meaning: str | None = None, *, has_ends: bool = False) -> str:
+    unit = "" if column.name.endswith(UNITS.get(column.unit, "?")) else f" ({column.unit})"
+    words = column.meaning if meaning is None else meaning
+    return f"- `{names}`{' ±' if has_ends else ''}{unit}{': ' if words else ''}{words}"
+
+
+def _names(names: Sequence[str]) -> str:
+    """These columns, with *setup* or *system* in place of what these stand for."""
+    for word, bundle in (("setup", SETUP), ("system", SYSTEM)):
+        missing = [name for name in bundle if name not in names]
+        if len(missing) * MOST_MISSING < len(bundle):
+            without = f" (without {', '.join(f'`{name}`' for name in missing)})" if missing else ""
+            others = [name for name in names if name not in bundle]
+            return ", ".join([f"*{word}*{without}", *(f"`{name}`" for name in others)])
+    return ", ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":

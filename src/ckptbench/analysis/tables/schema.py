@@ -30,10 +30,6 @@ class Column:
     unit: str
     meaning: str
 
-    @property
-    def type_name(self) -> str:
-        return "text" if self.kind == "text" else DTYPES[self.kind]
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -64,19 +60,3 @@ class Table:
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The frame of these rows; of none, an empty frame with all columns."""
         return self.frame(pd.DataFrame(list(rows), columns=self.names))
-
-    def document(self) -> str:
-        """This table as a section of docs/tables.md."""
-        lines = [
-            f"## {self.name}",
-            "",
-            f"{self.row} Sorted by {', '.join(f'`{name}`' for name in self.key)}.",
-            "",
-            "| column | type | unit | meaning |",
-            "| --- | --- | --- | --- |",
-            *(
-                f"| `{column.name}` | {column.type_name} | {column.unit} | {column.meaning} |"
-                for column in self.columns
-            ),
-        ]
-        return "\n".join(lines) + "\n"
