@@ -130,7 +130,7 @@ def test_the_steps_touch_one_file_one_registry_and_the_locks(added: Checkout) ->
     assert changed == {
         "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/catalogue.py", "envs/mine.in", "envs/mine.txt",
         "src/ckptbench/networks/models.py", STUDY,
-        "workflow/schemas/config.schema.json", "docs/names.md", "docs/tables.md",
+        "workflow/schemas/config.schema.json", "config/README.md", "docs/names.md", "docs/tables.md",
     }  # fmt: skip
 
 

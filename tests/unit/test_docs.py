@@ -14,7 +14,16 @@ import ckptbench
 from ckptbench.commands.verbs import ckptbench as command
 from ckptbench.commands.verbs import run
 from ckptbench.matrix.document import document
-from ckptbench.study.config import DatasetSection
+from ckptbench.settings.document import fields, with_fields
+from ckptbench.settings.section import Section
+from ckptbench.study.config import (
+    DatasetSection,
+    ListedFailure,
+    Matrix,
+    StudyConfig,
+    TrainingSection,
+)
+from scripts.write_config_page import MODELS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -95,6 +104,29 @@ def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
 def test_the_page_on_names_is_that_of_the_registries() -> None:
     page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
     assert page == document(), "run `make generated` and commit the result"
+
+
+def test_the_config_page_has_the_fields_of_the_models() -> None:
+    page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    assert page == with_fields(page, MODELS), "run `make generated` and commit the result"
+    assert set(re.findall(r"<!-- fields of (\w+) -->", page)) == set(MODELS)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: str(model.__name__))
+def test_every_field_of_a_settings_file_has_a_line_with_its_meaning(model: type[Section]) -> None:
+    lines = fields(model).splitlines()
+    assert [re.match(r"- `(\w+)`", line)[1] for line in lines] == [each.alias or name for name, each in model.model_fields.items()]  # type: ignore[index]  # fmt: skip
+    assert all(each.description for each in model.model_fields.values())
+
+
+def test_a_line_of_a_field_says_what_it_takes_and_its_default() -> None:
+    lines = fields(StudyConfig) + fields(Matrix) + fields(TrainingSection) + fields(ListedFailure)
+    assert "- `accelerator` (`cpu` | `cuda`; default `cpu`): " in lines
+    assert "- `interval` (default `[never, 1]`): " in lines
+    assert "- `strategy` (default `[native]`): " in lines
+    assert "- `momentum` (number from 0 below 1; default `0.9`): " in lines
+    assert "- `steps_per_epoch` (whole number from 1; default `null`): " in lines
+    assert "- `lasts_s` (number above 0; default `5`): " in lines
 
 
 def test_the_config_page_has_every_dataset_with_settings() -> None:

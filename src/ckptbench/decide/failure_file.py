@@ -82,28 +82,54 @@ class FailureFile(Section):
 
     title: Text = Field(description="What readers of tables and figures see.")
     counts: Text = Field(description="What counts as a failure.")
-    source: Publication | None = Field(default=None, description="None for one's own rate.")
-    read_in: Text | None = Field(default=None, description="Where the numbers were read.")
-    note: Text | None = None
-    projected: Flag = Field(default=False, description="Computed by the source, not observed.")
-    approximate: Flag = Field(
-        default=False, description="The source estimates the numbers, or says `at least`."
+    source: Publication | None = Field(
+        default=None,
+        description="Where it was published: `authors`, `year`, `title`, `reference` (arXiv number, DOI or address). `null`: it is your own.",
     )
-    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = None
-    failures: Annotated[int | None, whole(0, MOST_FAILURES, or_null=True)] = None
-    days: Hours = None
-    mean_hours: Hours = Field(default=None, description="Of all `gpus` together.")
-    mean_gpu_hours: Hours = None
-    log: PathOrNull = None
-    column: Text | None = Field(default=None, description="Of the times.")
+    read_in: Text | None = Field(default=None, description="Where the numbers were read.")
+    note: Text | None = Field(default=None, description="What else a reader should know.")
+    projected: Flag = Field(
+        default=False, description="Whether the source computed it for more GPUs than it had seen."
+    )
+    approximate: Flag = Field(
+        default=False, description='Whether the source estimates it, or says "at least".'
+    )
+    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
+        default=None, description="How many were watched: GPUs, never nodes."
+    )
+    failures: Annotated[int | None, whole(0, MOST_FAILURES, or_null=True)] = Field(
+        default=None, description="That were counted; 0 gives a bound."
+    )
+    days: Hours = Field(default=None, description="In which they were counted.")
+    mean_hours: Hours = Field(
+        default=None, description="Between two failures of all `gpus` together."
+    )
+    mean_gpu_hours: Hours = Field(default=None, description="Between two failures.")
+    log: PathOrNull = Field(
+        default=None,
+        description="A log, from the folder of the file. The fields below are of logs.",
+    )
+    column: Text | None = Field(
+        default=None, description="The column of the times: `time` of a list, `End` of a table."
+    )
     states: Annotated[tuple[str, ...], PlainValidator(_states)] = Field(
-        default=FAILURE_STATES, description="Slurm's states of jobs that failed."
+        default=FAILURE_STATES,
+        description="The states of jobs that failed. Add `PREEMPTED` if training that is pre-empted must start again.",
     )
     restart_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=RESTART_S / 60, description="Failures within so long count as one."
+        default=RESTART_S / 60,
+        description="Failures within so long count as one: as long as a restart takes.",
     )
-    begin: MomentOrNull = Field(default=None, alias="from")
-    end: MomentOrNull = Field(default=None, alias="to")
+    begin: MomentOrNull = Field(
+        default=None,
+        alias="from",
+        description="When the watching began. Without it a list begins with its first failure, which is not counted.",
+    )
+    end: MomentOrNull = Field(
+        default=None,
+        alias="to",
+        description="When it ended, or `now`. Without it a list ends with its last failure.",
+    )
 
     def log_options(self) -> LogOptions:
         """What the file says of its log. Raises ConfigError where the log cannot be kept `from` then `to` then."""

@@ -72,7 +72,7 @@ def _regular(interval: str) -> str:
 class GivenStrategy(Section):
     """What a checkpoint costs."""
 
-    name: Text
+    name: Text = Field(description="As the answer calls it.")
     asynchronous: Flag = Field(
         default=False,
         description="Whether training goes on while a version is written. Needed only where times are computed from the storage.",
@@ -99,13 +99,15 @@ class GivenStrategy(Section):
         default=False,
         description="Whether other nodes keep copies of the versions in the nodes, so that the loss of one node takes none.",
     )
-    bytes: Annotated[int | None, whole(1, LARGEST_BYTES, or_null=True)] = None
+    bytes: Annotated[int | None, whole(1, LARGEST_BYTES, or_null=True)] = Field(
+        default=None, description="Of a version."
+    )
 
 
 class GivenRecovery(Section):
     """What a failure costs."""
 
-    name: Text
+    name: Text = Field(description="As the answer calls it.")
     down_s: Time | None = Field(
         default=None,
         description="Until training goes on from a version; null: as the storage says.",
@@ -135,15 +137,15 @@ class GivenStorage(Section):
         description="Whether one GPU of all that hold the same part reads it for the others.",
     )
     gpus_per_node: Count = Field(default=GPUS_PER_NODE, description="GPUs of one node.")
-    rank_gb_per_s: Limit = Field(default=None, description="To which one rank can write.")
-    node_gb_per_s: Limit = Field(default=None, description="To which one node can write.")
+    rank_gb_per_s: Limit = Field(default=None, description="Bandwidth at which one rank writes.")
+    node_gb_per_s: Limit = Field(
+        default=None, description="Bandwidth at which all ranks of a node write together."
+    )
     all_gb_per_s: Limit = Field(
-        default=None, description="To which all can write together, and from which they can read."
+        default=None, description="Bandwidth at which all write, or read, together."
     )
-    copy_gb_per_s: Limit = Field(
-        default=None, description="At which a rank copies its part aside before it is written."
-    )
-    read_gb_per_s: Limit = Field(default=None, description="At which one rank reads.")
+    copy_gb_per_s: Limit = Field(default=None, description="Bandwidth of an asynchronous copy.")
+    read_gb_per_s: Limit = Field(default=None, description="Bandwidth at which one rank reads.")
     write_fixed_s: Seconds = Field(default=0.0, description="Of a write, whatever its size.")
     copy_fixed_s: Seconds = Field(default=0.0, description="Of such a copy, whatever its size.")
     down_fixed_s: Seconds = Field(
@@ -165,21 +167,27 @@ class GivenStorage(Section):
 class GivenCosts(Section):
     """The whole file."""
 
-    title: Text
-    gpus: Count = Field(description="At how many the numbers hold.")
+    title: Text = Field(description="What the answer calls your training.")
+    gpus: Count = Field(description="At how many GPUs the numbers hold. More are projected.")
     step_s: Annotated[Time, AfterValidator(_lasting)] = Field(
         description="One step without checkpoints."
     )
-    steps_per_epoch: Count
+    steps_per_epoch: Count = Field(description="Steps of an epoch.")
     interval: Annotated[IntervalText, AfterValidator(_regular)] = Field(
-        default="e1", description="The interval in use."
+        default=1,
+        validate_default=True,
+        description="How often you take a checkpoint now, as in `matrix`.",
     )
     storage: GivenStorage | None = Field(
         default=None,
         description="What a checkpoint and a recovery cost with another number of GPUs; null: the same.",
     )
-    strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
-    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
+    strategies: Annotated[list[GivenStrategy], Field(min_length=1)] = Field(
+        description="Ways to checkpoint, each with the fields below."
+    )
+    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)] = Field(
+        description="Ways to recover, in the same way."
+    )
 
 
 def read_given(path: Path) -> pd.DataFrame:

@@ -87,62 +87,57 @@ class Matrix(Section):
 
     framework: Frameworks = Field(
         default=[name for name, entry in FRAMEWORKS.items() if not entry.optional],
-        description="Which frameworks train. `all` is every one, those too that are compiled first.",
+        description="Which frameworks train. `all`: all of them, also Horovod's, which are compiled first.",
     )
-    model: Sweep[ModelName] = Field(
-        default=["resnet50"], description="Which networks (`ckptbench.networks`)."
-    )
-    dataset: Sweep[DatasetName] = Field(
-        default=["digits"], description="What they train on; see `datasets`."
-    )
+    model: Sweep[ModelName] = Field(default=["resnet50"], description="Which networks.")
+    dataset: Sweep[DatasetName] = Field(default=["digits"], description="What they train on.")
     ranks: Sweep[Count] = Field(
         default=[1, 2],
-        description="Training processes, one accelerator (or share of the CPU) each.",
+        description="Training processes: one GPU each, or an equal share of the CPU's cores.",
     )
-    batch_size: Sweep[Count] = Field(default=[32], description="Samples per rank and step.")
+    batch_size: Sweep[Count] = Field(
+        default=[32],
+        description="Samples per rank and step. A step of the run uses `ranks` times as many.",
+    )
     epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
     strategy: Sweep[StrategyVariant] = Field(
         default=[NATIVE],
-        description="Who writes what of a checkpoint, and when. A name, or a name with options as in "
-        "`{name: {option: value}}`. Each is used with the frameworks that it serves.",
+        description="Who writes what of a checkpoint, and when: a name, or a name with options as in `{name: {option: value}}`.",
         validate_default=False,
     )
     format: Sweep[FormatName] = Field(
         default=["default"],
-        description="How checkpoints lie in files. `default` is the first format of each strategy, or of each framework "
-        "where the strategy leaves it to the framework; a named one is used with those that write it.",
+        description="The file format. `default`: the first format of the strategy, or of the framework where the strategy leaves it to that. A named one "
+        "is used with those that write it.",
     )
     interval: Sweep[IntervalText] = Field(
-        default=["never", "e1"],
-        description="Between two checkpoints: `never` (the baseline, always added), epochs as a whole number, "
-        'or steps as in "50 steps".',
-        validate_default=False,
+        default=["never", 1],
+        description="Between two checkpoints: `never` (the baseline, always added), a number of epochs, or steps of the whole run as in "
+        '`"50 steps"`, up to 10⁹.',
+        validate_default=True,
     )
     deterministic: Sweep[Flag] = Field(
         default=[False], description="Whether the framework's deterministic mode is on."
     )
     history: Sweep[HistoryName] = Field(
         default=[WHOLE],
-        description="How a run is disturbed. `whole`: not at all. `again`: not at all; a second run of the same seed. "
-        "`killed_between`: SIGKILL between two checkpoints, and a restart. `killed_inside`: SIGKILL while a checkpoint "
-        "is written, and a restart. `killed_thrice`: three kills, of both kinds. Each gets its uninterrupted run.",
+        description="How a run is disturbed. `whole`: not at all. `again`: not at all; a second run of the same seed. `killed_between`: killed once "
+        "between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
     )
     faults: Sweep[FaultsVariant] = Field(
         default=[UNDISTURBED],
-        description="Which failures strike a run, each for real. `exponential` and `weibull`: at drawn times, the same for every "
-        "recovery; `listed`: those of a list under `failures`.",
+        description="Which failures strike a run. `exponential` and `weibull`: at drawn times. `listed`: those of a list under `failures`, as in "
+        "`{listed: {name: NAME}}`.",
         validate_default=False,
     )
     recovery: Sweep[RecoveryVariant] = Field(
         default=[RESTART],
-        description="How training goes on after a failure. `restart`: all ranks start again from the newest checkpoint. Each is used "
-        "with the frameworks and strategies that it serves.",
+        description="How training goes on after a failure.",
         validate_default=False,
     )
     omit: Sweep[OmissionName] = Field(
         default=[NOTHING],
-        description="What the restarts of killed runs leave out on purpose: negative controls. Each is used with the "
-        "frameworks that need that part.",
+        description="The part of the state that restarts of killed runs leave out on purpose: negative controls.",
     )
     cache: Sweep[CacheName] = Field(
         default=["warm"],
@@ -177,31 +172,35 @@ class Addition(Selection):
 class TrainingSection(Section):
     """How every cell trains."""
 
-    seed: Seed = Field(default=1, description="Repeat r uses seed + r.")
+    seed: Seed = Field(
+        default=1,
+        description="Of initial weights, data order and random draws. Repeat r uses `seed` + r, and so does its baseline.",
+    )
     learning_rate: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.01, description="Of SGD with momentum."
+        default=0.01, description="Of SGD with momentum. It is not scaled with `ranks`."
     )
     momentum: Annotated[float, Number(minimum=0, below=1)] = Field(
-        default=0.9, description="0.9 in all three studies."
+        default=0.9, description="Of the optimizer."
     )
     weight_decay: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.0, description="Added to every gradient."
+        default=0.0, description="Times the parameter, it is added to each gradient."
     )
     steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
         default=None,
-        description="At most this many steps an epoch; null for the whole training set.",
+        description="Limit for the steps of an epoch. `null`: as many as the training set has whole batches of all ranks.",
     )
     test_samples: Annotated[int | None, whole(0, synthetic.MOST_SAMPLES, or_null=True)] = Field(
         default=None,
-        description="Evaluate on at most this many samples after each epoch; null for all, 0 for none.",
+        description="Evaluate on at most so many samples after each epoch. `null`: all of the test set; 0: no evaluation.",
     )
     warmup_steps: CountFromZero = Field(
-        default=2, description="First steps of a run, timed apart and left out of rates."
+        default=2,
+        description="First steps, which compile and allocate: recorded, but left out of rates and overheads.",
     )
     proof: Flag = Field(
         default=False,
-        description="Record digests of the whole state at every epoch, and keep all tensors of the end (up to 64 MiB a "
-        "rank): what the tables and figures of the resume proof compare.",
+        description="Record a digest of every tensor at every epoch and before every save, and keep the tensors of the end (up to 64 MiB a rank): what "
+        "the resume proof and the table `consistency` compare.",
     )
 
 
@@ -210,23 +209,23 @@ class CheckpointSection(Section):
 
     folder: PathOrNull = Field(
         default=None,
-        description="Write checkpoints below this folder (another file system, say); null for the run folders.",
+        description="Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. `null`: in the run folders. Give each study its own.",
     )
     memory_folder: PathOrNull = Field(
         default=None,
-        description="A folder in the memory of every node, as a whole path, for strategies with a level `memory`; null for /dev/shm.",
+        description="A folder in the memory of every node, as a whole path, for the level `memory`. `null`: `/dev/shm`.",
     )
     node_folder: PathOrNull = Field(
         default=None,
-        description="A folder on a disk of every node, as a whole path, for strategies with a level `node`; null for the node's folder for "
-        "temporary files.",
+        description="A folder on a disk of every node, as a whole path, for the level `node`. `null`: `$TMPDIR` or `/tmp`.",
     )
     keep_during_run: Count = Field(
-        default=2, description="Versions kept while training; older ones go after each commit."
+        default=2,
+        description="Versions kept while a run trains; older ones are removed after each commit. More than one above that many checkpoints reach the steady state.",
     )
     keep_after_run: CountFromZero = Field(
         default=0,
-        description="Versions kept when a run has ended and their sizes are known; at most `keep_during_run`.",
+        description="Versions kept when a run has ended well, at most `keep_during_run`. Sizes are recorded before.",
     )
 
 
@@ -234,27 +233,33 @@ class Cifar10Section(Section):
     """Where CIFAR-10 comes from."""
 
     archive: PathOrNull = Field(
-        default=None, description="The official cifar-10-python.tar.gz; null to download it."
+        default=None,
+        description="The official `cifar-10-python.tar.gz`. `null`: download it. Its SHA-256 is checked either way.",
     )
 
 
 class SyntheticSection(Section):
     """The shape of the made-up dataset."""
 
-    height: Extent = 32
-    width: Extent = 32
-    channels: Annotated[int, whole(1, synthetic.MOST_CHANNELS)] = 3
-    classes: Annotated[int, whole(2, synthetic.MOST_CLASSES)] = 10
-    train_samples: Samples = 2048
-    test_samples: Samples = 512
-    seed: Seed = 0
+    height: Extent = Field(default=32, description="Pixels.")
+    width: Extent = Field(default=32, description="Pixels.")
+    channels: Annotated[int, whole(1, synthetic.MOST_CHANNELS)] = Field(
+        default=3, description="`height` · `width` · `channels` is at most 2²⁸."
+    )
+    classes: Annotated[int, whole(2, synthetic.MOST_CLASSES)] = Field(
+        default=10, description="Each has one random pattern, to which noise is added."
+    )
+    train_samples: Samples = Field(default=2048, description="Of the training set.")
+    test_samples: Samples = Field(default=512, description="Of the test set.")
+    seed: Seed = Field(default=0, description="Of patterns and noise.")
 
 
 class Nt3Section(Section):
     """Where NT3's gene expressions come from."""
 
     folder: PathOrNull = Field(
-        default=None, description="The folder of the official nt_train2.csv and nt_test2.csv."
+        default=None,
+        description="The folder of `nt_train2.csv` and `nt_test2.csv`; needed where a cell names the dataset.",
     )
 
 
@@ -272,7 +277,7 @@ class ListedFailure(Section):
     second: Annotated[float | None, Number(minimum=0, maximum=LARGEST_NUMBER, or_null=True)] = (
         Field(
             default=None,
-            description="Strike at this time after the first step of the run has begun.",
+            description="Strike this long after the first step of the run began.",
         )
     )
     step: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
@@ -280,7 +285,7 @@ class ListedFailure(Section):
     )
     moment: Literal["step", "save", "recovery"] = Field(
         default="step",
-        description="With `step`: when the next step begins, or when the checkpoint of this step does. `recovery`, alone: when the "
+        description="With `step`: when the next step begins (`step`), or the checkpoint of this step (`save`). `recovery`, without second and step: when the "
         "victim begins to recover from the failure before.",
     )
     delay_s: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
@@ -291,7 +296,7 @@ class ListedFailure(Section):
     )
     node: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
         default=None,
-        description="Or all ranks of this node, from 0. A node that is killed loses its near levels.",
+        description="Or all ranks of this node, from 0.",
     )
     kind: Annotated[str, OneOf(FAILURE_KINDS)] = Field(
         default="kill", description="What happens to the victim."
@@ -306,11 +311,11 @@ class DecisionSection(Section):
 
     rate: Annotated[str, Field(min_length=1)] = Field(
         default="llama3",
-        description="The failure rate that sentences and figures are about: the name of its file in `rates`, without `.yaml`.",
+        description="The failure rate that answer and figures are about: a file in `rates`, without `.yaml`. The table `advice` has all.",
     )
     rates: Annotated[str, Field(min_length=1), BeforeValidator(path_of)] = Field(
         default="config/failures",
-        description="The folder of the failure rates; each is a file `NAME.yaml`.",
+        description="The folder of the failure rates.",
     )
     gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(
         default=[],
@@ -330,7 +335,7 @@ class DecisionSection(Section):
     )
     numbers: PathOrNull = Field(
         default=None,
-        description="A file with your own costs, as config/costs-example.yaml; null for those of the study.",
+        description="A file with [your own costs](#costs-of-your-own) instead of those of the study.",
     )
 
 
@@ -338,7 +343,7 @@ class LimitSection(Section):
     """When a run is given up."""
 
     run_minutes: Annotated[float | None, Number(above=0, maximum=LARGEST_NUMBER, or_null=True)] = (
-        Field(default=None, description="End a run that takes longer than this; null for no limit.")
+        Field(default=None, description="End a run that takes longer, and count it as failed.")
     )
 
 
@@ -347,30 +352,43 @@ class StudyConfig(Section):
 
     accelerator: Literal["cpu", "cuda"] = Field(
         default="cpu",
-        description="`cuda` selects the environments for NVIDIA GPUs, one GPU a rank.",
+        description="The device of all cells. `cuda`: the environments for NVIDIA GPUs (`envs/<framework>-cuda.txt`), one GPU a rank.",
     )
-    matrix: Matrix = Matrix()
-    exclude: list[Selection] = Field(default=[], description="Combinations to drop.")
-    include: list[Addition] = Field(
-        default=[], description="Cells to add: of each entry the product of its lists."
+    matrix: Matrix = Field(
+        default=Matrix(), description="The [axes](#matrix); the matrix is their product."
     )
+    exclude: list[Selection] = Field(
+        default=[], description="[Combinations to drop](#exclude-and-include)."
+    )
+    include: list[Addition] = Field(default=[], description="[Cells to add](#exclude-and-include).")
     repeats: Annotated[int, whole(1)] = Field(  # its bound is that of the number of cells
-        default=3, description="Runs of every cell, each with a seed of its own."
+        default=3,
+        description="Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included.",
     )
-    training: TrainingSection = TrainingSection()
-    checkpoints: CheckpointSection = CheckpointSection()
-    datasets: DatasetSection = DatasetSection()
+    training: TrainingSection = Field(
+        default=TrainingSection(), description="[How every cell trains](#training)."
+    )
+    checkpoints: CheckpointSection = Field(
+        default=CheckpointSection(),
+        description="[Where checkpoints go, and how many stay](#checkpoints).",
+    )
+    datasets: DatasetSection = Field(
+        default=DatasetSection(), description="[Settings of the datasets](#datasets)."
+    )
     failures: dict[str, Annotated[list[ListedFailure], Field(min_length=1)]] = Field(
         default={},
-        description="Lists of failures, each under the name that `matrix.faults` uses: `{listed: {name: NAME}}`.",
+        description="[Lists of failures](#failures) by name.",
     )
     resume: Flag = Field(
         default=False,
-        description="Let an interrupted run go on from its newest complete checkpoint. Its times are then "
-        "left out of every timing table; its training curve is kept.",
+        description="Whether an interrupted run [continues](#resume-and-changes) from its newest complete checkpoint.",
     )
-    limits: LimitSection = LimitSection()
-    decision: DecisionSection = DecisionSection()
+    limits: LimitSection = Field(
+        default=LimitSection(), description="`run_minutes`: when a run is given up."
+    )
+    decision: DecisionSection = Field(
+        default=DecisionSection(), description="[What to decide for](#decision)."
+    )
 
     def training_of_cells(self) -> Training:
         return Training(
