@@ -434,7 +434,11 @@ def _own_communicator() -> Any:
 
 
 def _be_deterministic() -> None:
-    """Set deterministic mode for all threads, whatever Chainer's own environment variables say."""
+    """Set deterministic mode for all threads, whatever Chainer's own environment variables say.
+
+    Source: https://docs.chainer.org/en/stable/reference/configuration.html. CUB, CuPy's default accelerator, reduces in
+    one order on one GPU, so `CUPY_ACCELERATORS` stays as it is. Dropout masks come from NumPy's generator, not CuPy's.
+    """
     settle_libraries()
     config = chainer.global_config
     config.cudnn_deterministic = True

@@ -1,6 +1,6 @@
 """Deterministic mode of the libraries below the frameworks. They read it from environment variables.
 
-`docs/determinism.md` says what each setting does, where it matters and which documentation asks for it.
+`docs/determinism.md` lists what every framework sets, and why.
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 import os
 
 LIBRARIES = {
+    # A workspace for each stream: https://docs.nvidia.com/cuda/cublas/index.html#results-reproducibility
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    # Not chosen by size or switch: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
     "NCCL_ALGO": "Ring",
+    # One order of sums, wherever matrices lie in memory, and one number of threads:
+    # https://www.intel.com/content/www/us/en/docs/onemkl/developer-guide-linux/2025-1/reproducibility-conditions.html
     "MKL_CBWR": "AUTO,STRICT",
     "MKL_DYNAMIC": "FALSE",
 }

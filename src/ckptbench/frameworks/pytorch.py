@@ -291,6 +291,7 @@ class PyTorch(Framework):
 
 
 def _be_deterministic() -> None:
+    """Source: https://docs.pytorch.org/docs/stable/notes/randomness.html. TF32 rounds alike in every run, and stays as it is."""
     settle_libraries()
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.deterministic = True

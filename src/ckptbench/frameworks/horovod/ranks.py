@@ -36,7 +36,8 @@ def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
     ranks that have the same local rank, over all hosts. Where `horovodrun` has started the ranks, it has set all this.
     """
     # Gradients that are ready at the same time are fused into one buffer, so its content depends on timing. The
-    # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits.
+    # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits:
+    # https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html
     unfused = {"HOROVOD_FUSION_THRESHOLD": "0"} if deterministic else {}
     if ELASTIC in os.environ:
         return unfused

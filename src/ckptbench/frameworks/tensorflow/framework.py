@@ -58,6 +58,7 @@ class TensorFlow(Framework):
         keras.utils.set_random_seed(seed + place.rank)
         if deterministic:
             settle_libraries()
+            # https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism
             tf.config.experimental.enable_op_determinism()
         framework = cls(place)
         framework._meet()
