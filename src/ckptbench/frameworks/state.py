@@ -37,7 +37,11 @@ class Tensor:
     `Framework.await_copies` returns they are there. None: the memory is the host's, and `read` gives it."""
 
     def copy_into(self, target: NDArray[np.uint8], part: slice) -> None:
-        """Copy some bytes of the values to `target`, or begin to; then `Framework.await_copies` must be called."""
+        """Copy some bytes of the values to `target`, or begin to; then `Framework.await_copies` must be called.
+
+        The copy is NumPy's: an operation of PyTorch in the thread that copies would make a second pool of OpenMP threads.
+        With more threads than cores GCC's OpenMP lets none of them spin while it waits, so every step is slower.
+        """
         if self.begin_copy is None:
             np.copyto(target, self.bytes()[part])
         else:

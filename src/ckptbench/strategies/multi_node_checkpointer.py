@@ -3,6 +3,7 @@
 The checkpointer is the one of `chainermn.create_multi_node_checkpointer`, called without a trainer as its documentation
 shows. After more than ten saves it agrees with the other ranks, through collectives, on which of its files to remove;
 so it is called in the training thread alone. The store's versions are out of its reach, because each has its own folder.
+Its `finalize`, which deletes all files, is never called, nor its `maybe_load`, which loads pickles.
 """
 
 from __future__ import annotations
