@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from ckptbench.decide import OTHERS, drawn
-from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.rates import ELSEWHERE, rate_of_job, read_rate, read_rates
 from ckptbench.decide.sacct import ASK
 from ckptbench.errors import ConfigError, DataError
@@ -299,27 +298,15 @@ def test_a_folder_without_rates_is_refused(tmp_path: Path) -> None:
         read_rates(tmp_path)
 
 
-def test_every_field_is_explained_in_the_config_readme() -> None:
-    text = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("## Failure rates")
-    fields = [field.alias or name for name, field in FailureFile.model_fields.items()]
-    assert not [name for name in fields if f"`{name}`" not in section.partition("\n## ")[0]]
-
-
 def test_the_rates_that_the_docs_convert_are_right(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "failure-rates.md").read_text(encoding="utf-8")
     section = text.partition("## Percents, chances and nodes")[2].partition("## Intervals")[0]
     rows = re.findall(r"^\| (.*) \| ([\d .*/()ln-]+) \| ([\d,]+) \|$", section, re.MULTILINE)
-    assert len(rows) == 5
-    told = {}
+    assert len(rows) == 3
     for known, formula, number in rows:
         hours = eval(formula, {"ln": math.log, "__builtins__": {}})
-        assert round(hours) == int(number.replace(",", "")), known
         rate = read_rate(written(tmp_path, {**ABOUT, "mean_gpu_hours": hours}))
-        told[known] = f"{rate.mean_gpu_hours:,.0f}"
-    short = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    assert f"0.1 % a day for each GPU are {told['0.1 % a day for each GPU']} GPU-hours" in short
-    assert f"5 % of nodes of 8 GPUs a month\nare {told['5 % of nodes of 8 GPUs a month']}." in short
+        assert f"{rate.mean_gpu_hours:,.0f}" == number, known
 
 
 def test_a_chance_is_the_rate_of_the_failures_that_it_comes_from() -> None:
