@@ -13,7 +13,7 @@ import yaml
 import ckptbench
 from ckptbench.commands.verbs import ckptbench as command
 from ckptbench.commands.verbs import run
-from ckptbench.matrix.document import document
+from ckptbench.matrix.document import GLOSSARY, document
 from ckptbench.settings.document import fields, with_fields
 from ckptbench.settings.section import Section
 from ckptbench.study.config import (
@@ -36,6 +36,7 @@ PATH = re.compile(rf"(?<![\w/.~-])(?:{FOLDERS})/[\w./<>*-]*[\w/>*]")
 TEXTS = (".py", ".sh", ".smk", ".md", ".yaml", ".toml", ".txt", ".in", ".js")
 PLAIN = re.compile(r"\b(?:http|ftp)://(?!127\.0\.0\.1|\{LOOPBACK\}|localhost|www\.w3\.org/)\S+")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
 SOURCE_FILE = re.compile(r"`([\w/-]+\.(?:py|smk|rst))`")
 TARGET = re.compile(r"`?make ([a-z-]+)`")
 RUN = re.compile(r"^ckptbench \w+ --(?:.*\\\n)*.*$", re.MULTILINE)
@@ -52,6 +53,19 @@ def test_every_path_on_a_page_exists(page: Path) -> None:
     missing = [path for path in named if not exists(path)]
     missing += [path for path in LINK.findall(text) if not (page.parent / path).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_heading_that_a_link_names_exists(page: Path) -> None:
+    for path, anchor in ANCHOR.findall(page.read_text(encoding="utf-8")):
+        linked = page.parent / path if path else page
+        assert anchor in headings(linked.read_text(encoding="utf-8")), f"{path}#{anchor}"
+
+
+def headings(text: str) -> set[str]:
+    """The names by which links reach a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("folder", ["src", "scripts", "config", "docs", "envs", "workflow", "."])
@@ -104,6 +118,11 @@ def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
 def test_the_page_on_names_is_that_of_the_registries() -> None:
     page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
     assert page == document(), "run `make generated` and commit the result"
+
+
+def test_the_glossary_is_in_order_and_short() -> None:
+    assert list(GLOSSARY) == sorted(GLOSSARY)
+    assert len(GLOSSARY) <= 40
 
 
 def test_the_config_page_has_the_fields_of_the_models() -> None:

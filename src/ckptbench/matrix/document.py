@@ -7,54 +7,79 @@ from collections.abc import Iterable, Sequence
 
 from ckptbench.matrix.catalogue import (
     FAULTS,
-    FORMAT_LABELS,
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
     FaultsEntry,
-    FrameworkEntry,
     RecoveryEntry,
     StrategyEntry,
 )
 from ckptbench.networks.models import ARCHITECTURES
 
 INTRODUCTION = """\
-# Names
+# Words and names
 
-What a config can name. Written from the registries in `src/ckptbench/matrix/catalogue.py` and
-`src/ckptbench/networks/models.py` by `python -m ckptbench.matrix.document`; a test fails where this page and the
-registries differ. [config/README.md](../config/README.md) says what the fields mean.
+What do the words of these pages mean, and what can a config name? Written from `src/ckptbench/matrix` and `src/ckptbench/networks/models.py` by
+`python -m ckptbench.matrix.document`; a test fails where the two differ. [config/README.md](../config/README.md) explains the fields,
+[strategies.md](strategies.md) strategies, recoveries and their options.
 """
+GLOSSARY = {
+    "attempt": "start of a run's ranks; a run that is restarted has several",
+    "baseline": "a cell's twin without checkpoints and failures",
+    "best interval": "whole number of steps with the highest goodput; *fine* ones lose at most a fifth more",
+    "cell": "a point of the matrix, with its repeat; its name is that of its run folder",
+    "commit": "rename after which a version counts as complete",
+    "digest": "checksum of one tensor's bits",
+    "disturbed run": "one during which others used the machine noticeably",
+    "durable": "committed on stable storage, fsync included; durable time counts from the start of the save",
+    "failure rate": "mean GPU-hours between two failures",
+    "goodput": "useful training time ÷ wall time",
+    "history": "how a run is disturbed on purpose to test restarts",
+    "interval": "epochs or steps between two checkpoints",
+    "launcher": "process that starts and watches the ranks of one run",
+    "level": "where a version lies: memory of the node, disk of the node, shared folder",
+    "lock": "exact packages of an environment, with checksums",
+    "negative control": "run that is wrong on purpose, to show that a check can fail",
+    "node": "one machine of a run",
+    "overhead": "(time with checkpoints - time without) ÷ time without",
+    "profile": "how and where jobs run, never what is studied",
+    "projected": "computed past what was measured",
+    "rank": "one training process, with one GPU or a share of the CPU",
+    "recovery": "how training goes on after a failure",
+    "repeat": "one of several runs of a setup, with a seed of its own",
+    "requeue": "return of a stopped job into the scheduler's queue",
+    "resume proof": "bit-for-bit comparison of a restarted run with an uninterrupted one",
+    "run": "one execution of a cell",
+    "seal": "checksums of a run's files, written last",
+    "setup": "all that makes a cell but its repeat",
+    "share": "a rank's part of a version",
+    "slowdown": "extra time of steps while a save goes on in the background",
+    "spare": "removed version whose files are written over",
+    "stall": "time in which a checkpoint blocks the training loop, on the slowest rank",
+    "steady state": "checkpoints after the first `keep_during_run` + 1 of a run",
+    "strategy": "who writes what of a checkpoint, and when",
+    "survivors": "ranks that go on after others were lost",
+    "torn": "of a version: not the state of its step",
+    "trace": "events of one rank, with times",
+    "version": "one checkpoint on storage",
+    "warm-up": "first steps, left out of rates",
+}
+"""The field's words as these pages use them."""
 
 
 def document() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, _frameworks(), _formats(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
+    words = [f"- **{word}**: {meaning}" for word, meaning in GLOSSARY.items()]
+    glossary = "\n".join(["## Words", "", *words, ""])
+    return "\n".join([INTRODUCTION, glossary, _frameworks(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
 
 
 def _frameworks() -> str:
-    return _section(
-        "Frameworks",
-        ("framework", "in figures", "formats, the default first", "negative controls", "environment"),
-        (
-            (_code(name), entry.label or name, _codes(entry.formats), _codes(entry.omissions), _environment(entry))
-            for name, entry in FRAMEWORKS.items()
-        ),
-    )  # fmt: skip
-
-
-def _environment(entry: FrameworkEntry) -> str:
-    return f"compiled by `{entry.recipe}`" if entry.recipe else "installed from its lock"
-
-
-def _formats() -> str:
-    writers = [(name, entry.formats) for name, entry in FRAMEWORKS.items()]
-    writers += [(name, entry.formats or ()) for name, entry in STRATEGIES.items()]
     rows = (
-        (_code(format), label, _codes(name for name, formats in writers if format in formats))
-        for format, label in FORMAT_LABELS.items()
+        (_code(name), entry.label or name, _codes(entry.formats))
+        for name, entry in FRAMEWORKS.items()
     )
-    return _section("Formats", ("format", "in figures", "written by"), rows)
+    return _section("Frameworks", ("framework", "in figures", "formats, the default first"), rows)
 
 
 def _models() -> str:
@@ -71,13 +96,12 @@ def _strategies() -> str:
             _code(name),
             "all" if entry.frameworks is None else _codes(entry.frameworks),
             "the framework's" if entry.formats is None else _codes(entry.formats),
-            _codes(entry.stages),
             _options(entry),
         )
         for name, entry in STRATEGIES.items()
     )
     return _section(
-        "Strategies", ("strategy", "frameworks", "formats", "stages", "options and defaults"), rows
+        "Strategies", ("strategy", "frameworks", "formats", "options and defaults"), rows
     )
 
 
@@ -93,7 +117,6 @@ def _recoveries() -> str:
             "all" if entry.frameworks is None else _codes(entry.frameworks),
             "all" if entry.strategies is None else _codes(entry.strategies),
             "go on" if entry.elastic else "start again",
-            f"`<framework>_{name}`" if entry.own_environment else "the framework's",
             _options(entry),
         )
         for name, entry in RECOVERIES.items()
@@ -105,7 +128,6 @@ def _recoveries() -> str:
             "frameworks",
             "strategies",
             "surviving ranks",
-            "environment",
             "options and defaults",
         ),
         rows,
