@@ -28,7 +28,7 @@ PROVENANCE = Table(
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
         Column("runs", "integer", "1", "runs measured there"),
-        Column("continued", "integer", "1", "of these, those that were continued after an interruption: no timing table reads them; without runs of the resume proof"),
+        Column("continued", "integer", "1", "of these, those that were continued after an interruption"),
         Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
         Column("repeats_min", "integer", "1", "repeats of the setup with the fewest, valid timing or not"),
         Column("repeats_max", "integer", "1", "repeats of the setup with the most"),

@@ -23,7 +23,7 @@ AUDIT = Table(
         Column("hi", "number", "the row's", "upper end of its interval"),
         Column("unit", "text", "", "of value, lo, hi, truth and limit: s, or 1 for ratios and shares"),
         Column("truth", "number", "the row's", "what the value must be; missing where there is only a limit"),
-        Column("limit", "number", "the row's", "how far the interval may be from the truth; without a truth the largest or smallest value that is allowed"),
+        Column("limit", "number", "the row's", "how far the interval may be from the truth, or what is allowed without one"),
         Column("verdict", "text", "", "holds, fails or unknown"),
         Column("meaning", "text", "", "what the verdict means for the study"),
     ),

@@ -33,8 +33,8 @@ CASE_COLUMNS = (
     Column("recovery", "text", "", "how training goes on after a failure, with its options"),
     Column("rate", "text", "", "the failure rate: name of its file"),
     Column("gpus", "integer", "1", "that train together"),
-    Column("projected", "flag", "", "whether these are more than were measured: a step is taken to cost what it does at `ranks`, and failures to come in proportion to the GPUs"),
-    Column("projection", "text", "", "what a checkpoint and a recovery cost there. `storage`: computed from what the user says of the storage; `fit`: fitted to several numbers of ranks; `constant`: taken to be as at `ranks`; empty where nothing is projected"),
+    Column("projected", "flag", "", "whether these are more than were measured"),
+    Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`; empty where nothing is projected"),
 )  # fmt: skip
 CASE = (*SETUP, "rate", "gpus")
 
@@ -63,9 +63,9 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
 
 
 WINNING = (
-    Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; of a strategy only the setup counts that is `foremost` in `decision_costs`"),
+    Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; only `foremost` setups count"),
     Column("chance", "number", "1", "the part of the draws in which none of them is better; missing for setups that do not count"),
-    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others: 1 without others; missing where a cost of one of them was measured once, so that it is not known how far it differs"),
+    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
 )  # fmt: skip
 ADVICE = Table(
     "advice",

@@ -43,12 +43,12 @@ from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
-    "stall_s": "training is blocked by one checkpoint, as in the table `checkpoint_cost`: without the time in which the next save waits for this one, as that depends on the interval",
+    "stall_s": "as in `checkpoint_cost`",
     "slowdown_s": "extra time of the steps while one checkpoint is written in the background",
-    "durable_s": "from the start of a save until the version can be gone on from; where it lies at the nearest levels first, from there",
-    "shared_durable_s": "from the start of a save until the version lies at the level `shared`; `durable_s` where each goes there",
+    "durable_s": "from the start of a save until a restart can use the version, at the nearest level",
+    "shared_durable_s": "the same at the level `shared`",
     "down_s": "from a failure until training goes on from a version, without the work that is lost",
-    "pause_s": "what a failure costs that survivors go on from; without slower steps where `replaces` is false; 0 where none is",
+    "pause_s": "what a failure costs that survivors go on from; without slower steps where `replaces` is false",
 }
 """The times that have an interval."""
 DECISION_COSTS = Table(
@@ -70,18 +70,18 @@ DECISION_COSTS = Table(
                 Column(f"{name}_hi", "number", "s", "upper end of it"),
             )
         ),
-        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart` (else with the first recovery by name), where nothing fails, from the baselines with either; 1 where one of them did not run. Below 1 the decision takes it as 1"),
+        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
         Column("slower_lo", "number", "1", "lower end of its 95 % interval; missing where nothing shows how far it differs"),
         Column("slower_hi", "number", "1", "upper end of it"),
-        Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from; 0 where all ranks start again"),
+        Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from"),
         Column("survived_of", "count", "1", "the number of these failures; missing where `survived` is not from a count"),
-        Column("replaces", "flag", "", "whether the recovery puts a new rank in the place of a lost one by itself; else there are fewer until a replacement comes"),
-        Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`; the others lie at nearer levels of the nodes alone"),
-        Column("copied", "flag", "", "whether other nodes keep copies of the versions at nearer levels, so that none is lost with one node; false where one node was measured, for it has no partner"),
+        Column("replaces", "flag", "", "whether the recovery itself puts a new rank in the place of a lost one"),
+        Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`"),
+        Column("copied", "flag", "", "whether other nodes keep copies of versions at nearer levels, so that none is lost with one node"),
         Column("bytes", "number", "bytes", "of a version; missing where not known"),
-        Column("foremost", "flag", "", "whether, of the intervals at which this strategy was measured, this one has the most timed checkpoints that did not wait for the one before: of others figures and sentences say nothing"),
-        Column("growth", "text", "", "JSON: how stall, slowdown, durable times and `down_s` change with the number of GPUs. `storage`: from the section `storage` of a file of the user. `fit`: by cost a, b and c of a + b/N + cN, fitted where at least three numbers of ranks were measured with this setup and their intervals show a difference. Empty: they are taken as constant"),
-        Column("down_from", "text", "", "where `down_s` comes from. `failures`: ranks that were killed. `restarts`: restarts of killed runs, without detection. `starts`: the starts of runs; to load a version is taken to last as long as to write one. `given`: a file of the user. `begins`: the time from the start of a process of an own training to its first step, which is the least"),
+        Column("foremost", "flag", "", "whether figures and sentences use this interval of the strategy: the one with the most timed checkpoints that did not wait for the one before"),
+        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `storage` of a file of the user, or `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
+        Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
         Column("note", "text", "", "what to know of the row; empty where nothing"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
     ),

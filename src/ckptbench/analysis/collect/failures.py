@@ -44,11 +44,11 @@ FAILURES = Table(
         Column("attempt", "integer", "1", "that it struck, from 1"),
         Column("second", "number", "s", "since the first step of the run began"),
         Column("step", "integer", "1", "completed steps of the run when it struck"),
-        Column("from_step", "count", "1", "completed steps after which training went on: those of the version, or those that the ranks agreed on; missing where nobody had to"),
-        Column("ranks_before", "integer", "1", "that trained together when it struck; if ranks were starting or regrouping then, those that did so before"),
-        Column("ranks_after", "count", "1", "that trained together after it; missing where they did no step before the next failure or the end"),
+        Column("from_step", "count", "1", "completed steps after which training went on"),
+        Column("ranks_before", "integer", "1", "that trained together when it struck"),
+        Column("ranks_after", "count", "1", "that trained together after it"),
         *(Column(name, "number", "s", meaning) for name, meaning in LOST_PARTS.items()),
-        Column("total_s", "number", "s", "the time that the failure cost: from the end of what was done last until training was back there, or until the next strike"),
+        Column("total_s", "number", "s", "from the end of what was done last until training was back there, or the next strike"),
     ),
 )  # fmt: skip
 

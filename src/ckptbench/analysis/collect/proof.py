@@ -68,7 +68,7 @@ VALUES = Table(
         GROUP,
         Column("elements", "integer", "1", "of the tensor; of the larger where shapes differ"),
         Column("different", "integer", "1", "elements with other bits; all where type or shape differ"),
-        Column("max_ulp", "count", "1", "largest distance in units in the last place (of whole numbers, in ones); missing where a NaN stands against a number, or type or shape differ"),
+        Column("max_ulp", "count", "1", "largest distance in units in the last place; missing where a NaN stands against a number, or shapes differ"),
         Column("relative_l2", "number", "1", "||run - reference||2 / ||reference||2; infinite where that is no number"),
     ),
 )  # fmt: skip

@@ -26,7 +26,7 @@ STEPS = Table(
         Column("step", "integer", "1", "index in the whole run, from 0"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
-        Column("wait_s", "number", "s", "from the previous step, checkpoint, pause or start of the epoch to the start; NaN in a run that was resumed, or in which ranks were lost or joined"),
+        Column("wait_s", "number", "s", "from what came before to the start; NaN in a run that was resumed, or in which ranks were lost or joined"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
         Column("warmup", "flag", "", "whether it is one of the first steps that rates leave out"),
     ),

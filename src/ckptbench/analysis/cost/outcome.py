@@ -32,8 +32,7 @@ OUTCOME = Table(
         Column("bit_equal_repeats", "integer", "1", "of these, repeats with the same bits in every tensor"),
         Column(
             "kept", "verdict", "",
-            "whether training is kept: all compared repeats have the same bits, or, where none was compared, all paired ones the same"
-            " losses and accuracy to the last digit; missing where none is paired",
+            "whether all compared repeats have the same bits or, where none was compared, the same losses and accuracy to the last digit",
         ),
         *(
             column

@@ -33,7 +33,7 @@ RESTORE = Table(
         Column("total_s", "number", "s", "sum of the phases from launch to first step, without evict"),
         Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks, as the kernel counts; missing where it does not say"),
         Column("bytes", "count", "bytes", "of the files that a rank reads, the rank with the most"),
-        Column("cold_shown", "verdict", "", "whether the kernel's counters say so: cold: on every node at least 0.9 of `bytes` came from storage; warm: on every node less than 0.1, which is also what a file system shows whose reads it does not count; missing where `read_bytes` is"),
+        Column("cold_shown", "verdict", "", "whether the kernel's counters agree: cold: at least 0.9 of `bytes` came from storage; warm: less than 0.1, as also where it does not count"),
     ),
 )  # fmt: skip
 

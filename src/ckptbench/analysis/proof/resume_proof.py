@@ -37,12 +37,12 @@ RESUME_PROOF = Table(
         Column("groups", "text", "", "groups of tensors that differ at the end, joined by `, `; empty where none"),
         Column("tensors", "integer", "1", "names compared at the end"),
         Column("different_tensors", "integer", "1", "of these, those that differ on any rank"),
-        Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end; missing where a NaN stands against a number, or the arrays were not kept"),
-        Column("relative_l2", "number", "1", "largest of any weights or momentum tensor at the end; NaN where the arrays were not kept"),
+        Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end"),
+        Column("relative_l2", "number", "1", "the same"),
         Column("loss_difference", "number", "1", "largest over epochs, of the training loss over the steps that both recorded"),
         Column("accuracy_difference", "number", "1", "of the test accuracy after the last epoch; NaN without evaluation"),
-        Column("missing", "text", "", "parts of the state that a restart did not give back, by the digests alone, joined by `, `; empty where all came back; missing where nothing was loaded"),
-        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and weights differ at the end (without `statistics`, which no training step reads: statistics do); missing for other runs"),
+        Column("missing", "text", "", "parts of the state that a restart did not give back, by the digests alone"),
+        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and weights (for `statistics`, statistics) differ at the end"),
     ),
 )  # fmt: skip
 

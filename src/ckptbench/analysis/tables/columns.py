@@ -65,9 +65,7 @@ SPAN_KIND = Column(
     "kind",
     "text",
     "",
-    "`save`: training was blocked by it; `hold`: training waited later; `capture`: from the start of the save until training may"
-    " change the state; `write`: from the start, or of a farther level from the end of the write at the nearer one, until the rank's files were"
-    " written; then, on the rank that commits, `sync`, `checksum` and `commit`, of a farther level after the commit at the nearer one; `removal` of old versions; in `timeline` also `step` and `evaluation`",
+    "`save`, `hold` (training waited later), `capture`, `write` (at a farther level after that at the nearer one), `sync`, `checksum` and `commit` (on the rank that commits), `removal` of old versions; in `timeline` also `step` and `evaluation`",
 )
 WHY = Column(
     "why",
@@ -89,17 +87,17 @@ LEVEL = Column(
 )
 
 LOST_PARTS = {
-    "unfinished_s": "from the end of the last step or save to the strike: work that was lost before anybody had done it",
-    "detection_s": "from the strike until the launcher knew that ranks were lost; where others go on, until these noticed, from the last step that they still ended",
+    "unfinished_s": "from the end of the last step or save to the strike",
+    "detection_s": "from the strike, or the last step that others still ended, until the launcher or these knew of the loss",
     "ending_s": "until all processes of the attempt had ended",
     "choice_s": "until the version to go on from was found and checked",
     "launch_s": "until rank 0 had started and all ranks had come up",
     "import_s": "of the framework",
     "build_s": "of connections, dataset, network and optimizer",
-    "regroup_s": "where ranks go on without others, or new ones join: until they had agreed on who goes on and after which step",
+    "regroup_s": "until ranks had agreed on who goes on, and after which step",
     "load_s": "of the version, or of the state that another rank sent",
     "again_s": "steps, checkpoints and evaluations that had been done before",
-    "slower_s": "time of steps beyond the usual: of a rank that was hanging or slow and was not given up, of the first step after a recovery, and with fewer ranks than before, until all train again or the next failure; below 0 where fewer ranks are faster",
+    "slower_s": "steps beyond the usual: of a slow rank, the first after a recovery, and with fewer ranks; below 0 where fewer ranks are faster",
     "rest_s": "what is in no other part",
 }
 """The parts of the time that a failure costs, in seconds, in their order: columns of several tables."""
