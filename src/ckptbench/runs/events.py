@@ -51,20 +51,14 @@ class Phase:
     moment: ClassVar = "when the part ends; the first event of an attempt is `launch`"
     name: Annotated[
         str,
-        "`launch`: from just before the launcher starts the ranks until the rank's `main` begins; it includes the "
-        "start of Python and the import of NumPy; between two hosts it is taken from their wall clocks. `meet`: all "
-        "ranks come up and report to the launcher. `import`: the framework's module is imported. `join`: seeds and threads are "
-        "set, and the framework connects the ranks. `data`: the dataset is opened. `build`: network and optimizer are "
-        "built. "
-        "An attempt that goes on from a checkpoint also has `evict`: the checkpoint's files are dropped from the page "
-        "cache (only in cells with `cache: cold`); `load`: the checkpoint is read; `first_step`: the first step",
+        "`launch`, to the rank's `main` (Python and NumPy included; between hosts by wall clocks); `meet`, all ranks report to the launcher; `import` of the framework; `join`, its ranks connect; `data`; `build`, network and optimizer; of an attempt that goes on from a checkpoint also `evict` (cells with `cache: cold`), `load` and `first_step`",
     ]
     start_ns: Ns
     end_ns: Ns
     resident_bytes: Annotated[int | None, "for `evict`: bytes that stayed in the page cache"] = None
     read_bytes: Annotated[
         int | None,
-        "for `load`: bytes that came from storage during the part; missing if the kernel does not count them",
+        "for `load`: bytes that came from storage, as the kernel counts",
     ] = None
     bytes: Annotated[int | None, "for `load`: size of the files that this rank read"] = None
 
@@ -79,7 +73,7 @@ class Start:
     attempt: Annotated[int, "from 1"]
     rank: int
     world_size: int
-    host: Annotated[str, "the scheduler's name of the host, if there is a scheduler"]
+    host: Annotated[str, "by the scheduler's name"]
     pid: int
     device: Annotated[str, "`cpu`, or the model of the GPU"]
     monotonic_ns: Ns
@@ -131,25 +125,20 @@ class Memory:
     moment: ClassVar = "at the moments that `when` names"
     when: Annotated[
         MemoryMoment,
-        "`before` and `saved`: before and after each save; `written`, `durable`: when the rank's files of a save in the "
-        "background are written, and when it has nothing more to do for the save; `epoch`: after each epoch; `closed`: "
-        "after training, when the strategy is closed",
+        "`before` and `saved`: around each save; `written` and `durable`: of a save in the background; `epoch`: after each; `closed`: after training",
     ]
     step: Annotated[
         int, "completed steps of the whole run; for `written` and `durable` those of the save"
     ]
     at_ns: Ns
     bytes: Annotated[int, "resident anonymous memory of all of them, and shared memory once"]
-    shared_bytes: Annotated[int, "of these, shared memory: that of the process with the most of it"]
+    shared_bytes: Annotated[int, "of these, shared memory"]
     peak_bytes: Annotated[
         int,
-        "the largest `bytes` since the epoch or the last save began, as the kernel's high-water mark of the rank says; the memory of "
-        "other processes counts as it is now",
+        "the largest `bytes` since the epoch or the last save began; other processes count as they are now",
     ]
     threads: Annotated[int, "threads of all of them"]
-    processes: Annotated[
-        int, "processes that the rank has started, and that these have, as far as they are there"
-    ]
+    processes: Annotated[int, "that the rank has started, and that these have"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +161,7 @@ class Hold:
     step: Annotated[int, "step of the save for which the loop waited"]
     why: Annotated[
         Literal["update", "save", "removal", "end"],
-        "`update`: the optimizer's update waited until the tensors that it changes were captured; `save`: the next "
-        "save waited for this one; `removal`: the next save waited only until old versions were removed; `end`: "
-        "training was over, and only this save or the removal after it was left",
+        "`update`: the update waited for the capture; `save`: the next save waited for this one; `removal`: it waited for the removal of old versions; `end`: training was over",
     ]
     start_ns: Ns
     end_ns: Ns
@@ -197,16 +184,16 @@ class Written:
     step: Step
     level: Annotated[str, "where the version lies: `shared`"]
     at_ns: Ns
-    files: Annotated[
-        list[File], "the files of this rank's share, each with `name`, `kind`, `rank` and `bytes`"
-    ]
+    files: Annotated[list[File], "each with `name`, `kind`, `rank` and `bytes`"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
     """A complete version, with its commit record, is on stable storage."""
 
-    moment: ClassVar = "once for each save and level, by the rank that commits; on a level of several nodes by one of each node"
+    moment: ClassVar = (
+        "once for each save and level, by the rank that commits; on several nodes by one of each"
+    )
     step: Step
     level: str
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
@@ -214,7 +201,7 @@ class Durable:
     committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
     files: Annotated[
         list[File],
-        "the files of all ranks; on a level of several nodes those of the node, and the copies that it keeps",
+        "those of all ranks; on several nodes those of the node, and its copies",
     ]
 
 
@@ -222,13 +209,11 @@ class Durable:
 class Retained:
     """Old versions were removed behind training, after the commit of a newer one."""
 
-    moment: ClassVar = "after each removal, by the rank that commits; where nothing was to remove there is no event"
+    moment: ClassVar = "after each removal, by the rank that commits"
     step: Annotated[int, "step of the version that was committed before"]
     start_ns: Ns
     end_ns: Ns
-    left_bytes: Annotated[
-        int | None, "bytes that could not be removed and are still there, as where a file is in use"
-    ] = None
+    left_bytes: Annotated[int | None, "that could not be removed"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +234,7 @@ class Epoch:
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
-    samples: Annotated[int, "number of samples on which this rank trained"]
+    samples: Annotated[int, "on which this rank trained"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +245,9 @@ class Evaluation:
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
-    samples: Annotated[int, "number of samples in the shard"]
+    samples: Annotated[int, "in the shard"]
     loss_sum: Annotated[float, "sum of their cross-entropies"]
-    correct: Annotated[int, "number of samples that were classified correctly"]
+    correct: Annotated[int, "samples classified correctly"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,19 +267,13 @@ class Digest:
     epoch: EpochNumber
     when: Annotated[
         str,
-        "`end`: after the last epoch, in every run. Only with `training.proof`: `epoch`: after every epoch; `saved`: "
-        "just before each save; `loaded`: in killed runs after a restart has read a checkpoint; `stepped`: after the "
-        "first step of an attempt that goes on from a checkpoint; `version`: after training, of each version that is "
-        "still there, after the strategy has loaded it; `step` is then that of the version",
+        "`end`: after the last epoch, in every run. With `training.proof` also `epoch`, after each; `saved`, before each save; `loaded` and `stepped`, after a restart's load and first step; `version`: after training, of each version that is left, as its strategy loads it",
     ]
-    level: Annotated[str | None, "for `version`: where it lies; missing for the other moments"] = (
-        None
-    )
+    level: Annotated[str | None, "for `version`: where it lies"] = None
     tensors: Annotated[dict[str, str], "digests of the tensors of model and optimizer, by name"]
     rank_state: Annotated[
         dict[str, str],
-        "digests of the state that only this rank has, by name, and of `position/data`: the epoch of the next sample "
-        "and the step in that epoch (not for `version`); empty without `training.proof`",
+        "digests of this rank's own state, by name, and of `position/data`, the next sample's epoch and step; empty without `training.proof`",
     ]
 
 
@@ -307,7 +286,7 @@ class Kill:
     epoch: EpochNumber
     inside: Annotated[
         str | None,
-        "the stage of the step's checkpoint at which the kill comes; missing if it comes before that checkpoint begins",
+        "the stage of the step's checkpoint at which it comes",
     ] = None
     monotonic_ns: Ns
 
@@ -367,7 +346,7 @@ class World:
     ]
     first: Annotated[
         list[int],
-        "of each, where its samples of a step begin: the number of its first sample in the step's global batch, from 0",
+        "of each, its first sample in the step's global batch, from 0",
     ]
     samples: Annotated[list[int], "of each, the number of its samples in a step"]
     monotonic_ns: Ns
@@ -381,7 +360,7 @@ class Regroup:
     step: Annotated[int, "completed steps of the whole run after which it goes on"]
     reached: Annotated[
         int,
-        "completed steps of this rank before; for a rank that joins, as for one that had fewer, it is not above `step`",
+        "completed steps of this rank before",
     ]
     noticed_ns: Annotated[
         int,
@@ -389,16 +368,14 @@ class Regroup:
     ]
     agreed_ns: Annotated[int, "ns, when the ranks had agreed on who goes on and after which step"]
     ready_ns: Annotated[int, "ns, when it had the state of that step"]
-    bytes: Annotated[
-        int, "of the state, that came from another rank or from a version; 0: it had it"
-    ]
+    bytes: Annotated[int, "of the state that it took over; 0: it had it"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """The launcher knows that ranks are lost."""
 
-    moment: ClassVar = "in the launcher's trace, when its recovery has decided what follows"
+    moment: ClassVar = "in the launcher's trace"
     attempt: Annotated[int, "that had the loss, from 1"]
     ranks: Annotated[list[int], "as far as known"]
     how: Annotated[str, "the first line of the error"]
@@ -409,7 +386,7 @@ class Lost:
 class AllEnded:
     """All processes of an attempt that had a loss have ended."""
 
-    moment: ClassVar = "in the launcher's trace, before the next attempt is prepared"
+    moment: ClassVar = "in the launcher's trace"
     attempt: int
     unix_ns: Annotated[int, "ns since 1970"]
 
@@ -418,14 +395,12 @@ class AllEnded:
 class Chosen:
     """The launcher has chosen the version from which the next attempt goes on."""
 
-    moment: ClassVar = (
-        "in the launcher's trace, just before the next attempt is launched, or may begin"
-    )
+    moment: ClassVar = "in the launcher's trace, just before the next attempt"
     attempt: Annotated[int, "the next one"]
     step: Annotated[int, "completed steps of that version; 0: from the beginning"]
     since_unix_ns: Annotated[
         int | None,
-        "ns since 1970, when it began to choose: where an agent starts the ranks, when all had come up anew",
+        "ns since 1970, when it began to choose",
     ] = None
     unix_ns: Annotated[int, "ns since 1970"]
 
@@ -434,7 +409,7 @@ class Chosen:
 class Counted:
     """What the launcher's machine has counted so far. Two of these tell who else used it during an attempt."""
 
-    moment: ClassVar = "in the launcher's trace, just before an attempt begins and when all its processes have ended"
+    moment: ClassVar = "in the launcher's trace, just before and after an attempt"
     attempt: int
     when: Annotated[Literal["begin", "end"], "of the attempt"]
     at_ns: Ns
@@ -442,24 +417,23 @@ class Counted:
     busy_s: Annotated[float, "CPU time of all processes and kernel threads, without interrupts"]
     own_s: Annotated[
         float | None,
-        "of this, that of the launcher and of all that it has started; missing if ranks are on other nodes too, as a "
-        "scheduler's services then start them",
+        "of this, the launcher and all that it has started; missing if ranks are on other nodes too",
     ] = None
     kernel_s: Annotated[
         float | None,
-        "of this, that of the kernel's threads, such as those that write pages back; missing in a container that hides them",
+        "of this, the kernel's threads; missing in a container that hides them",
     ] = None
     stolen_s: Annotated[
         float | None,
-        "time in which cores of a virtual machine were ready to run and the host did not let them",
+        "time that the host of a virtual machine did not give",
     ] = None
     pressure_s: Annotated[
         dict[str, float],
-        "time in which some process had to wait for `cpu`, `io` and `memory`; empty if the kernel does not count it",
+        "time in which some process waited for `cpu`, `io` and `memory`",
     ]
     mhz_min: Annotated[
         float | None,
-        "frequency of the slowest core at this moment; missing if unknown, as in most virtual machines",
+        "frequency of the slowest core; missing if unknown",
     ] = None
     mhz_max: Annotated[float | None, "of the fastest core"] = None
 
