@@ -84,7 +84,7 @@ class FailureFile(Section):
     counts: Text = Field(description="What counts as a failure.")
     source: Publication | None = Field(
         default=None,
-        description="Where it was published: `authors`, `year`, `title`, `reference` (arXiv number, DOI or address). `null`: it is your own.",
+        description="Where it was published: `authors`, `year`, `title`, `reference` (arXiv number, DOI or address). Without: it is your own.",
     )
     read_in: Text | None = Field(default=None, description="Where the numbers were read.")
     note: Text | None = Field(default=None, description="What else a reader should know.")
@@ -114,7 +114,7 @@ class FailureFile(Section):
     )
     states: Annotated[tuple[str, ...], PlainValidator(_states)] = Field(
         default=FAILURE_STATES,
-        description="The states of jobs that failed. Add `PREEMPTED` if training that is pre-empted must start again.",
+        description="Of jobs that failed. Add `PREEMPTED` where training then starts again.",
     )
     restart_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=RESTART_S / 60,
@@ -123,12 +123,12 @@ class FailureFile(Section):
     begin: MomentOrNull = Field(
         default=None,
         alias="from",
-        description="When the watching began. Without it a list begins with its first failure, which is not counted.",
+        description="When the watching began. Without: a list's first failure, which is not counted.",
     )
     end: MomentOrNull = Field(
         default=None,
         alias="to",
-        description="When it ended, or `now`. Without it a list ends with its last failure.",
+        description="When it ended, or `now`. Without: a list's last failure.",
     )
 
     def log_options(self) -> LogOptions:

@@ -75,21 +75,21 @@ class GivenStrategy(Section):
     name: Text = Field(description="As the answer calls it.")
     asynchronous: Flag = Field(
         default=False,
-        description="Whether training goes on while a version is written. Needed only where times are computed from the storage.",
+        description="Whether training goes on while a version is written; needed with `storage`.",
     )
     stall_s: Time | None = Field(
-        default=None, description="Training is blocked; null: as the storage says."
+        default=None, description="Training is blocked. Without: as `storage` says."
     )
     durable_s: Time | None = Field(
         default=None,
-        description="From the start of the save until a restart can use it; null: as long as the stall.",
+        description="Until a restart can use it. Without: the stall.",
     )
     slowdown_s: Time = Field(
         default=0.0, description="What all steps together lose while it is written."
     )
     shared_every: Count = Field(
         default=1,
-        description="Of so many versions one goes to the storage that outlives a node; the others lie in the nodes.",
+        description="Of so many versions one goes to storage that outlives a node.",
     )
     shared_durable_s: Time | None = Field(
         default=None,
@@ -97,7 +97,7 @@ class GivenStrategy(Section):
     )
     copied: Flag = Field(
         default=False,
-        description="Whether other nodes keep copies of the versions in the nodes, so that the loss of one node takes none.",
+        description="Whether other nodes keep copies of the versions in a node.",
     )
     bytes: Annotated[int | None, whole(1, LARGEST_BYTES, or_null=True)] = Field(
         default=None, description="Of a version."
@@ -110,7 +110,7 @@ class GivenRecovery(Section):
     name: Text = Field(description="As the answer calls it.")
     down_s: Time | None = Field(
         default=None,
-        description="Until training goes on from a version; null: as the storage says.",
+        description="Until training goes on from a version. Without: as `storage` says.",
     )
     survived: Part = Field(
         default=0.0, description="The part of failures of one node that survivors go on from."
@@ -127,7 +127,7 @@ class GivenStorage(Section):
     state_gb: Positive = Field(description="Of a version, with `gpus` GPUs.")
     shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
         default=None,
-        description="So many GPUs hold one copy of the state in parts; null: all of them (FSDP); 1: each holds it all, and one writes it; else as in HSDP.",
+        description="So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP.",
     )
     grows: Flag = Field(
         default=False, description="Whether a version is larger with more GPUs, in proportion."
@@ -180,7 +180,7 @@ class GivenCosts(Section):
     )
     storage: GivenStorage | None = Field(
         default=None,
-        description="What a checkpoint and a recovery cost with another number of GPUs; null: the same.",
+        description="What a checkpoint and a recovery cost with other numbers of GPUs. Without: the same.",
     )
     strategies: Annotated[list[GivenStrategy], Field(min_length=1)] = Field(
         description="Ways to checkpoint, each with the fields below."

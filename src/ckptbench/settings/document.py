@@ -21,7 +21,7 @@ MOST_NAMES = 6
 """A field that takes more names than these has them on another page, which its description names."""
 LARGEST_SHOWN = 10**6
 """Of the bounds above this the page says only that there are some."""
-KINDS = {"integer": "whole number", "number": "number", "string": "text"}
+KINDS = {"integer": "integer", "number": "number", "string": "text"}
 
 
 def with_fields(page: str, models: Mapping[str, type[Section]]) -> str:
@@ -38,7 +38,7 @@ def fields(model: type[Section]) -> str:
 
 def _line(name: str, each: FieldInfo, schema: Mapping[str, Any]) -> str:
     shown = not each.is_required() and not isinstance(each.default, Section)
-    default = f"default `{_as_yaml(each.default)}`" if shown else ""
+    default = "" if not shown else "optional" if each.default is None else f"default `{_as_yaml(each.default)}`"  # fmt: skip
     in_brackets = "; ".join(filter(None, [_allowed(schema), default]))
     return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {each.description}\n"
 
@@ -52,7 +52,7 @@ def _as_yaml(value: object) -> str:
 def _allowed(schema: Mapping[str, Any]) -> str:
     """What a field takes, in words; empty where its description says it."""
     if names := schema.get("enum"):
-        return " | ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMES else ""
+        return ", ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMES else ""
     if schema.get("type") in KINDS:
         return " ".join(filter(None, [KINDS[schema["type"]], _bounds(schema)]))
     several = {_allowed(each) for each in schema.get("anyOf", ()) if each.get("type") != "array"}

@@ -102,13 +102,12 @@ class Matrix(Section):
     epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
     strategy: Sweep[StrategyVariant] = Field(
         default=[NATIVE],
-        description="Who writes what of a checkpoint, and when: a name, or a name with options as in `{name: {option: value}}`.",
+        description="Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`.",
         validate_default=False,
     )
     format: Sweep[FormatName] = Field(
         default=["default"],
-        description="The file format. `default`: the first format of the strategy, or of the framework where the strategy leaves it to that. A named one "
-        "is used with those that write it.",
+        description="The file format. `default`: the first one of the strategy, or else of the framework.",
     )
     interval: Sweep[IntervalText] = Field(
         default=["never", 1],
@@ -121,13 +120,11 @@ class Matrix(Section):
     )
     history: Sweep[HistoryName] = Field(
         default=[WHOLE],
-        description="How a run is disturbed. `whole`: not at all. `again`: not at all; a second run of the same seed. `killed_between`: killed once "
-        "between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
+        description="`whole`: undisturbed. `again`: a second run of the same seed. `killed_between`: killed once between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
     )
     faults: Sweep[FaultsVariant] = Field(
         default=[UNDISTURBED],
-        description="Which failures strike a run. `exponential` and `weibull`: at drawn times. `listed`: those of a list under `failures`, as in "
-        "`{listed: {name: NAME}}`.",
+        description="[Which failures](#faults-and-recoveries) strike a run.",
         validate_default=False,
     )
     recovery: Sweep[RecoveryVariant] = Field(
@@ -174,7 +171,7 @@ class TrainingSection(Section):
 
     seed: Seed = Field(
         default=1,
-        description="Of initial weights, data order and random draws. Repeat r uses `seed` + r, and so does its baseline.",
+        description="Repeat r uses `seed` + r, and so does its baseline.",
     )
     learning_rate: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.01, description="Of SGD with momentum. It is not scaled with `ranks`."
@@ -187,20 +184,19 @@ class TrainingSection(Section):
     )
     steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
         default=None,
-        description="Limit for the steps of an epoch. `null`: as many as the training set has whole batches of all ranks.",
+        description="At most so many steps an epoch. Without: all whole batches of all ranks.",
     )
     test_samples: Annotated[int | None, whole(0, synthetic.MOST_SAMPLES, or_null=True)] = Field(
         default=None,
-        description="Evaluate on at most so many samples after each epoch. `null`: all of the test set; 0: no evaluation.",
+        description="Evaluate on at most so many samples after each epoch; 0: none. Without: the test set.",
     )
     warmup_steps: CountFromZero = Field(
         default=2,
-        description="First steps, which compile and allocate: recorded, but left out of rates and overheads.",
+        description="First steps, which rates and overheads leave out.",
     )
     proof: Flag = Field(
         default=False,
-        description="Record a digest of every tensor at every epoch and before every save, and keep the tensors of the end (up to 64 MiB a rank): what "
-        "the resume proof and the table `consistency` compare.",
+        description="Record digests of every tensor, and the tensors of the end (up to 64 MiB a rank): what the resume proof and the table `consistency` compare.",
     )
 
 
@@ -209,19 +205,19 @@ class CheckpointSection(Section):
 
     folder: PathOrNull = Field(
         default=None,
-        description="Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. `null`: in the run folders. Give each study its own.",
+        description="Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own. Without: the run folders.",
     )
     memory_folder: PathOrNull = Field(
         default=None,
-        description="A folder in the memory of every node, as a whole path, for the level `memory`. `null`: `/dev/shm`.",
+        description="Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`.",
     )
     node_folder: PathOrNull = Field(
         default=None,
-        description="A folder on a disk of every node, as a whole path, for the level `node`. `null`: `$TMPDIR` or `/tmp`.",
+        description="The same on a disk of every node, for the level `node`. Without: `$TMPDIR` or `/tmp`.",
     )
     keep_during_run: Count = Field(
         default=2,
-        description="Versions kept while a run trains; older ones are removed after each commit. More than one above that many checkpoints reach the steady state.",
+        description="Versions kept while a run trains. More than one above that many checkpoints reach the [steady state](../docs/method.md#steady-state).",
     )
     keep_after_run: CountFromZero = Field(
         default=0,
@@ -234,7 +230,7 @@ class Cifar10Section(Section):
 
     archive: PathOrNull = Field(
         default=None,
-        description="The official `cifar-10-python.tar.gz`. `null`: download it. Its SHA-256 is checked either way.",
+        description="The official `cifar-10-python.tar.gz`, whose SHA-256 is checked. Without: download it.",
     )
 
 
@@ -285,8 +281,7 @@ class ListedFailure(Section):
     )
     moment: Literal["step", "save", "recovery"] = Field(
         default="step",
-        description="With `step`: when the next step begins (`step`), or the checkpoint of this step (`save`). `recovery`, without second and step: when the "
-        "victim begins to recover from the failure before.",
+        description="When, after `step`: at the next step, or at the `save` of this step. `recovery`, without `step`: when the victim begins to recover from the failure before.",
     )
     delay_s: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.0, description="Strike this much later."
@@ -311,7 +306,7 @@ class DecisionSection(Section):
 
     rate: Annotated[str, Field(min_length=1)] = Field(
         default="llama3",
-        description="The failure rate that answer and figures are about: a file in `rates`, without `.yaml`. The table `advice` has all.",
+        description="The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`.",
     )
     rates: Annotated[str, Field(min_length=1), BeforeValidator(path_of)] = Field(
         default="config/failures",
@@ -319,19 +314,19 @@ class DecisionSection(Section):
     )
     gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(
         default=[],
-        description="Numbers of GPUs to project to, beside the ranks that were measured. Empty: nothing is projected.",
+        description="Numbers of GPUs to project to. Empty: nothing is projected.",
     )
     survivable: Annotated[float, Number(minimum=0, below=1)] = Field(
         default=0.77,
-        description="The part of all failures that hit one node alone, so that ranks on other nodes can go on. The default is that of Llama 3.",
+        description="The part of failures that hit one node alone. The default is that of Llama 3.",
     )
     replacement_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=60.0,
-        description="Until a replacement comes for what is lost, with a recovery that goes on with fewer ranks.",
+        description="Until a replacement comes, where fewer ranks go on.",
     )
     gpus_per_node: Count = Field(
         default=8,
-        description="GPUs of one node. A failure of one node takes them all; a job that has only one node loses one GPU.",
+        description="GPUs of one node.",
     )
     numbers: PathOrNull = Field(
         default=None,
@@ -352,7 +347,7 @@ class StudyConfig(Section):
 
     accelerator: Literal["cpu", "cuda"] = Field(
         default="cpu",
-        description="The device of all cells. `cuda`: the environments for NVIDIA GPUs (`envs/<framework>-cuda.txt`), one GPU a rank.",
+        description="The device of all cells. `cuda`: NVIDIA GPUs, one a rank (`envs/<framework>-cuda.txt`).",
     )
     matrix: Matrix = Field(
         default=Matrix(), description="The [axes](#matrix); the matrix is their product."
