@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -234,6 +235,8 @@ def test_the_page_has_every_finding_and_prefers_tables_that_decide() -> None:
     page = published([undecided, decided])
     assert all(f"**{finding.claim}**" in page for finding in FINDINGS)
     assert "TensorFlow 0.1" in page
+    assert page.count("Measured on ") == 1, "both were measured on one machine: said once"
+    assert re.search(r"TensorFlow 0\.1\d? .* \[1\]\.$", page, re.MULTILINE)
 
 
 def test_studies_that_contradict_each_other_are_both_shown() -> None:

@@ -287,23 +287,23 @@ TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs}
 """The tables that verdicts are made from."""
 TITLE = "# Findings of the published studies"
 INTRODUCTION = """\
-Each finding of the three studies that ckptbench reproduces, how it was tested here, and what came out. A rule makes this page from tables. For your own machine, run
-the default study, and `config/studies/findings.yaml` in another checkout, and then
+What did the three studies find that ckptbench reproduces, and do tables that were measured here show the same? A rule makes this page. For your own machine, run the default study, and
+`config/studies/findings.yaml` in another checkout, and then
 
     python scripts/write_published.py --tables results/tables OTHER/results/tables > findings.md
 
-- *Found again* and *refuted*: the intervals of these tables show it, on the machine that is named. Of several comparisons at least one tells, and all that tell say the
-  same. Those that do not are marked (?).
-- *Undecided*: no comparison tells, as the interval holds the limit, or they tell different things: refuting ones are marked (no).
+- *Found again*, *refuted*: the intervals show it, on the machine that is named. All comparisons that tell say the same; those that do not tell are marked (?).
+- *Undecided*: none tells, or they tell different things; refuting ones are marked (no).
 - *Not tested here*: this needs what the machine does not have.
 
-In brackets are 95 % intervals. Those of one number as times another are what two such intervals allow, which is wider. Another machine may give another verdict.
+In brackets are 95 % intervals; those of one number as times another are what two such intervals allow, which is wider.
 """
 
 
 def published(studies: Sequence[Tables]) -> str:
     """The page, from the tables of several studies: for each finding all that decide it, or else the first that has something on it."""
     lines = [TITLE, "", INTRODUCTION]
+    lines += [f"[{number}] {each}.\n" for number, each in enumerate(_machines(studies), 1)]
     for source, title in SOURCES.items():
         lines += [f"## {title}", ""]
         for finding in FINDINGS:
@@ -312,8 +312,13 @@ def published(studies: Sequence[Tables]) -> str:
     return "\n".join(lines)
 
 
+def _machines(studies: Sequence[Tables]) -> list[str]:
+    """Where and when the tables were measured, each once."""
+    return list(dict.fromkeys(caption_facts(tables["provenance"]) for tables in studies))
+
+
 def _section(finding: Finding, studies: Sequence[Tables]) -> str:
-    head = f"**{finding.claim}**\n\n- How it was tested: {finding.tested} (`{finding.study}`)."
+    head = f"**{finding.claim}**\n\n- Test: {finding.tested} (`{finding.study}`)."
     told = [
         (verdict, tables) for tables in studies if (verdict := finding.rule(tables)) is not None
     ]
@@ -326,9 +331,9 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     if differs:
         lines.append(f"- **{capitalized(DIFFERS)}.**")
     for verdict, tables in shown:
-        lines.append(f"- **{capitalized(verdict.word)}.** {verdict.evidence}.")
-        if verdict.word != UNTESTED:
-            lines.append(f"- {caption_facts(tables['provenance'])}.")
+        number = _machines(studies).index(caption_facts(tables["provenance"])) + 1
+        where = f" [{number}]" if verdict.word != UNTESTED else ""
+        lines.append(f"- **{capitalized(verdict.word)}.** {verdict.evidence}{where}.")
     return "\n".join(lines)
 
 

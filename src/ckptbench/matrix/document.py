@@ -69,78 +69,56 @@ GLOSSARY = {
 
 def document() -> str:
     """The whole page."""
-    words = [f"- **{word}**: {meaning}" for word, meaning in GLOSSARY.items()]
-    glossary = "\n".join(["## Words", "", *words, ""])
-    return "\n".join([INTRODUCTION, glossary, _frameworks(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
+    words = _section("Words", (f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
+    return "\n".join([INTRODUCTION, words, _frameworks(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
 
 
 def _frameworks() -> str:
-    rows = (
-        (_code(name), entry.label or name, _codes(entry.formats))
-        for name, entry in FRAMEWORKS.items()
-    )
-    return _section("Frameworks", ("framework", "in figures", "formats, the default first"), rows)
+    rows = (f"{_code(name)}: {_codes(entry.formats)}" for name, entry in FRAMEWORKS.items())
+    return _section("Frameworks, and their formats, the default first", rows)
 
 
 def _models() -> str:
     rows = (
-        (_code(name), (inspect.getdoc(build) or "").partition("\n")[0])
+        f"{_code(name)}: {(inspect.getdoc(build) or '').partition(chr(10))[0]}"
         for name, build in ARCHITECTURES.items()
     )
-    return _section("Models", ("model", "what it is"), rows)
+    return _section("Models", rows)
 
 
 def _strategies() -> str:
     rows = (
-        (
-            _code(name),
-            "all" if entry.frameworks is None else _codes(entry.frameworks),
-            "the framework's" if entry.formats is None else _codes(entry.formats),
-            _options(entry),
-        )
+        f"{_code(name)} ({_served(entry.frameworks)}; {'its formats' if entry.formats is None else _codes(entry.formats)}){_options(entry)}"
         for name, entry in STRATEGIES.items()
     )
-    return _section(
-        "Strategies", ("strategy", "frameworks", "formats", "options and defaults"), rows
-    )
+    return _section("Strategies: frameworks, formats, options with defaults", rows)
 
 
 def _faults() -> str:
-    rows = ((_code(name), _options(entry)) for name, entry in FAULTS.items())
-    return _section("Faults", ("faults", "options and defaults"), rows)
+    return _section("Faults: options with defaults", (f"{_code(name)}{_options(entry)}" for name, entry in FAULTS.items()))  # fmt: skip
 
 
 def _recoveries() -> str:
     rows = (
-        (
-            _code(name),
-            "all" if entry.frameworks is None else _codes(entry.frameworks),
-            "all" if entry.strategies is None else _codes(entry.strategies),
-            "go on" if entry.elastic else "start again",
-            _options(entry),
-        )
+        f"{_code(name)} ({_served(entry.frameworks)}; {'all' if entry.strategies is None else _codes(entry.strategies)}){_options(entry)}"
         for name, entry in RECOVERIES.items()
     )
-    return _section(
-        "Recoveries",
-        (
-            "recovery",
-            "frameworks",
-            "strategies",
-            "surviving ranks",
-            "options and defaults",
-        ),
-        rows,
-    )
+    return _section("Recoveries: frameworks, strategies, options with defaults", rows)
+
+
+def _served(frameworks: Sequence[str] | None) -> str:
+    return "all" if frameworks is None else _codes(frameworks)
 
 
 def _options(entry: StrategyEntry | FaultsEntry | RecoveryEntry) -> str:
-    return ", ".join(_option(entry, name) for name in entry.options) or "none"
+    options = ", ".join(_option(entry, name) for name in entry.options)
+    return f": {options}" if options else ""
 
 
 def _option(entry: StrategyEntry | FaultsEntry | RecoveryEntry, name: str) -> str:
-    default = _code(f"{name}: {entry.options[name]}")
-    others = [value for value in entry.choices.get(name, ()) if value != entry.options[name]]
+    value = entry.options[name]
+    default = _code(f"{name}: {str(value).lower() if isinstance(value, bool) else value}")
+    others = [other for other in entry.choices.get(name, ()) if other != value]
     return f"{default} (or {_codes(others)})" if others else default
 
 
@@ -152,9 +130,8 @@ def _codes(names: Iterable[str]) -> str:
     return ", ".join(map(_code, names))
 
 
-def _section(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join([f"## {title}", "", *(f"| {' | '.join(line)} |" for line in lines), ""])
+def _section(title: str, rows: Iterable[str]) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {row}" for row in rows), ""])
 
 
 if __name__ == "__main__":
