@@ -94,7 +94,7 @@ class _Page:
         rest = [name for name in table.names if name not in said]
         yield f"## {table.name}\n"
         also = f"; also {_names(rest)}" if rest else ""
-        yield f"{table.row} Sorted by {_names(table.key)}{also}.\n"
+        yield f"Row: {table.row.removeprefix('One row a ')} Sorted by {_names(table.key)}{also}.\n"
         ends = _ends(own)
         lines = [(self._meaning(table, column, ends), column, ends) for column in own if column.name not in _folded(ends)]  # fmt: skip
         for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):

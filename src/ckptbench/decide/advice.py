@@ -64,7 +64,7 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
 
 WINNING = (
     Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; only `foremost` setups count"),
-    Column("chance", "number", "1", "the part of the draws in which none of them is better; missing for setups that do not count"),
+    Column("chance", "number", "1", "the part of the draws in which none of them is better"),
     Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
 )  # fmt: skip
 ADVICE = Table(

@@ -53,8 +53,7 @@ UNCERTAIN = {
 """The times that have an interval."""
 DECISION_COSTS = Table(
     "decision_costs",
-    "One row a setup with checkpoints and a recovery: the costs from which the decision is computed. A setup that was measured with several"
-    " recoveries has a row with each.",
+    "One row a setup with checkpoints and a recovery: the costs from which the decision is computed.",
     (*SYSTEM, "strategy", "format", "interval", "recovery"),
     (
         *SYSTEM_COLUMNS,

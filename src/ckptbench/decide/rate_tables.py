@@ -50,11 +50,11 @@ FAILURE_RATES = Table(
 )
 FAILURE_FITS = Table(
     "failure_fits",
-    "One row a log, curve and point: which part of the gaps between failures is at most this long. For the picture alone: no rate comes from it.",
+    "One row a log, curve and point: which part of the gaps between failures is at most this long.",
     ("rate", "curve", "gap_gpu_hours"),
     (
         Column("rate", "text", "", "name of its file"),
-        Column("curve", "text", "", "`observed`: Kaplan-Meier estimate, 0 at the first point and a step at each other; `exponential` and `weibull`: the fits"),
+        Column("curve", "text", "", "`observed` (Kaplan-Meier), `exponential` or `weibull` (fits)"),
         Column("gap_gpu_hours", "number", "GPU h", "watched between two failures"),
         Column("part", "number", "1", "of the gaps that are at most this long"),
     ),

@@ -48,9 +48,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 VALIDATION = Table(
     "validation",
-    "One row a setup that drawn failures struck, if other runs tell what its checkpoints and its recovery cost: the goodput that the model predicts for"
-    " these failures, and that which was measured. Failures that kill ranks: hangs and nodes cost what no other run tells. Recoveries that start all ranks again or"
-    " replace the lost one: with fewer ranks steps take another time. At least two recoveries must have been measured.",
+    "One row a setup that drawn kills struck: the goodput that the model predicts from the costs of other runs, and the measured one. Not of recoveries that go on with fewer ranks.",
     SETUP,
     (
         *SETUP_COLUMNS,

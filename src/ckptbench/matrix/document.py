@@ -88,10 +88,14 @@ def _models() -> str:
 
 def _strategies() -> str:
     rows = (
-        f"{_code(name)} ({_served(entry.frameworks)}; {'its formats' if entry.formats is None else _codes(entry.formats)}){_options(entry)}"
+        f"{_code(name)} ({_served(entry.frameworks)}; {_formats(entry)}){_options(entry)}"
         for name, entry in STRATEGIES.items()
     )
     return _section("Strategies: frameworks, formats, options with defaults", rows)
+
+
+def _formats(entry: StrategyEntry) -> str:
+    return "the framework's" if entry.formats is None else _codes(entry.formats)
 
 
 def _faults() -> str:

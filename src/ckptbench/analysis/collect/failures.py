@@ -33,8 +33,7 @@ PHASES = {
 """The part that a phase of rank 0 belongs to."""
 FAILURES = Table(
     "failures",
-    "One row a failure that struck a run. The parts add up to its `total_s`. Times are those of rank 0 (where it was lost while others"
-    " went on, of a rank that was there all the time), its launcher and the injector, on one clock for each host.",
+    "One row a failure that struck a run. The parts add up to its `total_s`. Times are of rank 0 or a rank that went on, its launcher and the striker.",
     ("run", "second"),
     (
         RUN,

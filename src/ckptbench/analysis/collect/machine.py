@@ -25,8 +25,7 @@ PRESSURES = ("cpu", "io", "memory")
 
 MACHINE = Table(
     "machine",
-    "One row a run: the counters of its launcher's machine, from just before the launch to the end of all its processes, over all attempts that ended."
-    " Nothing is known of the other nodes of a run. Shares are of the CPU time of all cores.",
+    "One row a run: the counters of its launcher's machine, over all attempts that ended. Shares are of the CPU time of all cores.",
     ("run",),
     (
         RUN,

@@ -13,18 +13,18 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 MEMORY = Table(
     "memory",
-    "One row a run, rank and sample of memory. Where two attempts took the same sample, both are here.",
+    "One row a run, rank and sample of memory.",
     ("run", "rank", "attempt", "at_ns"),
     (
         RUN,
         RANK,
         ATTEMPT,
-        Column("when", "text", "", "before, saved (around each save), written, durable (of a save in the background), epoch (after each), closed (after training)"),
+        Column("when", "text", "", "as in docs/trace.md"),
         Column("step", "integer", "1", "completed steps of the whole run; of written and durable: those that the checkpoint holds"),
         Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and of the processes that it has started, and their shared memory once"),
+        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its processes, and their shared memory once"),
         Column("shared_bytes", "integer", "bytes", "of these, shared memory"),
-        Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began; of the started processes the memory at the sample"),
+        Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began"),
         Column("threads", "integer", "1", "of the rank and of these processes"),
         Column("processes", "integer", "1", "that the rank has started, and that these have, as far as they are there"),
     ),

@@ -23,7 +23,7 @@ PHASES = Table(
         Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
         Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("duration_s", "number", "s", ""),
-        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts; missing where it does not say"),
+        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts"),
         Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
     ),
 )  # fmt: skip

@@ -14,8 +14,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 PROGRESS = Table(
     "progress",
-    "One row a step of a run that failures struck, as rank 0 did it, or where rank 0 was lost a rank that went on. Of the undisturbed run"
-    " of its seed one row a step and rank that a struck run begins with. Steps that were done again are there twice.",
+    "One row a step of a run that failures struck, on rank 0 or a rank that went on, and of its undisturbed run. Steps that were done again are there twice.",
     ("run", "second", "rank"),
     (
         RUN,

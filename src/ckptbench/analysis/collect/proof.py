@@ -25,13 +25,13 @@ from ckptbench.runs.seal import refused
 
 DIGESTS = Table(
     "digests",
-    "One row a digest of a run that records a proof. Where two attempts recorded the same moment, both are here.",
+    "One row a digest of a run that records a proof.",
     ("run", "rank", "attempt", "step", "when", "level", "tensor"),
     (
         RUN,
         RANK,
         ATTEMPT,
-        Column("when", "text", "", "epoch (after each), end, saved (before each save), loaded (at a restart), stepped (once since), version (loaded after training)"),
+        Column("when", "text", "", "as in docs/trace.md"),
         Column("level", "text", "", "of a version: where it lies; empty for the other moments"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),
@@ -57,8 +57,7 @@ KILLS = Table(
 
 VALUES = Table(
     "values",
-    "One row a run that has a reference in the study, rank and tensor: the tensor at the end of the run against"
-    " that of the reference.",
+    "One row a run, rank and tensor: the tensor at the end of the run against that of its reference.",
     ("run", "rank", "tensor"),
     (
         RUN,

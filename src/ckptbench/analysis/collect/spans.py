@@ -16,7 +16,7 @@ from ckptbench.runs.trace import Checkpoint
 
 SPANS = Table(
     "spans",
-    "One row a run, rank and part of a checkpoint: from when to when it lasted. Parts of one checkpoint may lie beside one another.",
+    "One row a run, rank and part of a checkpoint. Parts may overlap.",
     ("run", "rank", "step", "start_ns", "end_ns", "kind", "level"),
     (
         RUN,

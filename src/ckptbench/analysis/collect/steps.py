@@ -16,8 +16,7 @@ from ckptbench.runs.trace import Floats
 
 STEPS = Table(
     "steps",
-    "One row a run, rank and step; where two attempts hold the same step, the later. Steps of an epoch that a kill cut short are missing in a resumed run, and"
-    " steps that were undone with a lost rank.",
+    "One row a run, rank and step; of two attempts the later. Steps of an epoch that a kill cut short are missing, and those undone with a lost rank.",
     ("run", "rank", "step"),
     (
         RUN,

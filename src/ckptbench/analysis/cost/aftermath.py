@@ -14,7 +14,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 UNDISTURBED, STRUCK, FAILURE = "undisturbed", "struck", "failure"
 AFTERMATH = Table(
     "aftermath",
-    "One row a step or failure. Of each setup that failures struck the run with the most of them, and its undisturbed run: both on rank 0, or where it was lost on a rank that went on.",
+    "One row a step or failure, of each setup's run with the most failures, and of its undisturbed run.",
     (*SETUP, "second", "what"),
     (
         *SETUP_COLUMNS,

@@ -37,7 +37,7 @@ DETERMINISM_COST = Table(
             "lower end of its 95 % interval; missing where no system ran twice",
         ),
         Column("cost_hi", "number", "1", "upper end of its 95 % interval"),
-        Column("note", "text", "", "what to know before quoting the row; empty where nothing"),
+        Column("note", "text", "", "what to know before quoting the row"),
     ),
 )
 

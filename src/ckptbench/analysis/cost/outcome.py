@@ -21,8 +21,7 @@ QUANTITIES = {
 }
 OUTCOME = Table(
     "outcome",
-    "One row a setup that failures struck. Means are over its repeats. A difference is that of the struck run minus its undisturbed run,"
-    " over the paired repeats; its interval is of these repeats alone, and missing of fewer than two.",
+    "One row a setup that failures struck. Means are over its repeats. A difference is the struck run minus its undisturbed run; its interval is of these repeats alone.",
     SETUP,
     (
         *SETUP_COLUMNS,

@@ -29,8 +29,7 @@ from ckptbench.matrix.levels import LEVELS, SHARED
 
 OVERHEAD = Table(
     "overhead",
-    "One row a setup with checkpoints. Times are of the slowest rank of each epoch, without warm-up steps"
-    " and evaluation; intervals are 95 % intervals, missing where no setup of the study ran twice.",
+    "One row a setup with checkpoints. Times are of the slowest rank of each epoch, without warm-up steps and evaluation.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -50,7 +49,7 @@ OVERHEAD = Table(
         Column("overhead_lo", "number", "1", "lower end of its interval"),
         Column("overhead_hi", "number", "1", "upper end of its interval"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
-        Column("levels", "text", "", "how many of the checkpoints reached which level: `memory 12, node 6, shared 3`; empty where all reached `shared` alone"),
+        Column("levels", "text", "", "how many of the checkpoints reached which level"),
         Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
         Column("in_run_steady", "number", "1", "in_run had every checkpoint cost what those of the steady state do: what a long training pays"),
         Column("in_run_steady_lo", "number", "1", "lower end of its interval"),
@@ -59,7 +58,7 @@ OVERHEAD = Table(
         Column("slowdowns_s", "number", "s", "extra time of steps during background saves of a run, mean over repeats"),
         Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
-        Column("note", "text", "", "what to know before quoting the row; empty where nothing"),
+        Column("note", "text", "", "what to know before quoting the row"),
     ),
 )  # fmt: skip
 

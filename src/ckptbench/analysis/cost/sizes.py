@@ -18,7 +18,7 @@ SIZES_KEY = ("framework", "model", "dataset", "ranks", "strategy", "format")
 
 SIZES = Table(
     "sizes",
-    "One row a framework, model, dataset, ranks, strategy and format, over all versions of all its runs at the level `shared`. Of nearer levels there is none.",
+    "One row a framework, model, dataset, ranks, strategy and format, over all versions at the level `shared`.",
     SIZES_KEY,
     (
         *(column for column in SETUP_COLUMNS if column.name in SIZES_KEY),

@@ -25,8 +25,7 @@ from ckptbench.matrix.levels import SHARED
 
 STALL = Table(
     "stall",
-    "One row a checkpoint of a run with valid timing. Its stall and the waits are those of its slowest rank; write, sync,"
-    " checksum and commit are as the writing rank saw them (of several, the slowest). The parts that a stall has add up to it.",
+    "One row a checkpoint of a run with valid timing, on its slowest rank; write, sync, checksum and commit on the slowest that writes. The parts of a stall add up to it.",
     ("run", "step"),
     (
         RUN,

@@ -30,9 +30,7 @@ from ckptbench.matrix.interval import NEVER
 
 STRATEGIES = Table(
     "strategies",
-    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Intervals are 95 % intervals, missing"
-    " where nothing shows how far runs differ. Times are of the steady state if each run has a checkpoint in it,"
-    " otherwise of all checkpoints after the warm-up.",
+    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Times are of the steady state if each run reached it, otherwise of all checkpoints after the warm-up.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -56,7 +54,7 @@ STRATEGIES = Table(
         Column("overhead", "number", "1", "as in the table `overhead`: 0.05 is 5 %"),
         Column("overhead_low", "number", "1", "lower end of its interval"),
         Column("overhead_high", "number", "1", "upper end of its interval"),
-        Column("memory_bytes", "number", "bytes", "peak of host memory above the baseline's, on the rank where that is the most: mean over runs"),
+        Column("memory_bytes", "number", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
         Column("memory_low_bytes", "number", "bytes", "lower end of its interval"),
         Column("memory_high_bytes", "number", "bytes", "upper end of its interval"),
         Column("growth_bytes", "number", "bytes", "by which the memory of all ranks grows from one checkpoint to the next: slope of a line, mean over runs"),

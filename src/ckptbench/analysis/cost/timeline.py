@@ -41,7 +41,7 @@ TIMELINE = Table(
         SPAN_KIND,
         WHY,
         LEVEL,
-        Column("of_step", "integer", "1", "completed steps that the span's own checkpoint holds; for `step` and `evaluation` the steps completed at its end"),
+        Column("of_step", "integer", "1", "completed steps that its own checkpoint holds, or at its end"),
         Column("start_s", "number", "s", "since the start of the shown save on this rank, cut at the ends of the window"),
         Column("end_s", "number", "s", "in the same way"),
     ),

@@ -33,7 +33,7 @@ CONSISTENCY = Table(
         Column("torn", "integer", "1", "versions_compared - whole"),
         Column("first_torn_step", "count", "1", "of the first that is torn; missing where none is"),
         Column("torn_tensors", "integer", "1", "names of tensors that differ in any version, on any rank"),
-        Column("torn_names", "text", "", "up to three of these, of the first version that is torn, joined by `, `; empty where none"),
+        Column("torn_names", "text", "", "up to three of these"),
         Column("torn_groups", "text", "", "groups of all these, joined by `, `; empty where none"),
         Column("matches_step", "text", "", "other steps of which torn tensors have the digest"),
         Column("consistent", "verdict", "", "whether no version is torn; missing where none was compared"),

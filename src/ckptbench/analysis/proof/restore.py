@@ -11,7 +11,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 RESTORE = Table(
     "restore",
-    "One row a restart that went on from a checkpoint and reached its first step. The times are of the rank whose total is the longest.",
+    "One row a restart from a checkpoint that reached its first step, on the rank that took longest.",
     ("run", "attempt"),
     (
         RUN,
@@ -31,7 +31,7 @@ RESTORE = Table(
         Column("load_s", "number", "s", "the checkpoint is read"),
         Column("first_step_s", "number", "s", "the first step after the restart"),
         Column("total_s", "number", "s", "sum of the phases from launch to first step, without evict"),
-        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks, as the kernel counts; missing where it does not say"),
+        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks"),
         Column("bytes", "count", "bytes", "of the files that a rank reads, the rank with the most"),
         Column("cold_shown", "verdict", "", "whether the kernel's counters agree: cold: at least 0.9 of `bytes` came from storage; warm: less than 0.1, as also where it does not count"),
     ),

@@ -19,8 +19,7 @@ from ckptbench.networks.tensor_groups import GROUPS
 
 RESUME_PROOF = Table(
     "resume_proof",
-    "One row a run that was killed and restarted, or that is a second one of the same seed, and whose reference"
-    " (the uninterrupted run) recorded a proof too.",
+    "One row a run with a history and a proof, against the uninterrupted run of its seed.",
     ("run",),
     (
         RUN,

@@ -58,7 +58,7 @@ STEADY = Column(
     "steady",
     "flag",
     "",
-    "whether it came after the first keep_during_run + 1, so that blocks of removed versions were free for it",
+    "whether it came after the first keep_during_run + 1",
 )
 
 SPAN_KIND = Column(
@@ -105,8 +105,8 @@ LOST_PARTS = {
 LINEAGE_COLUMNS = {
     "planned_samples": "that the final model sees if nothing fails",
     "seen_once": "of these, those that the final model has seen once",
-    "seen_twice": "those that it has seen more than once, as two ranks read them in a step",
-    "never_seen": "those that it has not seen, as no rank read them in the step that it has",
-    "undone_samples": "that were computed in steps that were undone; those of a step that failed are not known",
+    "seen_twice": "those that it has seen more than once",
+    "never_seen": "those that it has not seen",
+    "undone_samples": "that were computed in steps that were undone",
 }
 """What the final model has seen of the data, in samples: columns of several tables."""
