@@ -340,7 +340,8 @@ def test_the_page_on_tables_is_that_of_the_registry() -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_the_page_on_tables_names_every_column_of_a_table(name: str) -> None:
     section = document().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    heading, _, lines = section.partition("Sorted by ")[2].partition("\n")
+    heading, _, lines = section.strip().partition("\n")
+    heading = heading.rpartition(" By ")[2]
     bundles = {"setup": SETUP, "system": SYSTEM}
     without = re.findall(r"`(\w+)`", (re.search(r"\(without (.*?)\)", heading) or [""])[0])
     named = {each for word in re.findall(r"\*(\w+)\*", heading) for each in bundles[word]}

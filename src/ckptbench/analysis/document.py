@@ -28,7 +28,7 @@ INTRODUCTION = """\
 What does each column of `results/tables/<name>.parquet` and `.csv` mean? Written from `src/ckptbench/analysis/tables` by
 `python -m ckptbench.analysis.document`; a test fails where the two differ.
 
-- The unit is in the name, or in brackets; a number without one is a count or a fraction: 0.05 is 5 %.
+- *By* come the columns that sort the rows. Units are in names or brackets; a number without one is a count or a fraction: 0.05 is 5 %.
 - A missing value is null in parquet and empty in CSV.
 - ± after a name: two more columns hold the ends of its 95 % interval. They are named as it is, with `_lo` and `_hi`, or with `_low` and `_high` before the
   unit. They are missing where nothing shows how far runs differ. [method.md](method.md#intervals) says how they are made.
@@ -94,7 +94,7 @@ class _Page:
         rest = [name for name in table.names if name not in said]
         yield f"## {table.name}\n"
         also = f"; also {_names(rest)}" if rest else ""
-        yield f"Row: {table.row.removeprefix('One row a ')} Sorted by {_names(table.key)}{also}.\n"
+        yield f"Row: {table.row.removeprefix('One row a ')} By {_names(table.key)}{also}.\n"
         ends = _ends(own)
         lines = [(self._meaning(table, column, ends), column, ends) for column in own if column.name not in _folded(ends)]  # fmt: skip
         for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):

@@ -63,6 +63,6 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 def _bounds(schema: Mapping[str, Any]) -> str:
     least, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     most, below = schema.get("maximum", LARGEST_SHOWN), schema.get("exclusiveMaximum")
-    words = [f"above {above}" if above is not None else f"from {least}" if least is not None else ""]  # fmt: skip
+    words = [f"above {above}" if above is not None else f"from {least}" if least else ""]  # fmt: skip
     words.append(f"to {most:,}" if most < LARGEST_SHOWN else f"below {below}" if below is not None else "")  # fmt: skip
     return " ".join(filter(None, words))
