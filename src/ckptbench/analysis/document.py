@@ -29,11 +29,10 @@ What does each column of `results/tables/<name>.parquet` and `.csv` mean? Writte
 `python -m ckptbench.analysis.document`; a test fails where the two differ.
 
 - *By* come the columns that sort the rows. Units are in names or brackets; a number without one is a count or a fraction: 0.05 is 5 %.
-- A missing value is null in parquet and empty in CSV.
-- ± after a name: two more columns hold the ends of its 95 % interval. They are named as it is, with `_lo` and `_hi`, or with `_low` and `_high` before the
-  unit. They are missing where nothing shows how far runs differ. [method.md](method.md#intervals) says how they are made.
-- *Setup* stands for the first columns below, all that makes a cell but its repeat. *System* stands for those up to `{last}`, in which a cell and its baseline
-  are equal.
+- Where there is nothing to say a text is empty, and any other value missing: null in parquet, empty in CSV. Several names are joined by `, `.
+- ± after a name: two more columns hold the ends of its [95 % interval](method.md#intervals). They end in `_lo` and `_hi`, or have `_low` and `_high` before the
+  unit. They are missing where nothing shows how far runs differ.
+- *Setup* is the first columns below: all that makes a cell but its repeat. *System* is those up to `{last}`: a cell and its baseline are equal in them.
 """
 SHARED = "# Columns of several tables"
 TABLES_OF_SHARED = 3

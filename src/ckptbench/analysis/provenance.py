@@ -28,11 +28,11 @@ PROVENANCE = Table(
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
         Column("runs", "integer", "1", "runs measured there"),
-        Column("continued", "integer", "1", "of these, those that were continued after an interruption"),
+        Column("continued", "integer", "1", "of these, those that were continued"),
         Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
-        Column("repeats_min", "integer", "1", "repeats of the setup with the fewest, valid timing or not"),
+        Column("repeats_min", "integer", "1", "repeats of the setup with the fewest"),
         Column("repeats_max", "integer", "1", "repeats of the setup with the most"),
-        Column("versions", "text", "", "JSON object: versions by package, joined by `, ` where runs differ"),
+        Column("versions", "text", "", "JSON object: versions by package where runs differ"),
     ),
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ CASE_COLUMNS = (
     Column("rate", "text", "", "the failure rate: name of its file"),
     Column("gpus", "integer", "1", "that train together"),
     Column("projected", "flag", "", "whether these are more than were measured"),
-    Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`; empty where nothing is projected"),
+    Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
 CASE = (*SETUP, "rate", "gpus")
 
@@ -63,7 +63,7 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
 
 
 WINNING = (
-    Column("wins", "flag", "", "whether no other strategy and recovery of this system has a higher goodput, each at its best interval; only `foremost` setups count"),
+    Column("wins", "flag", "", "whether no other `foremost` setup and recovery of this system has a higher goodput at its best interval"),
     Column("chance", "number", "1", "the part of the draws in which none of them is better"),
     Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
 )  # fmt: skip
@@ -78,7 +78,7 @@ ADVICE = Table(
         *_with_ends("hours_between_failures", "number", "h", "of all GPUs together"),
         *_with_ends("best_steps", "number", "steps", "between two checkpoints, with the highest goodput"),
         *_with_ends("best_minutes", "number", "min", "the same interval in useful time"),
-        Column("fine_from_steps", "number", "steps", "shortest interval that is fine: it loses at most a fifth more than the best one"),
+        Column("fine_from_steps", "number", "steps", "shortest interval that is fine"),
         Column("fine_to_steps", "number", "steps", "longest one"),
         Column("fine_from_minutes", "number", "min", "the same in useful time"),
         Column("fine_to_minutes", "number", "min", "the same in useful time"),

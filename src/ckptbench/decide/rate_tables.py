@@ -44,7 +44,7 @@ FAILURE_RATES = Table(
         Column("found", "count", "1", "failures in a log before those within one restart were merged"),
         Column("risk_gpu_hours", "number", "GPU h", "GPU-hours at risk of a log"),
         Column("overdispersion", "number", "1", "by how much more than at a constant rate the failures of a log vary; at least 1"),
-        Column("worst_node", "text", "", "node with most failures in a log; empty where none stands out"),
+        Column("worst_node", "text", "", "node with most failures in a log"),
         Column("worst_node_failures", "count", "1", "its failures"),
     ),
 )

@@ -25,7 +25,7 @@ EPOCHS = Table(
             "duration_s",
             "number",
             "s",
-            "steps and checkpoints; no evaluation, and none of the pauses in which a proof recorded the state",
+            "steps and checkpoints, without evaluation and pauses for a proof",
         ),
         Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
         Column("samples", "integer", "samples", "that the rank trained on"),

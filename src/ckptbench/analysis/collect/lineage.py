@@ -20,7 +20,7 @@ LINEAGE = Table(
     (
         RUN,
         Column("steps", "integer", "1", "of the final state: those of the whole run"),
-        Column("undone_steps", "integer", "1", "that were done, and then undone, or lost with all ranks that had done them"),
+        Column("undone_steps", "integer", "1", "that were done and then undone"),
         *(Column(name, "integer", "samples", meaning) for name, meaning in LINEAGE_COLUMNS.items()),
         Column("fewest_ranks", "integer", "1", "that did a step of the final state"),
         Column("mean_ranks", "number", "1", "that did a step of the final state"),

@@ -20,13 +20,13 @@ MEMORY = Table(
         RANK,
         ATTEMPT,
         Column("when", "text", "", "as in docs/trace.md"),
-        Column("step", "integer", "1", "completed steps of the whole run; of written and durable: those that the checkpoint holds"),
+        Column("step", "integer", "1", "completed steps of the whole run"),
         Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its processes, and their shared memory once"),
         Column("shared_bytes", "integer", "bytes", "of these, shared memory"),
         Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began"),
         Column("threads", "integer", "1", "of the rank and of these processes"),
-        Column("processes", "integer", "1", "that the rank has started, and that these have, as far as they are there"),
+        Column("processes", "integer", "1", "that the rank has started, and that these have"),
     ),
 )  # fmt: skip
 

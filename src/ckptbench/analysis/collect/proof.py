@@ -32,12 +32,12 @@ DIGESTS = Table(
         RANK,
         ATTEMPT,
         Column("when", "text", "", "as in docs/trace.md"),
-        Column("level", "text", "", "of a version: where it lies; empty for the other moments"),
+        Column("level", "text", "", "of a version: where it lies"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),
         TENSOR,
         GROUP,
-        Column("digest", "text", "", "over dtype, shape and bytes: equal tensors, bit for bit, have equal digests"),
+        Column("digest", "text", "", "over dtype, shape and bytes"),
     ),
 )  # fmt: skip
 

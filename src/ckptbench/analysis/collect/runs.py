@@ -29,13 +29,13 @@ RUNS = Table(
             "reference",
             "text",
             "",
-            "id of the cell's uninterrupted run: what a resume proof compares with; its own of one",
+            "id of the cell's uninterrupted run",
         ),
         Column(
             "baseline",
             "text",
             "",
-            "id of the cell that neither checkpoints nor failures disturb; its own of one",
+            "id of the cell's baseline",
         ),
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
@@ -79,7 +79,7 @@ RUNS = Table(
             "cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"
         ),
         Column("memory_bytes", "integer", "bytes", "main memory of the machine"),
-        Column("gpus", "text", "", "models of all GPUs of the machine, joined by `, `"),
+        Column("gpus", "text", "", "models of all GPUs of the machine"),
         Column("kernel", "text", "", "release of the operating system's kernel"),
         Column(
             "checkpoint_file_system",

@@ -23,9 +23,9 @@ AFTERMATH = Table(
         Column("steps_per_epoch", "integer", "1", "of the run"),
         Column("what", "text", "", "`undisturbed`: a step of the undisturbed run; `struck`: of the struck one; `failure`"),
         Column("second", "number", "s", "since the first step of its run began"),
-        Column("step", "count", "1", "index in the whole run, from 0; missing of a failure"),
-        Column("loss", "number", "1", "mean cross-entropy of one rank's batch before the update; missing of a failure"),
-        Column("again", "verdict", "", "whether the step had been done before; missing of a failure"),
+        Column("step", "count", "1", "index in the whole run, from 0"),
+        Column("loss", "number", "1", "mean cross-entropy of one rank's batch before the update"),
+        Column("again", "verdict", "", "whether the step had been done before"),
     ),
 )  # fmt: skip
 

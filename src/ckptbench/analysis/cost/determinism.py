@@ -29,7 +29,7 @@ DETERMINISM_COST = Table(
         Column("repeats", "integer", "1", "that ran in both modes with valid timing"),
         Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
         Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
-        Column("cost", "number", "1", "(time - default) / default, paired by repeat: 0.05 is 5 %"),
+        Column("cost", "number", "1", "(time - default) / default, paired by repeat"),
         Column(
             "cost_lo",
             "number",

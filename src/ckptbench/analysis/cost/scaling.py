@@ -34,7 +34,7 @@ SCALING = Table(
         Column("images_per_s", "number", "images/s", "of all ranks together"),
         Column("images_per_s_lo", "number", "images/s", "lower end of the 95 % interval; missing where no baseline ran twice"),
         Column("images_per_s_hi", "number", "images/s", "upper end of the 95 % interval"),
-        Column("reference_ranks", "integer", "1", "smallest number of ranks measured: what the next columns compare with"),
+        Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
         Column("allowed_images_per_s", "number", "images/s", "images_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
         Column("speedup", "number", "1", "images_per_s / that of the reference"),
         Column("efficiency", "number", "1", "speedup / (ranks / reference_ranks)"),
@@ -57,7 +57,7 @@ CHECKPOINT_COST = Table(
             "steady",
             "flag",
             "",
-            "whether these are those of the steady state; otherwise some repeat reached none, and they are all",
+            "whether these are those of the steady state; otherwise they are all",
         ),
         Column(
             "stall_s",
@@ -76,7 +76,7 @@ CHECKPOINT_COST = Table(
             "first_stall_s",
             "number",
             "s",
-            "the same of the checkpoints before the steady state; missing where all of that was warm-up",
+            "the same of the checkpoints before the steady state",
         ),
         Column(
             "durable_s",

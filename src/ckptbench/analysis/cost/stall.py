@@ -37,7 +37,7 @@ STALL = Table(
         STEADY,
         LEVELS_REACHED,
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
-        Column("blocking", "flag", "", "whether training waits for the commit: then write, sync, checksum and commit are parts of the stall, else the capture is"),
+        Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
         Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
         Column("capture_s", "number", "s", "of the stall: the save until training goes on; 0 where it waits for the commit"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
@@ -49,7 +49,7 @@ STALL = Table(
         Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
         Column("wait_s", "number", "s", "of the stall: ranks waited for one another"),
         Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels"),
-        Column("retention_s", "number", "s", "removal of old versions, behind training; 0 where there was none to remove"),
+        Column("retention_s", "number", "s", "removal of old versions, behind training"),
         Column("bytes", "count", "bytes", "of all files of this version"),
     ),
 )  # fmt: skip

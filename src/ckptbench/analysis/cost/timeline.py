@@ -42,7 +42,7 @@ TIMELINE = Table(
         WHY,
         LEVEL,
         Column("of_step", "integer", "1", "completed steps that its own checkpoint holds, or at its end"),
-        Column("start_s", "number", "s", "since the start of the shown save on this rank, cut at the ends of the window"),
+        Column("start_s", "number", "s", "since the start of the shown save on this rank"),
         Column("end_s", "number", "s", "in the same way"),
     ),
 )  # fmt: skip

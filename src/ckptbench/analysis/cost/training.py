@@ -20,8 +20,8 @@ TRAINING = Table(
         Column("attempts", "integer", "1", "1: never interrupted"),
         EPOCH,
         Column("training_loss", "number", "1", "cross-entropy before each update, mean over steps and ranks"),
-        Column("test_loss", "number", "1", "cross-entropy after the epoch, mean over the test set; NaN without evaluation"),
-        Column("test_accuracy", "number", "1", "share of the test set classified correctly; NaN without evaluation"),
+        Column("test_loss", "number", "1", "cross-entropy after the epoch, mean over the test set"),
+        Column("test_accuracy", "number", "1", "share of the test set classified correctly"),
     ),
 )  # fmt: skip
 

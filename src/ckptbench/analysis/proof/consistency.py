@@ -31,12 +31,12 @@ CONSISTENCY = Table(
         Column("versions_compared", "integer", "1", "of these, those that were still there after training (checkpoints.keep_during_run) and have a digest of their step"),
         Column("whole", "integer", "1", "of these, those that have the same digest of every tensor on every rank"),
         Column("torn", "integer", "1", "versions_compared - whole"),
-        Column("first_torn_step", "count", "1", "of the first that is torn; missing where none is"),
+        Column("first_torn_step", "count", "1", "of the first that is torn"),
         Column("torn_tensors", "integer", "1", "names of tensors that differ in any version, on any rank"),
         Column("torn_names", "text", "", "up to three of these"),
-        Column("torn_groups", "text", "", "groups of all these, joined by `, `; empty where none"),
+        Column("torn_groups", "text", "", "groups of all these"),
         Column("matches_step", "text", "", "other steps of which torn tensors have the digest"),
-        Column("consistent", "verdict", "", "whether no version is torn; missing where none was compared"),
+        Column("consistent", "verdict", "", "whether no version is torn"),
     ),
 )  # fmt: skip
 

@@ -71,7 +71,7 @@ WHY = Column(
     "why",
     "text",
     "",
-    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/trace.md; else empty",
+    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/trace.md",
 )
 LEVELS_REACHED = Column(
     "levels",
@@ -83,7 +83,7 @@ LEVEL = Column(
     "level",
     "text",
     "",
-    "where the version lies, of `write`, `sync`, `checksum` and `commit`; else empty",
+    "where the version lies, of `write`, `sync`, `checksum` and `commit`",
 )
 
 LOST_PARTS = {
