@@ -128,7 +128,7 @@ def test_the_glossary_is_in_order_and_short() -> None:
 def test_the_config_page_has_the_fields_of_the_models() -> None:
     page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
     assert page == with_fields(page, MODELS), "run `make generated` and commit the result"
-    assert set(re.findall(r"<!-- fields of (\w+) -->", page)) == set(MODELS)
+    assert set(re.findall(r"<!--fields:(\w+)-->", page)) == set(MODELS)
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: str(model.__name__))

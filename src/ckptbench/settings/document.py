@@ -1,7 +1,7 @@
 """The fields of a settings file as lines of a page: what each means, takes, and is where no file sets it.
 
-A page marks the place of a model's fields by `<!-- fields of NAME -->`. What stands between this line and the next
-`<!-- end -->` is written from the model.
+A page marks the place of a model's fields by `<!--fields:NAME-->`. What stands between this line and the next
+`<!--end-->` is written from the model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from ckptbench.matrix.variant import Variant
 from ckptbench.settings.section import Section
 
-BLOCK = re.compile(r"(<!-- fields of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!--fields:(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
 MOST_NAMES = 6
 """A field that takes more names than these has them on another page, which its description names."""
 LARGEST_SHOWN = 10**6
