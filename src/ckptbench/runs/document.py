@@ -12,7 +12,7 @@ INTRODUCTION = """\
 # The trace
 
 What does each event in `trace-<rank>.jsonl`, `launcher.jsonl` and `strikes-<rank>.jsonl` of a [run folder](run-folder.md) mean? Every line is a JSON object and
-holds one event; `ckptbench.runs.trace.read_trace` reads it. Written from `src/ckptbench/runs/events.py` by `python -m ckptbench.runs.document`; a test fails
+holds one event, written at the moment in italics; `ckptbench.runs.trace.read_trace` reads it. Written from `src/ckptbench/runs/events.py` by `python -m ckptbench.runs.document`; a test fails
 where the two differ.
 
 - Fields in `_ns` are whole nanoseconds of the host's monotonic clock. Compare them within one host only.
@@ -45,7 +45,16 @@ def _section(name: str, kind: type[Any]) -> str:
     lines = [f"- `{each}`: {words}" for each, words in meanings.items() if words]
     if plain:
         lines.insert(0, f"- {', '.join(plain)}")
-    return "\n".join([f"## {name}", "", f"{kind.__doc__} Written {kind.moment}.", "", *lines, ""])
+    return "\n".join(
+        [
+            f"## {name}",
+            "",
+            f"{kind.__doc__} *{kind.moment[0].upper()}{kind.moment[1:]}.*",
+            "",
+            *lines,
+            "",
+        ]
+    )
 
 
 def _meaning(name: str, hint: Any) -> str:
