@@ -114,7 +114,7 @@ class FailureFile(Section):
     )
     states: Annotated[tuple[str, ...], PlainValidator(_states)] = Field(
         default=FAILURE_STATES,
-        description="Of jobs that failed. Add `PREEMPTED` where training then starts again.",
+        description="Slurm's states of jobs that failed. Add `PREEMPTED` where training then starts again.",
     )
     restart_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=RESTART_S / 60,

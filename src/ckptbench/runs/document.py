@@ -15,15 +15,12 @@ What does each event in `trace-<rank>.jsonl`, `launcher.jsonl` and `strikes-<ran
 holds one event, written at the moment in italics; `ckptbench.runs.trace.read_trace` reads it. Written from `src/ckptbench/runs/events.py` by `python -m ckptbench.runs.document`; a test fails
 where the two differ.
 
-- Fields in `_ns` are whole nanoseconds of the host's monotonic clock. Compare them within one host only.
-- `unix_ns` is that clock plus an offset, which the first attempt's launcher read once. So no time of a run changes if the wall clock is set. Another host, or
-  one that was booted anew, has its own. Where these disagree, the table `runs` has no `wall_s`, and a run with failures is refused.
-- `epoch` counts from 0. `step` is the number of completed steps of the whole run.
-- A field without a value is left out.
-- The stall of a checkpoint is its `save` plus its `hold`s, on the slowest rank; a `hold` at the end of training does not count.
+- Fields in `_ns` are nanoseconds of the host's monotonic clock: compare them within one host. `unix_ns` is that clock plus an offset, read once for a run, so that
+  setting the wall clock changes no time. Another host, or one that was booted anew, has its own; where these disagree, `runs` has no `wall_s`.
+- `epoch` counts from 0. `step` is the number of completed steps of the whole run. A field without a value is left out.
 - Until `captured` the state must not change. Until `written`, and during `retained`, steps may be slower. From `durable` on the version survives a power cut.
-- A resumed attempt appends; a line that a kill cut short is removed first. If two attempts have the same step, epoch or checkpoint, the later counts.
-- Steps are written when their epoch ends, so those of an epoch that a kill cut short are missing. Killed cells also write them at every checkpoint.
+- A resumed attempt appends. If two attempts have the same step, epoch or checkpoint, the later counts. Steps are written when their epoch ends, so those of an
+  epoch that a kill cut short are missing; killed cells also write them at every checkpoint.
 """
 SAID_ABOVE = {
     "step": "completed steps of the whole run", "epoch": "from 0",

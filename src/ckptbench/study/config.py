@@ -217,7 +217,7 @@ class CheckpointSection(Section):
     )
     keep_during_run: Count = Field(
         default=2,
-        description="Versions kept while a run trains. More than one above that many checkpoints reach the [steady state](../docs/method.md#steady-state).",
+        description="Versions kept while a run trains. A run with more than `keep_during_run` + 1 checkpoints reaches the [steady state](../docs/method.md#steady-state).",
     )
     keep_after_run: CountFromZero = Field(
         default=0,
@@ -281,7 +281,7 @@ class ListedFailure(Section):
     )
     moment: Literal["step", "save", "recovery"] = Field(
         default="step",
-        description="When, after `step`: at the next step, or at the `save` of this step. `recovery`, without `step`: when the victim begins to recover from the failure before.",
+        description="With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when the victim begins to recover from the failure before.",
     )
     delay_s: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.0, description="Strike this much later."

@@ -18,7 +18,7 @@ from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.catalogue import RESTART, WHOLE, undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
 
-AT_MOST = "; at most 1, or the value, unless the recovery is elastic: fewer ranks may be faster"
+AT_MOST = "; at most 1, unless survivors go on: fewer ranks may be faster"
 GOODPUT = Table(
     "goodput",
     "One row a setup that failures struck. Means are over its repeats.",
