@@ -355,6 +355,10 @@ def test_the_page_on_tables_names_every_column_of_a_table(name: str) -> None:
             forms += [f"{columns[0]}_{end}" for end in ("lo", "hi")]
             named |= set(forms) & set(EVERY[name].table.names)
     assert named == set(EVERY[name].table.names)
+    shared = document().partition("\n# Columns of several tables\n")[2].partition("\n# ")[0]
+    explained = set(re.findall(r"^- `(\w+)`", shared, re.MULTILINE))
+    explained |= set(re.findall(r"`(\w+)`", "".join(re.findall(r"^- (.*?): ", lines, re.MULTILINE))))  # fmt: skip
+    assert set(re.findall(r"`(\w+)`", heading)) <= explained
 
 
 def test_the_loss_of_a_run_that_diverged_is_not_a_number(tmp_path: Path) -> None:
