@@ -134,7 +134,7 @@ def test_what_did_not_strike_is_told_at_the_end(tmp_path: Path) -> None:
     assert (rested.ahead, rested.missed) == ([1], [0])
 
 
-def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
+def test_an_injector_that_is_gone_before_the_first_step_is_an_error() -> None:
     gone = subprocess.Popen(
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -142,7 +142,7 @@ def test_a_striker_that_is_gone_before_the_first_step_is_an_error() -> None:
         InjectorClient(gone).step(0)
 
 
-def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
+def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
     """A rank that recovers has an error of its own to tell."""
     program = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.exit(7)"
     with subprocess.Popen(
@@ -156,7 +156,7 @@ def test_a_striker_that_ends_later_is_an_error_of_the_next_step_not_of_a_recover
             target.step(1)
 
 
-def test_a_run_without_failures_starts_no_striker(tmp_path: Path) -> None:
+def test_a_run_without_failures_starts_no_injector(tmp_path: Path) -> None:
     assert start(tmp_path, steps=3) == 0
     assert journal(tmp_path) == []
 

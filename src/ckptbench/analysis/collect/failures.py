@@ -33,7 +33,7 @@ PHASES = {
 """The part that a phase of rank 0 belongs to."""
 FAILURES = Table(
     "failures",
-    "One row a failure that struck a run. The parts add up to its `total_s`. Times are of rank 0 or a rank that went on, its launcher and the striker.",
+    "One row a failure that struck a run. The parts add up to its `total_s`. Times are of rank 0 or a rank that went on, its launcher and the fault injector.",
     ("run", "second"),
     (
         RUN,
