@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from own_studies import Training, baseline, cell, tables_of, write_run
+from own_studies import HOST, Training, baseline, cell, tables_of, write_run
 
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED, OWN, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
@@ -248,6 +248,20 @@ def test_a_disturbed_run_is_told(tmp_path: Path) -> None:
     tables = tables_of(folders)
     assert "disturbed: the baseline of repeat 0 (other programs used 30.0%" in only(tables["overhead"])["note"]  # fmt: skip
     assert "Do not quote: other programs disturbed 1 of 2 runs" in own_text(tables)
+
+
+def test_what_a_job_on_gpus_cannot_tell_of_others_is_left_out(tmp_path: Path) -> None:
+    on_gpus = {"measured_on": "gpu", "host": {**HOST, "gpus": ["A GPU", "A GPU"]}, "others": None, "stolen": None}  # fmt: skip
+    folders = [
+        write_run(tmp_path, baseline(), Training(), **on_gpus),
+        write_run(tmp_path, cell(5), WHOLE, **on_gpus),
+    ]
+    tables = tables_of(folders)
+    assert tables["machine"]["disturbed"].isna().all()
+    assert "Do not quote" not in said(tables)
+    assert "Measured on GPU A GPU (a CPU, 2 cores, ext4)" in said(tables)
+    assert "GPUs setup" in said(tables)
+    assert "disturbed" not in OWN_FIGURES["overhead"].draw(tables).caption
 
 
 def test_ranks_that_save_nothing_are_in_the_timeline(tmp_path: Path) -> None:
