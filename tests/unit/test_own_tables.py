@@ -283,6 +283,7 @@ def test_figures_promise_no_more_than_the_probe_sees(
     name: str, two: dict[str, pd.DataFrame]
 ) -> None:
     figure = OWN_FIGURES[name].draw(two)
+    assert "Train.py" not in figure.caption
     words = [figure.caption, *(text.get_text() for text in figure.findobj(match=lambda own: hasattr(own, "get_text")))]  # fmt: skip
     assert len(figure.axes) >= 1
     for promise in ("power cut", "stable storage", "seed", "survives", "batch 0", "0 epochs"):

@@ -64,9 +64,13 @@ VERBATIM = frozenset(".=")
 
 
 def name(value: str) -> str:
-    """With spaces for underscores, unless it is a user's: a script, a call, or a placeholder with its value."""
-    is_users = not VERBATIM.isdisjoint(value)
-    return NAMES.get(value, value if is_users else value.replace("_", " "))
+    """With spaces for underscores, unless it is a user's."""
+    return NAMES.get(value, value if is_verbatim(value) else value.replace("_", " "))
+
+
+def is_verbatim(text: str) -> bool:
+    """Whether it is shown as it is: a user's script, a call, or a placeholder with its value."""
+    return not VERBATIM.isdisjoint(text)
 
 
 def _named(names: Mapping[str, str]) -> Callable[[str], str]:

@@ -10,7 +10,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.answer.labels import counted
+from ckptbench.answer.labels import counted, is_verbatim
 from ckptbench.answer.setups import SYSTEM, constants, dependent
 from ckptbench.errors import RunFolderError
 from ckptbench.figures.kit.disturbed import WORDS, any_disturbed
@@ -34,8 +34,13 @@ def caption(
 
 
 def capitalized_sentences(sentences: Sequence[str]) -> str:
-    """Each with a capital and a full stop. Empty ones are left out."""
-    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
+    """Each with a capital, unless it begins with a user's own word, and a full stop. Empty ones are left out."""
+    return " ".join(f"{_with_capital(text)}." for text in sentences if text)
+
+
+def _with_capital(text: str) -> str:
+    first = text.split(maxsplit=1)[0].rstrip(".,;:")
+    return text if is_verbatim(first) else f"{text[0].upper()}{text[1:]}"
 
 
 def continued(provenance: pd.DataFrame) -> str:

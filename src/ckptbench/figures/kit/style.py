@@ -10,6 +10,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from ckptbench.answer.labels import is_verbatim
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
@@ -60,7 +61,10 @@ LINE_STYLES: tuple[LineStyle, ...] = (
 
 
 def look(framework: str) -> Look:
-    """The look of a framework. One that is not in LOOKS gets a spare look, which depends on its name alone."""
+    """The look of a framework. One that is not in LOOKS gets a spare look, which depends on its name alone; a user's script gets the first, as
+    a black that is paler for steps looks like the greys of parts."""
+    if is_verbatim(framework):
+        return SPARE_LOOKS[0]
     spare = SPARE_LOOKS[zlib.crc32(framework.encode()) % len(SPARE_LOOKS)]
     return LOOKS.get(framework, spare)
 
