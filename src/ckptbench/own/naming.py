@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -115,10 +115,3 @@ def _intervals(runs: Sequence[SeenRun]) -> dict[str, int]:
         run.cell.setup: max(1, round(median(own))) if (own := measured.get(run.cell.setup)) else 0
         for run in runs
     }
-
-
-def never_saved(runs: Sequence[SeenRun]) -> Iterator[SeenRun]:
-    """Those that were to save and did not."""
-    for run in runs:
-        if not run.cell.is_baseline and not run.checkpoints and not run.untimed:
-            yield run
