@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
+from ckptbench.own.config import OwnSection
 from ckptbench.settings.document import with_fields
 from ckptbench.study import config
 
@@ -15,7 +16,7 @@ MODELS = {
     for model in (
         config.StudyConfig, config.Matrix, config.TrainingSection, config.CheckpointSection, config.Cifar10Section,
         config.SyntheticSection, config.Nt3Section, config.ListedFailure, config.LimitSection, config.DecisionSection,
-        FailureFile, GivenCosts, GivenStrategy, GivenRecovery, GivenStorage,
+        OwnSection, FailureFile, GivenCosts, GivenStrategy, GivenRecovery, GivenStorage,
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import yaml
 
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.own.cell import OwnCell, expand_own
-from ckptbench.own.config import OwnSection, load_own_config, own_schema
+from ckptbench.own.config import load_own_config, own_schema
 from ckptbench.own.record import OwnStudy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,9 +141,3 @@ def test_the_config_that_ships_is_valid_by_models_and_by_schema() -> None:
     for wrong in ({"command": 3}, {"values": {"interval": [True]}}, {"x": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"own": content["own"] | wrong}, own_schema())
-
-
-def test_every_field_is_explained_in_the_config_readme() -> None:
-    text = (ROOT / "config" / "README.md").read_text()
-    section = text.partition("\n## `own`\n")[2].partition("\n## ")[0]
-    assert [name for name in OwnSection.model_fields if f"\n| `{name}` |" not in section] == []

@@ -18,6 +18,7 @@ from ckptbench.analysis.tables.registry import (
     DECIDED,
     DERIVED,
     EVERY,
+    OWN,
     TableEntry,
 )
 from ckptbench.analysis.tables.schema import Column, Table
@@ -64,6 +65,7 @@ def document() -> str:
             *page.section("What follows from it", DERIVED.values()),
             *page.section("What to do about it", DECIDED.values()),
             *page.section("Whether to believe it", AUDITED.values()),
+            *page.section("What the probe saw of an own training", OWN.values()),
         ]
     )
 
