@@ -11,7 +11,7 @@ import pytest
 from ckptbench.own.record import read_run
 from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.studies import end_well, resources, started
-from tests.own_training import complete_runs, write_study
+from tests.own_training import TRAINING, complete_runs, write_study
 from tests.study.checkout import Checkout
 
 PATIENCE_S = 600
@@ -21,6 +21,16 @@ OWN: dict[str, dict[str, Any]] = {
     "gridengine": {},
     "abci": {},
 }
+TOGETHER = """
+import os, sys, time
+from pathlib import Path
+
+here = Path(sys.argv[1])
+Path(here, f"rank-{os.environ.get('SLURM_PROCID', 0)}").touch()
+while len([*here.glob("rank-*")]) < int(os.environ.get("SLURM_NTASKS", 1)):
+    time.sleep(0.01)
+"""
+"""Ranks begin to train when all are there, as those of a real training do."""
 SCHEDULERS = {"slurm": "slurm", "gridengine": "gridengine", "abci": "pbs"}
 
 
@@ -32,7 +42,7 @@ def test_each_run_is_a_job_under_the_probe(
     account = ["--submitit-account", "gxx50000"] if profile == "abci" else []
     folder = tmp_path_factory.mktemp(f"own-{profile}") / "checkout"
     checkout = Checkout.make(folder, profile, *account, *resources(profile))
-    study = write_study(folder, values={"interval": [5]}, **OWN[profile])
+    study = write_study(folder, code=TOGETHER + TRAINING, values={"interval": [5]}, **OWN[profile])
     with client_of(cluster) if profile == "abci" else nullcontext():
         with started(checkout, study=study) as process:
             end_well(checkout, process, PATIENCE_S)
