@@ -44,9 +44,9 @@ def test_each_run_is_a_job_under_the_probe(
     checkout = Checkout.make(folder, profile, *account, *resources(profile))
     study = write_study(folder, code=TOGETHER + TRAINING, values={"interval": [5]}, **OWN[profile])
     with client_of(cluster) if profile == "abci" else nullcontext():
-        with started(checkout, study=study) as process:
+        with started(checkout, "runs", study=study) as process:
             end_well(checkout, process, PATIENCE_S)
-        again = checkout.run("-n", study=study)
+        again = checkout.run("-n", "runs", study=study)
     runs = complete_runs(folder)
     assert set(runs) == {"baseline-rep0", "interval_5-rep0"}
     jobs = {run["host"]["scheduler_job"] for run in runs.values()}
