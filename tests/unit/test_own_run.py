@@ -182,6 +182,17 @@ def test_what_is_not_there_is_named(make: Run, own: dict[str, Any], words: str) 
         make(**own)
 
 
+def test_a_script_beside_the_study_is_a_program(
+    make: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.sh"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} train.py "$@"\n')
+    script.chmod(0o755)
+    folder = make(command="./train.sh {folder} {interval}", directory=None)
+    assert content(folder)["checkpoints"] == 4
+
+
 def test_the_command_has_the_users_environment_and_not_the_workflows_python(make: Run) -> None:
     own = Path(sys.executable).parent
     variables = {

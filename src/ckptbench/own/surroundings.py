@@ -57,7 +57,7 @@ def of_command(cell: OwnCell, given: Mapping[str, str], folder: str) -> dict[str
 
 def check_program(cell: OwnCell, environment: Mapping[str, str]) -> None:
     """Raises LaunchError where the program of the command, or its directory, is not there."""
-    directory = Path(cell.directory)
+    directory = Path(cell.directory).absolute()
     if not directory.is_dir():
         raise LaunchError(f"own.directory is {cell.directory!r}: there is no such folder")
     program = cell.words("")[0]
@@ -66,7 +66,7 @@ def check_program(cell: OwnCell, environment: Mapping[str, str]) -> None:
     if shutil.which(str(named), path=path) is None:
         python = Path(sys.executable).parent
         where = (
-            f"in {directory.absolute()}"
+            f"in {directory}"
             if "/" in program
             else f"on PATH ({python}, which has Snakemake's own programs, is left out)"
         )
