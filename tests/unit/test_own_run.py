@@ -124,7 +124,7 @@ def test_a_command_that_fails_is_told_with_its_exit_code_and_the_end_of_its_outp
         make("print('so far'); raise SystemExit('no such data')")
     folder = tmp_path / "runs" / "interval_5-rep0"
     assert str(caught.value) == (
-        f"the command ended with exit status 1: no such data; last lines of {folder}/output.txt:\n"
+        f"the command ended with exit status 1: no such data (its output: {folder}/output.txt)\n"
         "    [output] so far\n    [output] no such data"
     )
     assert (content(folder)["status"], (folder / "seal.json").exists()) == ("failed", False)
@@ -134,8 +134,14 @@ def test_a_command_that_fails_is_told_with_its_exit_code_and_the_end_of_its_outp
 
 def test_the_last_error_of_a_command_comes_first(make: Run) -> None:
     """torchrun prints a page after it."""
-    with pytest.raises(LaunchError, match="status 3: ValueError: no such layer; last lines of"):
+    with pytest.raises(LaunchError, match=r"status 3: ValueError: no such layer \("):
         make("print('ValueError: no such layer'); print('====' * 9); raise SystemExit(3)")
+    with pytest.raises(LaunchError, match=r"status 2: train.py: error: no such option \("):
+        make(
+            "print('train.py: error: no such option'); print('the root cause'); raise SystemExit(2)"
+        )
+    with pytest.raises(LaunchError, match=r"status 2: the root cause \("):
+        make("print('the root cause'); print('===='); raise SystemExit(2)")
 
 
 def test_a_command_that_kills_itself_is_told_with_the_signal(make: Run) -> None:

@@ -37,7 +37,7 @@ TOLD = "ckptbench-probe: "
 TAIL_LINES = 12
 LAST_BYTES, LAST_LINES = 2**20, 200
 """Of the output, among which the last error is looked for."""
-AN_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Exit)\b: .")
+AN_ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Exit)|error): .")
 ERROR_CHARACTERS = 200
 PATIENCE_SECONDS = 60.0
 """For an earlier run of the same cell, whose workflow is gone, to end."""
@@ -210,8 +210,9 @@ def _end_of(output: Path) -> str:
     command, probe = _lines(output)
     lines = command or probe[:1] or [f"(nothing in {output})"]
     errors = [line for line in lines[-LAST_LINES:] if AN_ERROR.search(line)]
+    words = [line for line in lines if re.search(r"\w", line)]
     shown = "\n".join(f"    [{output.stem}] {line}" for line in lines[-TAIL_LINES:])
-    return f"{(errors or lines)[-1].strip()[:ERROR_CHARACTERS]}; last lines of {output}:\n{shown}"
+    return f"{(errors or words or lines)[-1].strip()[:ERROR_CHARACTERS]} (its output: {output})\n{shown}"
 
 
 def _told(output: Path) -> str:
