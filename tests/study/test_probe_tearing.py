@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.study.probed_training import (
-    EXAMPLES,
     LIMIT_S,
     PYTORCH,
     ROOT,
@@ -22,6 +21,7 @@ from tests.study.probed_training import (
 )
 
 TEARING = Path(__file__).with_name("probe_tearing.py")
+RANKS = Path(__file__).with_name("probe_tearing_ranks.py")
 SAVES = (4, 8, 12)
 """Updates after which the program saves."""
 KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
@@ -148,28 +148,47 @@ def test_the_verdict_comes_first(everything: Checked) -> None:
     assert everything.code == 1
 
 
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    return checked(tmp_path_factory.mktemp("ranks"), *torchrun(str(RANKS)))
+
+
+PARAMETERS = 4
+
+
 @pytest.mark.frameworks("pytorch")
-@pytest.mark.parametrize(("example", "names"), [("gpt_ddp", "step-{}.pt"), ("gpt_fsdp", "step-{}")])
-def test_checkpoints_of_two_ranks_are_whole(example: str, names: str, tmp_path: Path) -> None:
-    """Each part of a tensor is compared by the rank that has written it."""
-    seen = checked(
-        tmp_path, *torchrun(str(EXAMPLES / f"{example}.py"), "--steps", "6", "--save-every", "3")
-    )
-    assert (seen.code, seen.report["verdict"], seen.report["ranks"]) == (0, "sound", 2)
-    rows = seen.report["checkpoints"]
-    assert [Path(one["path"]).name for one in rows] == [names.format(3), names.format(6)]
-    assert [one["state_of"] for one in rows] == [3, 6]
-    parameters = 53
-    parts = {
-        "gpt_ddp": 3 * parameters + parameters + 2,
-        "gpt_fsdp": 2 * 3 * parameters + parameters + 2,
-    }
-    assert [one["compared"] for one in rows] == [parts[example]] * 2
+def test_each_rank_compares_the_parts_that_it_has_written(ranks: Checked) -> None:
+    """Two ranks have a weight and two moments of each parameter. The step is the same on both, and written once."""
+    for one in ranks.of("sharded_awaited"):
+        assert (one["verdict"], one["state_of"]) == ("whole", one["update"])
+        assert one["ranks"] == [0, 1]
+        assert one["compared"] == PARAMETERS * (2 * 3 + 1)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_shards_that_were_staged_while_training_went_on_are_torn(ranks: Checked) -> None:
+    first, second, last = ranks.of("sharded")
+    assert last["verdict"] == "whole"
+    for one, later in ((first, "5"), (second, "9")):
+        assert (one["verdict"], one["torn_of"]) == ("TORN", {later: PARAMETERS * 2 * 3})
+
+
+@pytest.mark.frameworks("pytorch")
+def test_what_differs_between_ranks_and_is_kept_once_is_not_torn(ranks: Checked) -> None:
+    """The program resumes with the buffers and the random state of one rank on all, but the file is whole."""
+    for one in ranks.of("replicated"):
+        assert (one["verdict"], one["state_of"]) == ("whole", one["update"])
 
 
 @pytest.mark.frameworks("tensorflow")
-def test_checkpoints_of_keras_are_whole(tmp_path: Path) -> None:
-    seen = checked(tmp_path, str(KERAS), str(EXAMPLES / "keras_mlp.py"))
-    assert (seen.code, seen.report["verdict"]) == (0, "sound")
-    variables = 6 + 2 * 6 + 2
-    assert [one["compared"] for one in seen.report["checkpoints"]] == [variables] * 4
+def test_keras_is_whole_in_the_foreground_and_torn_in_a_thread(tmp_path: Path) -> None:
+    command = [str(KERAS), str(Path(__file__).with_name("probe_tearing_keras.py"))]
+    seen = checked(tmp_path / "checked", *command)
+    assert seen.out == plain(tmp_path / "plain", *command)
+    weights, optimizer = 4, 2 * 4 + 2
+    for way, compared in (("whole", weights + optimizer), ("weights", weights)):
+        rows = seen.of(way)
+        assert [one["verdict"] for one in rows] == ["whole"] * 3
+        assert [one["compared"] for one in rows] == [compared] * 3
+    verdicts = [one["verdict"] for one in seen.of("thread")]
+    assert verdicts == ["TORN", "TORN", "whole"]
