@@ -20,7 +20,9 @@ YIELD_S = 0.01
 LOOK_S = 0.05
 AFTER_S = 2.0
 """A background write is held back for so long, so that the next save may begin before it."""
-LONGEST_HOLD_S = 30.0
+LONGEST_HOLD_S = 10.0
+"""Without a step; where steps take long, so many times the longest time between two:"""
+LONGEST_GAPS = 3
 LOOKS_WAITING = 3
 """Looks that find the thread that steps at the same place of a module of WAITING: it waits for the write."""
 WAITING = ("threading", "queue", "concurrent.futures._base", "concurrent.futures.thread")
@@ -35,6 +37,8 @@ class Gate:
         self._depth = 0
         self._readers = 0
         self._steps = 0
+        self._ended_s = monotonic()
+        self._longest_s = 0.0
         self._newest = 0
         self._thread = threading.main_thread().ident
 
@@ -58,7 +62,11 @@ class Gate:
     def after_step(self) -> None:
         with self._changed:
             self._depth = max(0, self._depth - 1)
-            self._steps += self._depth == 0
+            if not self._depth:
+                self._steps += 1
+                before_s, self._ended_s = self._ended_s, monotonic()
+                if self._steps > 1:
+                    self._longest_s = max(self._longest_s, self._ended_s - before_s)
             self._changed.notify_all()
 
     def _in_step(self) -> bool:
@@ -97,10 +105,10 @@ class Gate:
     def hold(self, number: int, after_s: float = AFTER_S) -> None:
         """Hold this background thread until training has made a step and `after_s` have passed, or a later save has returned.
 
-        It goes on at once where training waits for it, and at the latest after LONGEST_HOLD_S.
+        It goes on at once where training waits for it, and after LONGEST_HOLD_S at the latest.
         """
         begun, steps, places = monotonic(), self._steps, []
-        while monotonic() - begun < LONGEST_HOLD_S:
+        while monotonic() - begun < max(LONGEST_HOLD_S, LONGEST_GAPS * self._longest_s):
             with self._changed:
                 self._changed.wait(LOOK_S)
                 stepped, later = self._steps > steps, self._newest > number
