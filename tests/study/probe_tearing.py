@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType,
 
 STEPS, SAVE_EVERY = 12, 4
 THREADS: list[threading.Thread] = []
+PENDING: list[Future[Any]] = []
 State = dict[str, Any]
 
 
@@ -59,6 +60,38 @@ def torch_thread_shallow(state: State, name: str) -> None:
 
 def torch_thread_cloned(state: State, name: str) -> None:
     in_thread(torch.save, copy.deepcopy(state), name)
+
+
+POOL = ThreadPoolExecutor(1)
+
+
+def torch_pool(state: State, name: str) -> None:
+    """The second save waits for the first, and its state meanwhile goes on."""
+    PENDING.append(POOL.submit(lambda: torch.save({"model": state["model"]}, name)))
+
+
+def torch_pool_cloned(state: State, name: str) -> None:
+    torch_pool(copy.deepcopy(state), name)
+
+
+BUFFERS: State = {}
+
+
+def torch_pool_buffers(state: State, name: str) -> None:
+    """The thread fills buffers that it was handed, and training waits for that."""
+    if not BUFFERS:
+        BUFFERS.update(copy.deepcopy(state))
+    wait()
+    copied = threading.Event()
+
+    def save(buffers: State) -> None:
+        for key, tensor in state["model"].items():
+            buffers["model"][key].copy_(tensor)
+        copied.set()
+        torch.save(buffers["model"], name)
+
+    PENDING.append(POOL.submit(save, BUFFERS))
+    copied.wait()
 
 
 def safetensors_thread(state: State, name: str) -> None:
@@ -127,9 +160,6 @@ def dcp_sync(state: State, name: str) -> None:
     dcp.save(state, checkpoint_id=name)
 
 
-PENDING: list[Future[Any]] = []
-
-
 def dcp_async(state: State, name: str, **options: Any) -> None:
     wait()
     PENDING.append(dcp.async_save(state, checkpoint_id=name, **options))
@@ -176,7 +206,7 @@ def wait() -> None:
 WAYS: dict[str, Callable[[State, str], Any]] = {
     one.__name__: one
     for one in (
-        torch_sync, torch_open_file, torch_thread, torch_thread_shallow, torch_thread_cloned, safetensors_thread, safetensors_thread_cloned,
+        torch_sync, torch_open_file, torch_thread, torch_thread_shallow, torch_thread_cloned, torch_pool, torch_pool_cloned, torch_pool_buffers, safetensors_thread, safetensors_thread_cloned,
         two_updates, older_copy_too, cast, cut_short, fails, no_tensor, dcp_sync, dcp_async, dcp_process, staging, staging_awaited,
         stager_reused_early, stager_reused,
     )
@@ -198,6 +228,7 @@ def train(way: str) -> None:
     wait()
     THREADS.clear()
     OLDER.clear()
+    BUFFERS.clear()
     print(f"{way} {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}")
 
 

@@ -54,13 +54,14 @@ def checked(folder: Path, *command: str) -> Checked:
 TORN: dict[str, tuple[dict[str, int], ...]] = {
     "torch_thread": ({"8": 12}, {"12": 12}),
     "torch_thread_shallow": ({"8": 12}, {"12": 12}),
+    "torch_pool": ({"12": 4}, {"12": 4}),
     "safetensors_thread": ({"8": 4}, {"12": 4}),
     "staging": ({"5": 12}, {"9": 12}),
     "stager_reused_early": ({"8": 12}, {"12": 12}),
 }
 """How many tensors of the first two files are of which later update. Nothing happens after the last save, so that one is whole."""
 WHOLE = (
-    "torch_sync", "torch_open_file", "torch_thread_cloned", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
+    "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
     "dcp_process", "staging_awaited", "stager_reused",
 )  # fmt: skip
 CANNOT_TELL = {

@@ -151,7 +151,11 @@ def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
         one = found.setdefault((save["updates"], path), Checkpoint(path, save["updates"]))
         one.kinds.add(save["kind"])
         one.troubles.append(UNKNOWN.format(kind=save["kind"]))
-    return [found[key] for key in sorted(found)]
+    return sorted(found.values(), key=_order)
+
+
+def _order(one: Checkpoint) -> tuple[int, str]:
+    return one.update if one.state_of is None else one.state_of, one.path
 
 
 def _of_unknown_engines(ranks: list[Rank]) -> dict[str, Event]:

@@ -14,7 +14,7 @@ from ckptbench_probe.check.gate import Gate
 from ckptbench_probe.check.history import History
 from ckptbench_probe.check.judging import judge
 from ckptbench_probe.check.optimizers import SEEN
-from ckptbench_probe.check.state import digest
+from ckptbench_probe.check.state import digest, leaves
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 
@@ -47,6 +47,17 @@ class Given:
     """In the group of processes that save."""
     elsewhere: int = 0
     """Tensors that another rank has written, and compares."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The training's own tensors that one thread has handed to another: their digests by `id`, after an update.
+
+    Other tensors, such as buffers, may be filled by the other thread: they are read when its save begins.
+    """
+
+    update: int
+    digests: dict[int, str]
 
 
 def is_tensor(value: Any) -> bool:
@@ -116,6 +127,28 @@ class Checker:
         return given
 
     @harmless
+    def offer(self, values: list[Any]) -> Offer | None:
+        """What the thread that steps hands to another. None where it holds no memory that training changes, or an engine does it."""
+        if not self.gate.on_stepping_thread or self.inside is not None:
+            return None
+        tensors = [one for value in values for _, one in leaves(value) if is_tensor(one)]
+        live = {_memory(one) for one in SEEN.tensors().values()} if tensors else set()
+        own = [one for one in tensors if _memory(one) in live - {None}]
+        if not own:
+            return None
+        with self._lock:
+            self.history.record()
+            return Offer(self.history.update, {id(one): digest(one) for one in own})
+
+    @contextmanager
+    def offered(self, offer: Offer) -> Iterator[None]:
+        self._local.offer = offer
+        try:
+            yield
+        finally:
+            self._local.offer = None
+
+    @harmless
     def take(self, given: Given | None, tensors: Callable[[], Tensors]) -> None:
         """Keep the digests of what the save is given, while no step changes it. In the background, training goes on before the save does."""
         if given is None or given.digests is not None or given.trouble:
@@ -136,9 +169,12 @@ class Checker:
 
     def _digests(self, given: Given, tensors: Tensors) -> dict[Any, str]:
         found = {}
+        offer = getattr(self._local, "offer", None) or Offer(given.update, {})
         for name, value in tensors:
             if is_tensor(value):
-                found[name] = digest(value)
+                if id(value) in offer.digests:
+                    given.update = offer.update
+                found[name] = offer.digests.get(id(value)) or digest(value)
                 given.shapes[name] = tuple(value.shape)
             elif not isinstance(value, PLAIN):
                 given.others += 1
@@ -196,6 +232,12 @@ class Checker:
 
 
 CHECKER = Checker()
+
+
+def _memory(tensor: Any) -> int | None:
+    """Where its values lie: the same for all views of one tensor."""
+    storage = getattr(getattr(tensor, "_local_tensor", tensor), "untyped_storage", None)
+    return None if storage is None else int(storage().data_ptr()) or None
 
 
 def _shown(name: Any) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from importlib import import_module
 from typing import Any, Callable
 
-from ckptbench_probe.check import dcp, orbax, readers
+from ckptbench_probe.check import dcp, orbax, readers, threads
 from ckptbench_probe.check.given import CHECKER, Reader, Tensors
 from ckptbench_probe.check.optimizers import around_steps
 from ckptbench_probe.check.state import leaves
@@ -29,36 +28,19 @@ def checked(
     tensors: Callable[[Any, Any], Tensors],
     read: Reader,
 ) -> Call:
-    """Around a call that returns when the file is written. In a thread, the save may be one that the thread that steps has handed on."""
+    """Around a call that returns when the file is written."""
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         path = target(args, kwargs)
         if path is None or CHECKER.inside is not None:
             return original(*args, **kwargs)
-        given = CHECKER.taken_up(path) or CHECKER.begin(kind, path)
+        given = CHECKER.begin(kind, path)
         CHECKER.take(given, lambda: tensors(args, kwargs))
         with CHECKER.entered(given):
             result = original(*args, **kwargs)
         CHECKER.written(given, read)
         return result
-
-    return save
-
-
-def handed_on(original: Call, kind: str, target: Any, tensors: Any) -> Call:
-    """Around a call after which a thread writes the file."""
-
-    @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
-        path = target(args, kwargs)
-        if path is None:
-            return original(*args, **kwargs)
-        given = CHECKER.begin(kind, path)
-        CHECKER.take(given, lambda: tensors(args, kwargs))
-        CHECKER.goes_on(given)
-        with CHECKER.entered(given):
-            return original(*args, **kwargs)
 
     return save
 
@@ -72,6 +54,7 @@ def _path(place: int, name: str) -> Callable[[Any, Any], str | None]:
 
 
 def _torch_save(module: Any) -> None:
+    threads.patch()
     module.save = checked(
         _flushed(module.save), "torch.save", target=_path(1, "f"), tensors=_named(0, "obj"), read=readers.torch_file,
     )  # fmt: skip
@@ -102,15 +85,6 @@ def _lightning_io(module: Any) -> None:
     engine.save_checkpoint = checked(
         engine.save_checkpoint, "lightning", target=_path(2, "path"), tensors=_named(1, "checkpoint"), read=readers.torch_file,
     )  # fmt: skip
-
-
-def _lightning(module: Any) -> None:
-    """What the thread gets must be what the call was given."""
-    package = module.__name__.partition(".trainer.")[0]
-    engine = import_module(f"{package}.plugins.io.async_plugin").AsyncCheckpointIO
-    engine.save_checkpoint = handed_on(
-        engine.save_checkpoint, "lightning.async", _path(2, "path"), _named(1, "checkpoint")
-    )
 
 
 def _keras_steps(module: Any) -> None:
@@ -148,9 +122,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "torch.serialization": _torch_save,
     "torch.distributed.checkpoint.state_dict_saver": dcp.patch,
     "safetensors.torch": _safetensors,
-    "lightning.pytorch.trainer.trainer": _lightning,
     "lightning.fabric.plugins.io.torch_io": _lightning_io,
-    "pytorch_lightning.trainer.trainer": _lightning,
     "lightning_fabric.plugins.io.torch_io": _lightning_io,
     "keras.src.callbacks.callback_list": _keras_steps,
     "keras.src.models.model": _keras,
