@@ -25,6 +25,7 @@ RANKS = Path(__file__).with_name("probe_tearing_ranks.py")
 SAVES = (4, 8, 12)
 """Updates after which the program saves."""
 KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
+TRAINERS = ROOT / ".environments" / "trainers" / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -193,3 +194,19 @@ def test_keras_is_whole_in_the_foreground_and_torn_in_a_thread(tmp_path: Path) -
         assert [one["compared"] for one in rows] == [compared] * 3
     verdicts = [one["verdict"] for one in seen.of("thread")]
     assert verdicts == ["TORN", "TORN", "whole"]
+
+
+@pytest.mark.frameworks("trainers")
+@pytest.mark.parametrize(
+    ("way", "torn_of"), [("copied", [{}, {}, {}]), ("shared", [{"12": 12}, {"12": 12}, {}])]
+)
+def test_lightning_is_whole_where_its_thread_has_a_copy(
+    way: str, torn_of: list[dict[str, int]], tmp_path: Path
+) -> None:
+    """The files of `shared` are told from what the thread was handed, also the second, which it begins after the last update."""
+    program = Path(__file__).with_name("probe_tearing_lightning.py")
+    seen = checked(tmp_path, str(TRAINERS), str(program), way)
+    rows = seen.of(way)
+    assert [one["update"] for one in rows] == list(SAVES)
+    assert [one["torn_of"] for one in rows] == torn_of
+    assert seen.report["verdict"] == ("sound" if way == "copied" else "torn")

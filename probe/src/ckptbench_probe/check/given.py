@@ -171,13 +171,19 @@ class Checker:
         found = {}
         offer = getattr(self._local, "offer", None) or Offer(given.update, {})
         for name, value in tensors:
-            if is_tensor(value):
-                if id(value) in offer.digests:
-                    given.update = offer.update
-                found[name] = offer.digests.get(id(value)) or digest(value)
-                given.shapes[name] = tuple(value.shape)
+            if id(value) in offer.digests:
+                given.update = offer.update
+                found[name] = offer.digests[id(value)]
+            elif is_tensor(value):
+                try:
+                    found[name] = digest(value)
+                except Exception:  # noqa: BLE001 - of a kind whose bits cannot be read, such as without memory
+                    given.others += 1
+                    continue
             elif not isinstance(value, PLAIN):
                 given.others += 1
+                continue
+            given.shapes[name] = tuple(getattr(value, "shape", ()))
         return found
 
     def goes_on(self, given: Given | None) -> None:
