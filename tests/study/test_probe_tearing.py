@@ -52,15 +52,15 @@ def checked(folder: Path, *command: str) -> Checked:
     return Checked(done.returncode, done.stdout, done.stderr, report)
 
 
-TORN: dict[str, tuple[dict[str, int], ...]] = {
-    "torch_thread": ({"8": 12}, {"12": 12}),
-    "torch_thread_shallow": ({"8": 12}, {"12": 12}),
-    "torch_pool": ({"12": 4}, {"12": 4}),
-    "safetensors_thread": ({"8": 4}, {"12": 4}),
-    "staging": ({"5": 12}, {"9": 12}),
-    "stager_reused_early": ({"8": 12}, {"12": 12}),
+TORN = {
+    "torch_thread": 12,
+    "torch_thread_shallow": 12,
+    "torch_pool": 4,
+    "safetensors_thread": 4,
+    "staging": 12,
+    "stager_reused_early": 12,
 }
-"""How many tensors of the first two files are of which later update. Nothing happens after the last save, so that one is whole."""
+"""How many tensors of the first two files tell an update. Nothing happens after the last save, so that one is whole."""
 WHOLE = (
     "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
     "dcp_process", "staging_awaited", "stager_reused",
@@ -92,13 +92,22 @@ def test_the_training_prints_what_it_prints_without_the_check(
 def test_a_file_whose_bytes_were_taken_while_training_went_on_is_torn(
     way: str, everything: Checked
 ) -> None:
-    first, second, last = everything.of(way)
+    *torn, last = everything.of(way)
     assert last["verdict"] == "whole"
-    for one, update, of in zip((first, second), SAVES, TORN[way], strict=False):
-        assert (one["verdict"], one["update"], one["torn_of"]) == ("TORN", update, of)
+    assert [one["update"] for one in torn] == list(SAVES[:2])
+    for one in torn:
+        assert one["verdict"] == "TORN"
         assert one["torn"] == one["compared"] >= 4
         assert "0.weight" in one["text"]
-        assert f"of update {next(iter(of))} instead of {update}" in one["text"]
+        assert_later(one, TORN[way])
+
+
+def assert_later(one: dict[str, Any], number: int) -> None:
+    """So many tensors are of updates after the save, or torn within, as threads go on while the file is written."""
+    assert sum(one["torn_of"].values()) == number
+    later = [int(of) for of in one["torn_of"] if of != "mixed"]
+    assert all(update > one["update"] for update in later)
+    assert later == [] or f"of update {min(later)}" in one["text"]
 
 
 @pytest.mark.frameworks("pytorch")
@@ -169,10 +178,11 @@ def test_each_rank_compares_the_parts_that_it_has_written(ranks: Checked) -> Non
 
 @pytest.mark.frameworks("pytorch")
 def test_shards_that_were_staged_while_training_went_on_are_torn(ranks: Checked) -> None:
-    first, second, last = ranks.of("sharded")
+    *torn, last = ranks.of("sharded")
     assert last["verdict"] == "whole"
-    for one, later in ((first, "5"), (second, "9")):
-        assert (one["verdict"], one["torn_of"]) == ("TORN", {later: PARAMETERS * 2 * 3})
+    for one in torn:
+        assert one["verdict"] == "TORN"
+        assert_later(one, PARAMETERS * 2 * 3)
 
 
 @pytest.mark.frameworks("pytorch")
@@ -197,17 +207,16 @@ def test_keras_is_whole_in_the_foreground_and_torn_in_a_thread(tmp_path: Path) -
 
 
 @pytest.mark.frameworks("trainers")
-@pytest.mark.parametrize(
-    ("way", "torn_of"), [("copied", [{}, {}, {}]), ("shared", [{"12": 12}, {"12": 12}, {}])]
-)
+@pytest.mark.parametrize(("way", "torn"), [("copied", 0), ("shared", 2)])
 def test_lightning_is_whole_where_its_thread_has_a_copy(
-    way: str, torn_of: list[dict[str, int]], tmp_path: Path
+    way: str, torn: int, tmp_path: Path
 ) -> None:
-    """The files of `shared` are told from what the thread was handed, also the second, which it begins after the last update."""
+    """A file of `shared` is compared with what the thread was handed, also the second, which it begins after the last update."""
     program = Path(__file__).with_name("probe_tearing_lightning.py")
     seen = checked(tmp_path, str(TRAINERS), str(program), way)
     rows = seen.of(way)
-    updates = [one["update" if one["torn_of"] else "state_of"] for one in rows]
-    assert updates == list(SAVES)
-    assert [one["torn_of"] for one in rows] == torn_of
-    assert seen.report["verdict"] == ("sound" if way == "copied" else "torn")
+    assert [one["verdict"] for one in rows] == ["TORN"] * torn + ["whole"] * (3 - torn)
+    assert [one["update"] for one in rows[:torn]] == list(SAVES[:torn])
+    assert [one["state_of"] for one in rows[torn:]] == list(SAVES[torn:])
+    for one in rows[:torn]:
+        assert_later(one, 12)

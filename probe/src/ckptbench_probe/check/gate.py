@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from time import monotonic, sleep
 from types import FrameType
 
@@ -23,7 +24,7 @@ AFTER_S = 2.0
 LONGEST_HOLD_S = 10.0
 """Without a step; where steps take long, so many times the longest time between two:"""
 LONGEST_GAPS = 3
-LOOKS_WAITING = 3
+LOOKS_WAITING = 5
 """Looks that find the thread that steps at the same place of a module of WAITING: it waits for the write."""
 WAITING = ("threading", "queue", "concurrent.futures._base", "concurrent.futures.thread")
 STEP = os.path.join("torch", "optim", "optimizer.py")
@@ -120,11 +121,18 @@ class Gate:
                 return
 
     def _waiting_place(self) -> tuple[int, int] | None:
-        """Where the thread that steps waits for another; None where it does not."""
-        top = next(_stack(self._thread), None)
-        if top is None:
-            return (0, 0)  # it has ended
-        return (id(top), top.f_lasti) if top.f_globals.get("__name__") in WAITING else None
+        """Where the thread that steps waits for another; None where it does not, or waits for the begin of a new one."""
+        waits = list(takewhile(_of_waiting, _stack(self._thread)))
+        if any(frame.f_code.co_name == "start" for frame in waits):
+            return None
+        if waits:
+            return id(waits[0]), waits[0].f_lasti
+        has_ended = next(_stack(self._thread), None) is None
+        return (0, 0) if has_ended else None
+
+
+def _of_waiting(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in WAITING
 
 
 def _stack(thread: int | None) -> Iterator[FrameType]:
