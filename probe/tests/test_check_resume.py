@@ -250,6 +250,15 @@ def test_trainings_that_begin_differently_cannot_be_judged() -> None:
     assert found.lines[0].startswith("cannot tell: two undisturbed runs differ from their begin")
 
 
+def test_a_begin_that_is_not_seen_leaves_the_reason_open() -> None:
+    whole = counted("a", "b", "c", "d", "e")
+    again = Rank(None, {1: state(3, w="x"), 2: state(4, w="y")}, 1)
+    found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
+    assert found.code == 1
+    assert found.lines[0].startswith("SILENTLY DIFFERENT from update 3 on (rank 0): 1 of 1 tensors")
+    assert found.lines[1] == "what is missing cannot be told, as the state at the resume is not seen; different are w"  # fmt: skip
+
+
 def test_a_save_that_is_finished_and_not_used_is_told() -> None:
     whole = counted("a", "b", "c", "d", "e")
     again = Rank(state(1, w="b"), {n: state(n + 1, w=w) for n, w in enumerate("bcde") if n}, 1)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.study.probed_training import EXAMPLES, LIMIT_S, PYTORCH, environment, torchrun
+from tests.study.probed_training import EXAMPLES, LIMIT_S, PYTORCH, ROOT, environment, torchrun
 
-pytestmark = pytest.mark.frameworks("pytorch")
+KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
 RESUMING = Path(__file__).with_name("probe_resumes.py")
 KILL_AT, SAVED_AT = 5, 3
 LOST = f"lost work: {KILL_AT - SAVED_AT} updates, killed after update {KILL_AT}, resumed from {SAVED_AT}"
@@ -51,6 +51,7 @@ def training(*options: str) -> list[str]:
     return [str(PYTORCH), str(RESUMING), "{folder}", *options]
 
 
+@pytest.mark.frameworks("pytorch")
 def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
     found = check(tmp_path, *training())
     assert found.lines[:-1] == [
@@ -62,6 +63,7 @@ def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
     assert found.updates("killed") == [KILL_AT]
 
 
+@pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize(
     ("missing", "first", "reason"),
     [
@@ -102,12 +104,14 @@ def test_what_is_not_restored_is_named(
     assert LOST in found.lines
 
 
+@pytest.mark.frameworks("pytorch")
 def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
     found = check(tmp_path, *training("--missing", "checkpoint"))
     assert found.code == 1
     assert found.lines[0] == "does not resume: it began again at 0, though the save of update 3 was finished"  # fmt: skip
 
 
+@pytest.mark.frameworks("pytorch")
 def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
     """SGD counts no updates: the state itself tells which one it is of."""
     found = check(tmp_path, *training("--stuck", "--optimizer", "sgd"), kill_at=7)
@@ -116,6 +120,7 @@ def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
     assert found.lines[1] == "the save of update 6 was lost: it had not been committed at the kill (asynchronous)"  # fmt: skip
 
 
+@pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("example", ["gpt_ddp", "gpt_fsdp"])
 def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> None:
     script = str(EXAMPLES / f"{example}.py")
@@ -126,3 +131,16 @@ def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> Non
     # The save of update 10 waits for that of 5, and may be cut off itself.
     assert found.report["resumed_from"] in ((10,) if example == "gpt_ddp" else (5, 10))
     assert found.updates("killed") == [11, 11]
+
+
+@pytest.mark.frameworks("tensorflow")
+def test_a_backup_of_keras_lacks_the_random_state_of_dropout(tmp_path: Path) -> None:
+    """It restores inside an epoch, and skips the batches that are done."""
+    script = RESUMING.with_name("probe_resumes_keras.py")
+    found = check(tmp_path, str(KERAS), str(script), "{folder}")
+    assert found.code == 1
+    assert found.lines[0].startswith("SILENTLY DIFFERENT from update 4 on (rank 0): ")
+    assert found.lines[0].endswith("lr same; resumed from 3")
+    assert found.report["restored"] is None
+    assert found.report["first"]["random"] == ["dropout/seed_generator/seed_generator_state"]
+    assert found.updates("killed") == [KILL_AT]

@@ -68,6 +68,8 @@ class Optimizers:
 
     def __init__(self) -> None:
         self._known: list[weakref.ref[Any]] = []
+        self._named = 0
+        """Optimizers whose parameters have their names: to look for models takes up to a tenth of a second."""
         self._names: dict[int, str] = {}
         self._roots: list[weakref.ref[Any]] = []
 
@@ -76,7 +78,6 @@ class Optimizers:
         if any(known() is optimizer for known in self._known):
             return False
         self._known.append(weakref.ref(optimizer))
-        self._names, self._roots = _names(list(_parameters(self.alive())))
         return True
 
     def alive(self) -> list[Any]:
@@ -88,6 +89,9 @@ class Optimizers:
 
         A parameter whose model is not found is named by its group and its place, `0.3`; of a second optimizer, `1:0.3`.
         """
+        if self._named < len(self._known):
+            self._named = len(self._known)
+            self._names, self._roots = _names(list(_parameters(self.alive())))
         found: dict[str, Any] = {}
         for index, optimizer in enumerate(self.alive()):
             if of is None or of is optimizer:
