@@ -57,6 +57,21 @@ def test_an_engine_that_raises_raises_as_it_does(bench: Bench) -> None:
     assert "1 of 2 checkpoints failed" in "\n".join(ended.told)
 
 
+def test_an_engine_of_another_version_than_the_probe_knows_saves_as_it_does(bench: Bench) -> None:
+    (bench.folder / "accelerate").mkdir()
+    bench.write("accelerate/accelerator.py", "class Accelerator:\n    def save_state(self, output_dir):\n        return f'saved {output_dir}'\n")  # fmt: skip
+    save = (
+        "from accelerate.accelerator import Accelerator; print(Accelerator().save_state('there'))"
+    )
+    bench.write("train.py", STEPS.replace("AT_THE_END", save))
+    ended = bench.run(sys.executable, "train.py")
+    assert (ended.code, ended.out) == (0, "saved there\n")
+    assert ended.told[0] == (
+        "a part of a measurement is missing (_target: AttributeError: 'Accelerator' object has no attribute 'project_configuration')"
+    )
+    assert len(ended.summary["checkpoints"]) == 1
+
+
 def test_a_call_that_the_engine_refuses_raises_as_it_does(bench: Bench) -> None:
     bench.write("train.py", "from safetensors.torch import save_file\nsave_file()")
     ended = bench.run(sys.executable, "train.py")
