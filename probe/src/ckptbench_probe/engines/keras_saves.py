@@ -22,7 +22,7 @@ def _measured(original: Any) -> Any:
 
 
 def _variables(model: Any) -> list[Any]:
-    """Of the model and of its optimizer, which `save_weights` leaves out."""
+    """Of the model and of its optimizer, which `model.variables` leaves out. A file of weights has both, too."""
     optimizer = getattr(model, "optimizer", None)
     return [_Sized(one) for one in [*model.variables, *getattr(optimizer, "variables", [])]]
 
