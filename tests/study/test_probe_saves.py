@@ -79,7 +79,7 @@ def test_a_save_to_memory_is_no_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.frameworks("pytorch")
 def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Path) -> None:
     """PyTorch 2.13 syncs the file while Python still holds all of its content: a record below 8 KiB is empty then."""
-    training = probed(tmp_path, str(PYTORCH), str(SAVING), "dcp_sync")
+    training = probed(tmp_path, str(PYTORCH), str(SAVING), "dcp_sync", options=("--syscalls",))
     (record,) = (
         one for one in training.events("synced") if Path(one["path"]).name == ".metadata.tmp"
     )
@@ -87,6 +87,9 @@ def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Pat
     assert (
         "DCP has synced .metadata before all of it was handed to the kernel (1 times)"
         in training.told
+    )
+    assert (
+        "2 syncs by the program or its engine, of .distcp, .tmp, as strace shows" in training.told
     )
 
 

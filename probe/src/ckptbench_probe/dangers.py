@@ -49,7 +49,9 @@ def _saves(run: Run) -> list[SaveSeen]:
 
 
 def synced(run: Run) -> list[Event]:
-    """Syncs that were called on files with content."""
+    """Syncs of files: by strace where it has seen each rank, else those that Python called on files with content."""
+    if run.by_strace is not None:
+        return list(run.by_strace)
     return [event for event in _events(run, "synced") if event["size"] > 0]
 
 
@@ -76,8 +78,10 @@ def _synced_then_moved(events: tuple[Event, ...]) -> Iterator[tuple[Event, Event
 
 
 def _no_sync(run: Run, kinds: set[str]) -> Iterator[str]:
-    if kinds - SYNCED_UNSEEN and not synced(run):
-        yield "no sync was seen: a power cut can take a checkpoint for about 35 s after it was written (Linux's defaults)"
+    unseen = SYNCED_UNSEEN if run.by_strace is None else set()
+    if kinds - unseen and not synced(run):
+        witness = "" if run.by_strace is None else " by strace"
+        yield f"no sync was seen{witness}: a power cut can take a checkpoint for about 35 s after it was written (Linux's defaults)"
 
 
 def _no_version_left(run: Run) -> Iterator[str]:

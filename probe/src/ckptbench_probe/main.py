@@ -15,6 +15,7 @@ from ckptbench_probe.ending import summarize
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
 from ckptbench_probe.launcher import CannotStartError, end_as, environment, launch, run_name
+from ckptbench_probe.syscalls import Witness, obstacle
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -70,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
         help="for what is measured; default: %(default)s",
     )
     run.add_argument(
+        "--syscalls",
+        action="store_true",
+        help="let strace see who syncs, also in C++ and Rust",
+    )
+    run.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
@@ -98,23 +104,32 @@ def main(words: list[str] | None = None) -> None:
             "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"
         )
     try:
-        run(options.folder.resolve(), command, wishes)
+        run(options.folder.resolve(), command, wishes, syscalls=options.syscalls)
     except CannotStartError as error:
         say(str(error))
         sys.exit(error.code)
 
 
-def run(folder: Path, command: list[str], wishes: Wishes) -> None:
+def run(folder: Path, command: list[str], wishes: Wishes, *, syscalls: bool = False) -> None:
     """The command runs, whatever becomes of the measurement; this process ends as it does."""
     obstacle = _obstacle(folder)
     if obstacle is not None:
         say(f"{folder} cannot be written to ({obstacle}): the command runs without being measured")
         end_as(launch(command, os.environ))
     name = run_name()
-    status = launch(command, environment(os.environ, folder, name))
+    witness = _witness(folder, name) if syscalls else None
+    status = launch(command, environment(os.environ, folder, name), witness)
     if int(os.environ.get("SLURM_PROCID", "0")) == 0:
         harmless(summarize)(folder, run=name, wishes=wishes)
     end_as(status)
+
+
+def _witness(folder: Path, run: str) -> Witness | None:
+    reason = obstacle()
+    if reason is None:
+        return Witness(folder, run)
+    say(f"--syscalls: {reason}: the command runs without it, and only syncs by Python are seen")
+    return None
 
 
 def _obstacle(folder: Path) -> str | None:

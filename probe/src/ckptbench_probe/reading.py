@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ckptbench_probe import syscalls
 from ckptbench_probe.trace import FORMAT
 
 Event = dict[str, Any]
@@ -79,6 +81,8 @@ class Run:
     processes: tuple[ProcessSeen, ...]
     others: int
     """Runs whose traces lie in the same folder."""
+    by_strace: tuple[Event, ...] | None = None
+    """Syncs of files in the folders of checkpoints. None: strace has not seen each rank."""
 
     @property
     def trained(self) -> tuple[ProcessSeen, ...]:
@@ -112,7 +116,22 @@ def read(folder: Path, run: str | None = None) -> Run:
         for opening, events, unread in chosen
     ]
     others = len(runs) - bool(chosen)
-    return Run(run or "", folder, tuple(sorted(processes, key=_order)), others)
+    found = Run(run or "", folder, tuple(sorted(processes, key=_order)), others)
+    return replace(found, by_strace=_by_strace(found))
+
+
+def _by_strace(run: Run) -> tuple[Event, ...] | None:
+    processes, calls = syscalls.seen(run.folder, run.name)
+    if not run.trained or not {(one.host, one.pid) for one in run.trained} <= processes:
+        return None
+    roots = tuple(
+        {os.path.dirname(save.path) + os.sep for one in run.trained for save in one.saves}
+    )
+    return tuple(
+        {"event": "synced", "path": call.path, "at_ns": call.at_ns}
+        for call in calls
+        if call.path.startswith(roots) and not os.path.isdir(call.path)
+    )
 
 
 def _order(process: ProcessSeen) -> tuple[int, int]:

@@ -113,6 +113,9 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
 
 def _synced(run: Run) -> str:
     files = synced(run)
+    witness = ", as strace shows" if run.by_strace is not None else ""
+    if not files and witness:
+        return f"by nobody{witness}"
     if not files and any(save.kind in SYNCED_UNSEEN for one in run.trained for save in one.saves):
         return "not seen: the engine syncs in C++, where Python shows nothing"
     if not files:
@@ -120,7 +123,7 @@ def _synced(run: Run) -> str:
     names = sorted(
         {os.path.splitext(event["path"])[1] or os.path.basename(event["path"]) for event in files}
     )
-    return f"{counted(len(files), 'sync')} by the program or its engine, of {', '.join(names[:4])}"
+    return f"{counted(len(files), 'sync')} by the program or its engine, of {', '.join(names[:4])}{witness}"
 
 
 def _bytes(measures: Measures, whole: list[Checkpoint]) -> str:
