@@ -37,6 +37,3 @@ def test_every_update_counts_once_and_nothing_changes(
         counted = training.events("updates")[-1]["counted"]
         lasts_longer_than_is_counted = way == "compiled_whole"
         assert (counted < known.steps) is lasts_longer_than_is_counted
-        counted = training.events("updates")[-1]["counted"]
-        lasts_longer_than_is_counted = way == "compiled_whole"
-        assert (counted < known.steps) is lasts_longer_than_is_counted

@@ -22,11 +22,8 @@ def dangers(run: Run, measures: Measures) -> list[str]:
         *_no_sync(run, kinds),
         *_no_version_left(run),
         *_copied(run),
+        *_half_written(run),
     ]
-    if "transformers" in kinds:
-        found.append(
-            "a checkpoint folder of Trainer that is half written counts as the last one: get_last_checkpoint takes the highest number"
-        )
     failed = sum(one.failed for one in measures.checkpoints)
     if failed:
         found.append(f"{failed} of {len(measures.checkpoints)} checkpoints failed")
@@ -124,3 +121,16 @@ def _copied(run: Run) -> Iterator[str]:
             f"{len(copies)} files were moved from another device ({os.path.dirname(one['source'])}): the final name is there before the file"
             " is whole. Set TMPDIR to the checkpoints' own file system"
         )
+
+
+def _half_written(run: Run) -> Iterator[str]:
+    """Trainer writes into the final folder, and goes on from that of the highest number, whole or not."""
+    taken = "get_last_checkpoint takes the highest number"
+    saves = [
+        (one, save) for one in run.trained for save in one.saves if save.kind == "transformers"
+    ]
+    cut_off = {save.path for one, save in saves if save.end_ns is None and one.ended_ns is None}
+    for path in sorted(cut_off):
+        yield f"{path} is half written, as the training was killed in the save, and counts as the last one ({taken}): remove it before you resume"
+    if saves and not cut_off:
+        yield f"a checkpoint folder of Trainer that is half written counts as the last one: {taken}"

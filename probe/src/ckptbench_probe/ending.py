@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from ckptbench_probe.screen import screen
 
 SUMMARY_FORMAT = 1
 COSTS = "costs.yaml"
+LONGEST_WAIT_S = 10.0
+"""For the ranks of other launchers."""
 
 
 def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = None) -> bool:
@@ -45,6 +48,17 @@ def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = N
         )
     say_lines(lines)
     return bool(seen.trained)
+
+
+def wait_for_ranks(folder: Path, run: str, ranks: int) -> None:
+    """Until the traces of all have an end, where each rank has a launcher of its own and the first one's tells of all. Not for killed ones."""
+    until = time.monotonic() + LONGEST_WAIT_S
+    while time.monotonic() < until:
+        trained = read(folder, run).trained
+        ended = sum(one.ended_ns is not None for one in trained)
+        if not trained or ended >= ranks:
+            return
+        time.sleep(0.1)
 
 
 def _write(folder: Path, run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ckptbench_probe.syscalls import Witness
-from ckptbench_probe.variables import FOLDER, RUN
+from ckptbench_probe.variables import FOLDER, RUN, task_of_slurm
 
 ARMED = Path(__file__).resolve().parent / "armed"
 HANDED_ON = {
@@ -45,9 +45,8 @@ def environment(given: Mapping[str, str], folder: Path, run: str) -> dict[str, s
 
 def run_name() -> str:
     """Ranks that are measured by launchers of their own, one a task of Slurm, are one run."""
-    job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
-    if job and step and "SLURM_PROCID" in os.environ:
-        return f"slurm-{job}-{step}"
+    if task_of_slurm(os.environ):
+        return f"slurm-{os.environ['SLURM_JOB_ID']}-{os.environ['SLURM_STEP_ID']}"
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from ckptbench_probe import __version__
 from ckptbench_probe.answer import Wishes
 from ckptbench_probe.check import verbs as check_verbs
-from ckptbench_probe.ending import summarize
+from ckptbench_probe.ending import summarize, wait_for_ranks
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
 from ckptbench_probe.launcher import CannotStartError, end_as, environment, launch, run_name
 from ckptbench_probe.syscalls import Witness, obstacle
+from ckptbench_probe.variables import task_of_slurm
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -119,7 +120,10 @@ def run(folder: Path, command: list[str], wishes: Wishes, *, syscalls: bool = Fa
     name = run_name()
     witness = _witness(folder, name) if syscalls else None
     status = launch(command, environment(os.environ, folder, name), witness)
-    if int(os.environ.get("SLURM_PROCID", "0")) == 0:
+    own = task_of_slurm(os.environ)
+    if own is None or own.rank == 0:
+        if own is not None:
+            harmless(wait_for_ranks)(folder, name, own.ranks)
         harmless(summarize)(folder, run=name, wishes=wishes)
     end_as(status)
 

@@ -43,6 +43,15 @@ def seat_by_environment(environment: Mapping[str, str]) -> Seat | None:
     return None
 
 
+def task_of_slurm(environment: Mapping[str, str]) -> Seat | None:
+    """Which task of a step this is. None of a step of one task: a shell of `srun --pty bash` runs several commands, which are several runs."""
+    own, ranks = environment.get("SLURM_PROCID", ""), environment.get("SLURM_NTASKS", "")
+    in_step = environment.get("SLURM_JOB_ID") and environment.get("SLURM_STEP_ID")
+    if not in_step or not own.isdigit() or not ranks.isdigit() or int(ranks) == 1:
+        return None
+    return Seat(int(own), int(ranks))
+
+
 def seat() -> Seat | None:
     """By PyTorch's process group where there is one: processes that a script spawns itself have no variables. Else by the environment."""
     distributed = sys.modules.get("torch.distributed")
