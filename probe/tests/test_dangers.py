@@ -21,6 +21,11 @@ def test_a_folder_of_trainer_that_a_kill_left_half_written_is_named(
     if not killed:
         rank.ended(5.0)
     run = read(rank.into(tmp_path))
-    (told,) = (line for line in dangers(run, measure(run)) if "get_last_checkpoint" in line)
+    measures = measure(run)
+    (told,) = (line for line in dangers(run, measures) if "get_last_checkpoint" in line)
     assert told.startswith("/c/checkpoint-4 is half written") is killed
     assert told.startswith("a checkpoint folder of Trainer that is half written") is not killed
+    assert measures.stall is not None
+    assert measures.stall.number == (
+        1 if killed else 2
+    )  # of a save that was cut off it is not known

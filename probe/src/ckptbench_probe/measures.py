@@ -46,6 +46,8 @@ class Checkpoint:
     memory_bytes: int
     """Above what the process had when the save began; of the rank with most."""
     failed: bool
+    cut_off: bool
+    """The process ended in the call: how long it would have blocked is not known."""
     background: bool
     """Whether it went on after the call had returned, or off the thread that steps."""
 
@@ -105,7 +107,7 @@ def measure(run: Run) -> Measures:
         start_s=_start_s(run.trained),
         checkpoints=tuple(checkpoints),
         interval_steps=_interval(whole),
-        stall=seconds([one.stall_s for one in whole]),
+        stall=seconds([one.stall_s for one in whole if not one.cut_off]),
         hidden=seconds(hidden),
         finished=seconds([one.finished_s for one in whole if one.finished_s is not None]),
         clean=seconds([one.clean_s for one in whole if one.clean_s is not None]),
@@ -224,6 +226,7 @@ def _checkpoint(
         size=sum(save.size for save in saves),
         memory_bytes=max(save.memory_bytes for save in saves),
         failed=any(save.failed for save in saves),
+        cut_off=any(save.end_ns is None for save in saves),
         background=any(
             not save.stepping or (save.finished_ns or 0) > (save.end_ns or 0) for save in saves
         ),
