@@ -25,8 +25,11 @@ with session() as s:
         if step % 10 == 0:
             with s.checkpoint(f"step-{step}-of-{sys.argv[1]}.bin"):
                 Path(f"step-{step}-of-{sys.argv[1]}.bin").write_bytes(b"x" * 4096)
-sys.exit(7)
+if sys.argv[1] == sys.argv[2]:
+    time.sleep(0.5)
+    sys.exit(7)
 """
+"""The rank that is named ends last, and fails: mpirun ends the others of one that fails."""
 PROBE = [sys.executable, "-m", "ckptbench_probe.main", "run", "--folder"]
 SRUN = ["srun", "--nodelist=node1,node2", "--nodes=2", "--ntasks-per-node=1", "--mem=500"]
 OPEN_MPI = ROOT / ".environments" / "pytorch_ulfm" / "bin" / "mpirun"
@@ -45,10 +48,10 @@ def ended(folder: Path, *command: str) -> tuple[dict[str, Any], str]:
     return summary, done.stderr
 
 
-def training(folder: Path, rank: str) -> list[str]:
+def training(folder: Path, rank: str, last: int) -> list[str]:
     """Of one rank, which is named by the variable of its launcher."""
     (folder / "train.py").write_text(TRAINING)
-    return ["sh", "-c", f'exec {sys.executable} train.py "${rank}"']
+    return ["sh", "-c", f'exec {sys.executable} train.py "${rank}" {last}']
 
 
 def is_whole(summary: dict[str, Any], told: str) -> None:
@@ -64,11 +67,11 @@ def test_srun_on_two_nodes_is_measured_as_one_run(
     slurm: object, tmp_path: Path, behind: bool
 ) -> None:
     probe = [*PROBE, str(tmp_path / "seen"), "--"]
-    train = training(tmp_path, "SLURM_PROCID")
+    train = training(tmp_path, "SLURM_PROCID", last=1)
     is_whole(*ended(tmp_path, *([*SRUN, *probe] if behind else [*probe, *SRUN]), *train))
 
 
 @pytest.mark.parametrize("rank", MPIRUN)
 def test_mpirun_is_measured_as_one_run(tmp_path: Path, rank: str) -> None:
-    command = [*PROBE, str(tmp_path / "seen"), "--", *MPIRUN[rank], *training(tmp_path, rank)]
-    is_whole(*ended(tmp_path, *command))
+    train = training(tmp_path, rank, last=0)
+    is_whole(*ended(tmp_path, *PROBE, str(tmp_path / "seen"), "--", *MPIRUN[rank], *train))
