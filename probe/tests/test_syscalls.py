@@ -13,11 +13,13 @@ SYNCING = f"""
 import ctypes, os, sys
 sys.path.insert(0, {str(SOURCE)!r})
 from ckptbench_probe import session
+os.makedirs("ü <1>\\\\", exist_ok=True)
 with session() as s:
     for number in range(4):
         s.step()
-        with s.checkpoint(f"step {{number}}.bin"):
-            with open(f"step {{number}}.bin", "wb") as file:
+        path = f"ü <1>\\\\/step {{number}}.bin"
+        with s.checkpoint(path):
+            with open(path, "wb") as file:
                 file.write(b"x" * 4096)
                 file.flush()
                 if sys.argv[1] == "syncs":

@@ -21,7 +21,8 @@ LONGEST_WAIT_S = 5.0
 """For the last lines, after the command has ended."""
 _OPTIONS = ("-f", "--seccomp-bpf", "-q", "-y", "-ttt", "-e", "signal=none", "-e", f"trace={','.join(CALLS)}")  # fmt: skip
 _LINE = re.compile(r"(?P<pid>\d+) +(?P<at>\d+\.\d+) (?P<call>\w+|\+\+\+)(?:\(\d+<(?P<path>[^>]*)>)?.*?(?P<failed>= -1 .*)?")  # fmt: skip
-_ESCAPED = re.compile(r"\\([0-7]{1,3})")
+_ESCAPED = re.compile(rb"\\(?:([0-7]{1,3})|(.))")
+_LETTERS = {b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
 def obstacle() -> str | None:
@@ -56,7 +57,7 @@ class Witness:
         """Until the end of this process is in the file."""
         until = time.monotonic() + LONGEST_WAIT_S
         while not self._has_end_of(pid) and time.monotonic() < until:
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def _has_end_of(self, pid: int) -> bool:
         try:
@@ -77,13 +78,20 @@ class Line:
 
 def _lines(file: Path) -> Iterator[Line]:
     """Calls that did not fail at once, and ends."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    with file.open(encoding="utf-8", errors="surrogateescape") as lines:
         for text in lines:
             found = _LINE.fullmatch(text.rstrip("\n"))
             if found is None or found["failed"]:
                 continue
-            path = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), found["path"] or "")
-            yield Line(int(found["pid"]), round(float(found["at"]) * 1e9), found["call"], path)
+            path = _ESCAPED.sub(_byte, os.fsencode(found["path"] or ""))
+            at_ns = round(float(found["at"]) * 1e9)
+            yield Line(int(found["pid"]), at_ns, found["call"], os.fsdecode(path))
+
+
+def _byte(escaped: re.Match[bytes]) -> bytes:
+    """Of what strace has escaped."""
+    octal, letter = escaped.groups()
+    return bytes([int(octal, 8)]) if octal else _LETTERS.get(letter, letter)
 
 
 def seen(folder: Path, run: str) -> tuple[set[tuple[str, int]], list[Line]]:
