@@ -124,6 +124,43 @@ def test_restarts_in_one_log_tell_how_long_one_takes(program: Any, tmp_path: Pat
     assert found.down_from == KILLED
 
 
+def test_restarts_are_seen_where_lines_are_far_apart(tmp_path: Path) -> None:
+    """The first step that is told after a restart is beyond the last one before it."""
+    made = Made(stride=100, killed_at=(455, 1155, 1687))
+    found = facts(tmp_path, torchtitan(made))
+    check(found, made)
+    assert found.down is not None
+    assert found.down.value == pytest.approx(made.down_s, rel=0.2)
+    assert (found.saves, found.down_from) == (10, KILLED)
+
+
+def test_an_evaluation_after_a_restart_does_not_hide_its_beginning(tmp_path: Path) -> None:
+    """nanoGPT evaluates and saves before the first line of a step."""
+    made = Made(stall_s=8.0, killed_at=(1111,))
+    found = facts(tmp_path, nanogpt(made, eval_s=27.0, stamps=True))
+    assert found.down is not None
+    assert found.down.value == pytest.approx(made.down_s + 27.0 + 8.0, rel=0.1)
+    assert found.down_from == KILLED
+
+
+@pytest.mark.parametrize(("interval", "saves"), [(5, 400), (77, 25)])
+def test_saves_between_two_lines_are_told_apart(interval: int, saves: int, tmp_path: Path) -> None:
+    made = Made(stall_s=20.0, interval=interval)
+    found = facts(tmp_path, torchtitan(made))
+    check(found, made)
+    assert found.saves == saves
+
+
+def test_how_much_steps_lose_beside_an_asynchronous_save_is_told_by_times(tmp_path: Path) -> None:
+    """As far as the next line: 1.3 s beside a stall of 0.02 s."""
+    made = Made(stall_s=0.02, beside_s=1.3, finished_s=40.0, noise=0.01)
+    found = facts(tmp_path, torchtitan(made))
+    assert found.slowdown is not None
+    assert found.slowdown.value == pytest.approx(1.3, rel=0.2)
+    assert facts(tmp_path, torchtitan(Made(stall_s=5.0, finished_s=40.0))).slowdown is None
+    assert facts(tmp_path, torchtitan(Made(beside_s=1.3, noise=0.01))).slowdown is None
+
+
 def test_a_second_training_in_the_same_log_is_no_restart(tmp_path: Path) -> None:
     """Days later, from the beginning."""
     made = Made(steps=600)
@@ -181,6 +218,30 @@ def test_bars_are_read_where_a_log_lost_their_carriage_returns(
     check(facts(tmp_path, bars(made).replace("\r", instead)), made)
 
 
+def test_saves_that_no_line_names_are_left_out_of_the_steps_of_a_bar(tmp_path: Path) -> None:
+    made = Made(step_s=1.3, stall_s=20.0, steps=1000, interval=100, noise=0.02)
+    text = "".join(line for line in bars(made).splitlines(keepends=True) if "Saving" not in line)
+    found = facts(tmp_path, text)
+    check(found, made, stall=False)
+
+
+def test_steps_before_a_resume_are_not_counted_by_its_bar(tmp_path: Path) -> None:
+    """The bar of a Trainer that goes on begins with 0, then jumps."""
+    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02, killed_at=(742,))
+    found = facts(tmp_path, bars(made))
+    check(found, made)
+    assert found.steps == 1542
+
+
+def test_a_bar_of_data_is_no_training(tmp_path: Path) -> None:
+    """Preparing data may take longer than training."""
+    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
+    data = [f"\rMap (num_proc=8): {part}%|#| {part * 4500}/450000 [{part // 2}:{part % 2 * 3}0:00<01:10, 214.20 examples/s]" for part in range(1, 101)]  # fmt: skip
+    found = facts(tmp_path, "".join(data) + "\n" + bars(made))
+    check(found, made)
+    assert found.steps == 1500
+
+
 def test_the_model_that_a_trainer_saves_at_the_end_is_no_checkpoint(tmp_path: Path) -> None:
     end = "100%|██| 1500/1500 [25:00<00:00,  1.0it/s]\n[INFO|trainer.py:1935] 2026-09-09 18:20:55,954 >> Saving model checkpoint to ./models/mine\n"
     found = facts(tmp_path, bars(Made(step_s=1.0, steps=1500, interval=10**6)) + end)
@@ -229,17 +290,25 @@ def test_a_pattern_of_ones_own(tmp_path: Path) -> None:
     assert (found.steps, found.saves) == (2000, 10)
 
 
-@pytest.mark.parametrize("clock", ["date", "seconds", "clock"])
+def test_a_mean_of_several_steps_does_not_tell_what_a_save_takes(tmp_path: Path) -> None:
+    """A tenth of a save is in it, or nothing, as the program does it: no time in the log tells which."""
+    lines = [line for step in range(10, 2001, 10) for line in (f"step={step} t={8500 if step % 200 == 10 else 2500}", *["saving"][: step % 200 == 0])]  # fmt: skip
+    found = facts(tmp_path, lines, STEP, "(?P<save>saving)")
+    check(found, Made(), stall=False)
+    assert found.saves == 10
+
+
+@pytest.mark.parametrize("clock", ["date", "slashes", "seconds", "clock"])
 def test_gaps_between_times_tell_a_save_without_a_duration(clock: str, tmp_path: Path) -> None:
     made, lines = Made(noise=0.02), []
     for step in range(1, 2001):
         made.some(made.step_s)
-        at = {"date": made.stamp(), "seconds": f"{made.now_s:.3f}", "clock": f"{made.now_s % 9e4 // 3600:.0f}:{made.now_s // 60 % 60:02.0f}:{made.now_s % 60:06.3f}"}[clock]  # fmt: skip
+        at = {"date": made.stamp(), "slashes": made.stamp("%Y/%m/%d %H:%M:%S.%f"), "seconds": f"{made.now_s:.3f}", "clock": f"{made.now_s % 9e4 // 3600:.0f}:{made.now_s // 60 % 60:02.0f}:{made.now_s % 60:06.3f}"}[clock]  # fmt: skip
         lines.append(f"{at} step {step}")
         if made.saves_after(step):
             lines.append("now saving")
             made.some(made.stall_s)
-    times = () if clock == "date" else (r"(?P<time>\S+) step (?P<step>\d+)",)
+    times = () if clock in ("date", "slashes") else (r"(?P<time>\S+) step (?P<step>\d+)",)
     check(facts(tmp_path, lines, *times or (r"step (?P<step>\d+)",), "(?P<save>saving)"), made)
 
 
@@ -321,6 +390,7 @@ def test_a_wrong_pattern_is_refused(patterns: list[str], words: str, tmp_path: P
         ("hello\nthere\n", (), r"none of its 2 lines tells of a step, as they do of Megatron-LM.*--log-pattern.*'hello'"),
         ("hello\n", (STEP,), "none of its 1 lines.*correct it; the first line is 'hello'"),
         ("\nstep=a t=1\n", (r"step=(?P<step>\S+)",), r"train.log: line 2: step is 'a': let \(\?P<step>"),
+        ("step=-1 t=1\n", (r"step=(?P<step>\S+)",), "step is '-1': let .* match a number from 0 alone"),
         ("3 at noon\n", (r"(?P<step>\d) at (?P<time>\w+)",), "line 1: time is 'noon': let"),
         ('{"log_history": [', (), r"cannot be read as trainer_state.json: Expecting value: line 1"),
         (b"\x1f\x8bnot", (), "cannot be unpacked"),
@@ -362,7 +432,7 @@ def test_a_log_is_answered_by_the_interval_to_set(
     steps = int(lines[1].rpartition("save_steps=")[2])
     assert lines[2] == "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
     assert lines[3].startswith("It tells: a step 2.4")
-    assert lines[5].startswith("A log does not tell how much slower steps are beside an asynchr")
+    assert lines[5].startswith("A log does not tell all that steps lose beside an asynchronous ")
     assert max(map(len, lines)) <= 100
     told = json.loads(said(["--training-log", log, "--mtbf", "14h", "--json"], capsys))
     (choice,) = told["strategies"]
@@ -370,6 +440,18 @@ def test_a_log_is_answered_by_the_interval_to_set(
     assert choice["steps_lo"] < steps < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
     assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
+
+
+def test_what_steps_lose_beside_a_save_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At least the log of a save that took 0.02 s must not be answered as if it cost no more."""
+    made = Made(step_s=1.4, stall_s=0.02, beside_s=1.3, finished_s=40.0, noise=0.01)
+    log = str(written(tmp_path, torchtitan(made)))
+    case = ["--training-log", log, "--mtbf", "14h"]
+    assert "then slower steps up to the next line: 1.3" in " ".join(said(case, capsys).split())
+    (choice,) = json.loads(said([*case, "--json"], capsys))["strategies"]
+    assert choice["interval_s"] == pytest.approx((2 * 14 * 3600 * 1.32) ** 0.5, rel=0.1)
 
 
 def test_the_log_and_the_options_that_say_the_same_agree(

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 
 
 @dataclass(kw_only=True)
@@ -27,6 +28,8 @@ class Made:
     gpus: int = 64
     finished_s: float | None = None
     """After the start of a save, of asynchronous ones."""
+    beside_s: float = 0.0
+    """What the step after a save loses beside it."""
     killed_at: tuple[int, ...] = ()
     """It goes on from the save before."""
     noise: float = 0.05
@@ -123,7 +126,7 @@ def torchtitan(made: Made, version: str = "main") -> list[str]:
         made.some(made.start_s)
         verb = "staging" if made.finished_s else "saving"
         for step in steps:
-            made.some(made.step_s)
+            made.some(made.step_s + made.beside_s * made.saves_after(step - 1))
             if made.is_told(step):
                 say(f"\x1b[31mstep: {step:2}  \x1b[32mloss:  7.15231  \x1b[38;2;180;60;0mgrad_norm:  0.5926  \x1b[36mmemory: 49.66GiB(52.28%)  \x1b[34mtps: 5,917\x1b[39m")  # fmt: skip
             if made.saves_after(step):
@@ -144,7 +147,10 @@ def nanogpt(
         lines.append(f"{made.stamp('%Y-%m-%d %H:%M:%S')} {words}" if stamps else words)
 
     say("tokens per iteration will be: 491,520")
-    for iteration in range(made.steps + 1):
+    iterations = [each for steps in made.starts() for each in range(steps.start - 1, steps.stop)]
+    for before, iteration in pairwise([-1, *iterations]):
+        if iteration <= before:
+            made.some(made.down_s)
         began_s = made.now_s
         saves = made.saves_after(iteration) and iteration > 0
         if saves or iteration == 0 or (eval_every and iteration % eval_every == 0):
@@ -163,7 +169,7 @@ def nanogpt(
 
 def bars(made: Made, *, eval_s: float = 0.0, eval_total: int = 0) -> str:
     """As the Trainer of transformers prints them with `log_level="info"`: a bar ends in a carriage return."""
-    text, began_s = "", made.now_s
+    text = ""
 
     def bar(step: int, total: int, since_s: float) -> str:
         passed = int(made.now_s - since_s)
@@ -172,8 +178,11 @@ def bars(made: Made, *, eval_s: float = 0.0, eval_total: int = 0) -> str:
             f"\r {step * 100 // total:2}%|███▉      | {step}/{total} [{clock}<4:45:21,  3.84s/it]"
         )
 
-    text += f"\r  0%|          | 0/{made.steps} [00:00<?, ?it/s]"
-    for step in range(1, made.steps + 1):
+    began_s = made.now_s
+    for before, step in pairwise([made.steps, *chain.from_iterable(made.starts())]):
+        if step <= before:
+            text += f"\r  0%|          | 0/{made.steps} [00:00<?, ?it/s]"
+            began_s = made.now_s
         made.some(made.step_s)
         text += bar(step, made.steps, began_s)
         if made.saves_after(step):

@@ -24,7 +24,7 @@ from ckptbench.matrix.shown import show
 from ckptbench.settings.text import one_line
 from ckptbench.settings.values import LARGEST_NUMBER
 
-UNTOLD = "A log does not tell how much slower steps are beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
+UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
 FROM_LOG = "save of the log"
 
 
@@ -62,7 +62,7 @@ def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
     if asked.gpus is None and facts.gpus is None:
         yield "--gpus: how many train together"
     if asked.step is None and facts.step is None:
-        yield "--step: how long one step takes, as its lines have no times"
+        yield "--step: how long one step takes"
     if _takes_stall(asked) and facts.stall is None:
         why = "it has no save" if not facts.saves else "steps beside a save take no longer in it"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
@@ -93,7 +93,8 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
     ]
     if _takes_stall(asked) and facts.stall is not None:
         durable_s = max(facts.durable_s or 0.0, facts.stall.value)
-        strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s}]  # fmt: skip
+        slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
+        strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
     return {
         "gpus": facts.gpus or gpus,
         "step_s": step,
@@ -119,7 +120,8 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
         told.append(f"a step {_shown(facts.step)}")
     if _takes_stall(asked) and facts.stall is not None:
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
-        told.append(f"a save {_shown(facts.stall)}{finished}")
+        beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
+        told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
     if asked.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     if asked.restart is None and facts.down is not None:

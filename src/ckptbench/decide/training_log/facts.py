@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
 import numpy as np
 
@@ -15,10 +15,16 @@ from ckptbench.decide.training_log.windows import Run, Save, Window
 
 BLOCKS = 10
 """Into so many parts the steps of a log are cut. How far these differ is the interval of a step."""
+ENOUGH = 3
+"""With fewer step times, those of steps beside saves are taken too."""
+LONGER = 3
+"""Steps that take so many times as long as others have something else in them, such as a save that no line names."""
 FEW = 6
 """Fewer samples are not cut."""
 SURE = 100
 """A step time is taken of lines that are so many times as far apart as their times may be off."""
+SURELY = 3
+"""Steps are slower where they are so many standard deviations longer."""
 LEAST_S = 0.001
 """A save that a log says took 0.00 s."""
 LONGEST_S = 1e6
@@ -42,6 +48,8 @@ class Facts:
     saves: int
     step: Estimate | None
     stall: Estimate | None
+    slowdown: Estimate | None
+    """What the steps up to the next line lose beside a save that goes on: where times show that they lose something."""
     stall_with: str
     """What is in the stall, or in the step, beside the save. Empty: nothing."""
     durable_s: float | None
@@ -64,7 +72,7 @@ def facts_of(log: Log) -> Facts:
     step = _step(run, log.resolution_s)
     if step is None and log.step_s:
         step = Estimate(log.step_s, UNKNOWN)
-    stall, has_aside = _stall(run, saves, step, log.resolution_s)
+    stall, has_aside = _stall(run, saves, step, log)
     down, down_from = _down(run, log, step.value if step else 0.0)
     finished = [save.finished_s for save in saves if save.background and save.finished_s]
     gpus = next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None)  # fmt: skip
@@ -74,6 +82,7 @@ def facts_of(log: Log) -> Facts:
         saves=len(timed),
         step=step,
         stall=stall,
+        slowdown=_slowdown(run, step, log.resolution_s) if step else None,
         stall_with=log.form.untold if has_aside or log.step_s else "",
         durable_s=fmean(finished) if finished else None,
         background=any(save.background for save in saves),
@@ -88,15 +97,15 @@ def _step(run: Run, resolution_s: float) -> Estimate | None:
     """Of the steps with no save beside them, without the first of each start; where there are no others, of those beside saves of a known duration."""
     known = [w for w in run.windows if not w.paused and all(s.stall_s is not None for s in w.saves)]
     steady = [w for w in known if not (w.saves or w.is_first or w.follows_save)]
-    for windows in (steady, known):
-        if samples := list(_samples(windows, SURE * resolution_s)):
-            told = any(window.last.seconds for window in windows)
-            return _middle(samples, 0.0 if told else 1 / SURE / len(samples) ** 0.5)
-    return None
+    windows, samples = steady, list(_samples(steady, resolution_s))
+    if len(samples) < ENOUGH:
+        windows, samples = known, list(_samples(known, resolution_s))
+    told = any(window.last.seconds for window in windows)
+    return _middle(samples, 0.0 if told else 1 / SURE / len(samples) ** 0.5) if samples else None
 
 
-def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
-    """Step times: each as its line says it, or else of so many steps that they last about `least_s`."""
+def _samples(windows: Sequence[Window], resolution_s: float) -> Iterator[float]:
+    """Step times: each as its line says it, or else of so many steps that the resolution is a small part of them."""
     if told := [window.last.seconds for window in windows if window.last.seconds]:
         yield from told
         return
@@ -105,6 +114,13 @@ def _samples(windows: Sequence[Window], least_s: float) -> Iterator[float]:
         for w in windows
         if w.passed_s is not None
     ]
+    each_s = median(window_s / steps for window_s, steps in timed) if timed else 0.0
+    timed = [
+        (window_s, steps)
+        for window_s, steps in timed
+        if window_s <= LONGER * each_s * steps + 2 * resolution_s
+    ]
+    least_s = SURE * resolution_s
     all_s, all_steps = sum(each for each, _ in timed), sum(steps for _, steps in timed)
     passed_s, steps = 0.0, 0
     for window_s, window_steps in timed:
@@ -150,7 +166,7 @@ def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
 
 
 def _stall(
-    run: Run, saves: Sequence[Save], step: Estimate | None, resolution_s: float
+    run: Run, saves: Sequence[Save], step: Estimate | None, log: Log
 ) -> tuple[Estimate | None, bool]:
     """As the log says it, or else what the steps with a save between them take longer; and whether an evaluation is in that."""
     if told := [max(save.stall_s, LEAST_S) for save in saves if save.stall_s is not None]:
@@ -159,25 +175,46 @@ def _stall(
         return None, False
     with_save = [w for w in run.windows if len(w.saves) == 1]
     paused = [w for w in run.windows if w.paused and not (w.saves or w.is_first)]
-    pauses = [each for w in paused if (each := _longer(w, step.value)) is not None]
-    pause_s = median(pauses) if pauses else None
-    stalls, has_pause = [], False
+    pauses = [each for w in paused if (each := _longer(w, step.value, log)) is not None]
+    pause = _mean(pauses)
+    stalls, has_pause, off_s = [], False, log.resolution_s
     for window in with_save:
         since = _since_save(window, step.value)
-        longer = _longer(window, step.value) if since is None else since
+        longer = _longer(window, step.value, log) if since is None else since
         if longer is None:
             continue
         if since is None and window.paused and not window.pause_s:
-            has_pause = has_pause or pause_s is None
-            longer -= pause_s or 0.0
+            has_pause = has_pause or pause is None
+            longer -= pause.value if pause else 0.0
+            off_s = log.resolution_s + (pause.interval.hi - pause.value if pause else 0.0)
         stalls.append(longer)
-    return _mean(stalls, resolution_s), has_pause
+    return _mean(stalls, off_s), has_pause
 
 
-def _longer(window: Window, step_s: float) -> float | None:
+def _slowdown(run: Run, step: Estimate, resolution_s: float) -> Estimate | None:
+    """None where it is within what other steps differ by."""
+    losses, others = [], []
+    for window in run.windows:
+        if window.passed_s is None or window.paused or window.is_first:
+            continue
+        longer = window.passed_s - window.steps * step.value
+        if not window.saves:
+            others.append(longer)
+        elif all(save.background and save.stall_s is not None for save in window.saves):
+            stalls = sum(save.stall_s or 0.0 for save in window.saves)
+            losses.append((longer - stalls) / len(window.saves))
+    if not losses or len(others) < ENOUGH - 1:
+        return None
+    differ = stdev(others) / len(losses) ** 0.5
+    return _mean(losses, resolution_s) if fmean(losses) > SURELY * differ + resolution_s else None
+
+
+def _longer(window: Window, step_s: float, log: Log) -> float | None:
     """By how many seconds than its steps alone, and than the pauses of which the log says how long they were."""
     if window.passed_s is not None:
         return window.passed_s - window.steps * step_s - window.pause_s
+    if window.steps > 1 and not log.form.times_last:
+        return None
     return window.last.seconds and window.last.seconds - step_s - window.pause_s
 
 
@@ -194,17 +231,28 @@ def _since_save(window: Window, step_s: float) -> float | None:
 
 def _interval(run: Run, saves: Sequence[Save]) -> int | None:
     counted = {id(save) for save in saves}
-    steps = [[save.step for save in start.saves if id(save) in counted] for start in run.starts]
-    gaps = [after - before for start in steps for before, after in pairwise(start) if after > before]  # fmt: skip
-    if gaps:
-        return int(median(gaps))
-    first = steps[0][0] if steps and steps[0] else 0
+    starts = [[save for save in start.saves if id(save) in counted] for start in run.starts]
+    gaps = [(after.step - before.step, after.is_told) for each in starts for before, after in pairwise(each)]  # fmt: skip
+    if told := [gap for gap, is_told in gaps if is_told and gap > 0]:
+        return int(median(told))
+    if gaps:  # each may be off by the steps between two lines, their mean is not
+        middle = median(gap for gap, _ in gaps)
+        near = [gap for gap, _ in gaps if abs(gap - middle) <= run.stride]
+        return round(fmean(near)) or None if near else None
+    first = starts[0][0].step if starts and starts[0] else 0
     return first if first and run.starts[0].step <= run.stride else None
 
 
 def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
     """Until training goes on after a failure."""
-    downs = [each for last, next_s in run.restarts if (each := next_s - last - run.stride * step_s) > 0]  # fmt: skip
+    downs = []
+    for start in run.starts:
+        if start.killed_s is not None and start.at_s is not None:
+            trained_s = (
+                1.5 * run.stride * step_s
+            )  # a kill is half way between two lines, on average
+            downs.append(start.at_s - start.killed_s - trained_s)
+    downs = [down_s for down_s in downs if down_s > 0]
     if downs and (killed := _middle(downs)):
         return killed, KILLED
     first = run.starts[0] if run.starts else None

@@ -39,6 +39,8 @@ class Form:
     """Whether the line of the first step says 0."""
     has_own_clock: bool = False
     """Whether its expressions tell the time of a line; else the first date and time in a line does."""
+    times_last: bool = False
+    """Whether the time in the line of a step is that of this step: else it may be the mean of those since the line before."""
     untold: str = ""
     """What its numbers have in them that is no save."""
 
@@ -87,6 +89,7 @@ NANOGPT = Form(
         ("saving checkpoint to ", r"(?P<save>saving checkpoint) to "),
     ),
     from_zero=True,
+    times_last=True,
     untold="the evaluation before each save",
 )
 BAR = Form(
@@ -94,7 +97,7 @@ BAR = Form(
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
-        ("<", rf"\b(?P<step>{COUNT})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<"),
+        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)"),
         ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),

@@ -19,7 +19,7 @@ LONGEST = 10_000
 """Characters of a line: a longer one is read in parts."""
 COLOURS = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 GZIP = b"\x1f\x8b"
-STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
+STAMP = re.compile(r"\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
 STAMP_WITHIN = 100
 """Characters of a line, in which a date counts as the time of the line."""
 CLOCK = re.compile(r"(?:(\d{1,6}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)")
@@ -60,5 +60,5 @@ def seconds_of(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        at = datetime.fromisoformat(text.strip())
+        at = datetime.fromisoformat(text.strip().replace("/", "-"))
         return at.timestamp() if at.tzinfo else at.replace(tzinfo=UTC).timestamp()

@@ -18,6 +18,8 @@ class Save:
     """One checkpoint. None: not told."""
 
     step: int
+    is_told: bool
+    """Whether the log names its step: else it is that of the line of a step before it."""
     at_s: float | None = None
     """When it began."""
     stall_s: float | None = None
@@ -52,6 +54,8 @@ class Start:
     step: int
     """That of its first line."""
     at_s: float | None
+    killed_s: float | None = None
+    """The time of the last line before it, where it goes on from a checkpoint."""
     saves: list[Save] = field(default_factory=list)
 
 
@@ -61,8 +65,6 @@ class Run:
 
     windows: list[Window] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
-    restarts: list[tuple[float, float]] = field(default_factory=list)
-    """The time of the last line before a restart from a checkpoint, and of the first step after it."""
 
     @property
     def stride(self) -> int:
@@ -99,8 +101,11 @@ class _Walk:
     def __init__(self, run: Run, *, goes_back: bool) -> None:
         self.run, self.goes_back = run, goes_back
         self.saves: dict[int, Save] = {}
-        """Of this start, by step, in order."""
+        """The latest of each step of this start, in order."""
         self.latest_s: float | None = None
+        self.killed_s: float | None = None
+        """The time of the last line before those of a new start, as far as these show before its first step."""
+        self.starts_again = False
         self.previous: Event | None = None
         self.lines_of_start = 0
         self.at_step = 0
@@ -108,6 +113,7 @@ class _Walk:
         self.paused, self.pause_s = False, 0.0
 
     def take(self, event: Event) -> None:
+        self._look_for_start(event)
         if event.kind == "step":
             self._step(event)
         elif event.kind == "save":
@@ -119,23 +125,38 @@ class _Walk:
             self._finish(event)
         self.latest_s = self.latest_s if event.at_s is None else event.at_s
 
+    def _look_for_start(self, event: Event) -> None:
+        """A start prints how many GPUs there are. It may evaluate and save before the line of its first step."""
+        if self.previous is None:
+            return
+        self.starts_again = self.starts_again or event.kind == "gpus"
+        goes_back = event.kind in ("pause", "save") and (event.step or self.at_step) < self.at_step
+        if self.killed_s is None and (goes_back or event.kind == "gpus"):
+            self.killed_s = self.latest_s
+
     def _step(self, event: Event) -> None:
         assert event.step is not None
-        if self.previous is not None and event.step <= (self.previous.step or 0):
-            if event.step == self.previous.step or not self.goes_back:
+        before = self.previous
+        if before is not None and (self.starts_again or event.step <= (before.step or 0)):
+            if not self.starts_again and (event.step == before.step or not self.goes_back):
                 return  # told already, by another rank or the same bar
-            is_resumed = event.step > self.run.starts[0].step
-            if is_resumed and self.latest_s is not None and event.at_s is not None:
-                self.run.restarts.append((self.latest_s, event.at_s))
-            self.previous = None
-        if self.previous is None:
-            self.saves, self.lines_of_start = {}, 0
-            self.run.starts.append(Start(event.step, event.at_s))
+            before = None
+        if before is None:
+            self._start(event)
         else:
-            self._window(self.previous, event)
+            self._window(before, event)
         self.lines_of_start += 1
         self.previous, self.at_step = event, event.step
         self.beside, self.paused, self.pause_s = [], False, 0.0
+        self.killed_s, self.starts_again = None, False
+
+    def _start(self, event: Event) -> None:
+        assert event.step is not None
+        starts = self.run.starts
+        goes_on = bool(starts) and event.step > starts[0].step
+        killed_s = self.latest_s if self.killed_s is None else self.killed_s
+        starts.append(Start(event.step, event.at_s, killed_s if goes_on else None))
+        self.saves, self.lines_of_start = {}, 0
 
     def _window(self, before: Event, event: Event) -> None:
         assert before.step is not None
@@ -153,20 +174,27 @@ class _Walk:
         )  # fmt: skip
 
     def _save(self, event: Event) -> None:
-        step = self.at_step if event.step is None else event.step
         latest = next(reversed(self.saves.values()), None)
         if event.step is None and latest and event.seconds is not None and latest.stall_s is None:
-            step = latest.step
-        save = self.saves.get(step)
-        if save is None:
-            save = self.saves[step] = Save(step)
-            self.beside.append(save)
-            if self.run.starts:
-                self.run.starts[-1].saves.append(save)
+            save: Save | None = latest
+        else:
+            save = self.saves.get(self.at_step if event.step is None else event.step)
+        is_next = event.step is None and event.seconds is None and save and save.stall_s is not None
+        if save is None or is_next:  # all ranks begin before any has finished
+            save = self._begin(event)
         save.at_s = event.at_s if save.at_s is None else save.at_s
         save.background = save.background or event.background
         if event.seconds is not None:  # training waits for the slowest rank
             save.stall_s = max(event.seconds, save.stall_s or 0.0)
+
+    def _begin(self, event: Event) -> Save:
+        is_told = event.step is not None
+        save = Save(self.at_step if event.step is None else event.step, is_told)
+        self.saves[save.step] = save
+        self.beside.append(save)
+        if self.run.starts:
+            self.run.starts[-1].saves.append(save)
+        return save
 
     def _finish(self, event: Event) -> None:
         latest = next(reversed(self.saves.values()), None)
