@@ -17,6 +17,7 @@ from ckptbench.commands.asked import Asked
 from ckptbench.commands.of_log import LogCosts
 from ckptbench.commands.verbs import WRONG_USE, run
 from ckptbench.decide.training_log.facts import KILLED, LOADED, STARTED, Facts, facts_of
+from ckptbench.decide.training_log.files import STATE
 from ckptbench.decide.training_log.reader import read_log
 from ckptbench.errors import ConfigError, DataError
 
@@ -184,7 +185,7 @@ def test_a_save_of_nanogpt_has_its_evaluation_in_it(tmp_path: Path) -> None:
     found = facts(tmp_path, nanogpt(made, eval_s=27.0))
     check(found, Made(stall_s=35.0))
     assert (found.name, found.steps, found.saves) == ("nanoGPT", 2001, 10)
-    assert found.stall_with == "the evaluation before each save"
+    assert found.aside == "Its times have the evaluation before each save in them"
     assert found.down is None
 
 
@@ -196,7 +197,7 @@ def test_times_or_other_evaluations_tell_a_save_of_nanogpt_from_its_evaluation(
     made = Made(stall_s=30.0, noise=0.01)
     found = facts(tmp_path, nanogpt(made, eval_s=20.0, **how))
     check(found, made)
-    assert found.stall_with == ""
+    assert found.aside == ""
 
 
 @pytest.mark.parametrize("eval_total", [0, 20, 5000])
@@ -207,7 +208,7 @@ def test_bars_of_the_trainer(eval_total: int, tmp_path: Path) -> None:
     found = facts(tmp_path, text)
     check(found, made)
     assert (found.steps, found.saves, found.gpus) == (1500, 15, None)
-    assert found.stall_with == ""
+    assert found.aside == ""
 
 
 @pytest.mark.parametrize("instead", ["", "#015"])
@@ -268,7 +269,7 @@ def test_trainer_state_tells_the_interval_and_the_step_of_the_whole_run(tmp_path
     found = facts(tmp_path, state())
     assert found.step is not None
     assert found.step.value == pytest.approx(2.0)
-    assert (found.interval, found.stall, found.stall_with) == (500, None, "the saves of the whole run")  # fmt: skip
+    assert (found.interval, found.stall, found.aside) == (500, None, STATE.aside)
     unfinished = facts(tmp_path, state(log_history=[{"step": 10, "loss": 1.0}]))
     assert (unfinished.step, unfinished.interval) == (None, 500)
     by_epoch = facts(tmp_path, state(global_step=4321))
@@ -376,6 +377,10 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
         (["step .*"], "has no named group: use some of step, step_s"),
         (["(?P<loss>x) (?P<step>y)"], "names loss: use the names step, "),
         ([SAVED], r"no \(\?P<step>...\) in it"),
+        (
+            [STEP, r"(?P<time>\d+:\d+)"],
+            "names time alone: put it into the expression of the step or save in its line",
+        ),
     ],
 )
 def test_a_wrong_pattern_is_refused(patterns: list[str], words: str, tmp_path: Path) -> None:
@@ -502,6 +507,35 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
         assert f"\n  {option}: " in text
     rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--now", "500 steps", "--restart", "5min"]  # fmt: skip
     assert "save_steps=" in said(["--training-log", log, "--mtbf", "5h", *rest], capsys)
+
+
+def test_a_page_does_not_replace_the_log_that_it_is_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path, megatron(Made()))
+    before = log.read_bytes()
+    other = tmp_path / "other.html"
+    other.symlink_to(log)
+    for page in (log, other):
+        text = refused(["--training-log", str(log), "--mtbf", "5h", "--html", str(page)], capsys)
+        assert "--html: --training-log reads this file: name another" in text
+    assert log.read_bytes() == before
+
+
+def test_a_state_says_that_it_may_be_wrong_for_a_resumed_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its runtime is that of the last start, and where that began is not in it."""
+    log = str(written(tmp_path, state()))
+    case = ["--training-log", log, "--mtbf", "5h", "--gpus", "8", "--blocking", "2min", "--restart", "5min"]  # fmt: skip
+    words = "too short if it was resumed: give --step."
+    assert words in " ".join(said(case, capsys).split())
+    assert words not in " ".join(said([*case, "--step", "2s"], capsys).split())
+
+
+def test_what_is_added_to_a_restart_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(["--training-log", __file__, "--mtbf", "5h", "--restart-per-gpu", "1s"], capsys)
+    assert "--restart-per-gpu: give --restart too, to which it is added" in text
 
 
 def test_a_training_log_is_one_source_of_costs(capsys: pytest.CaptureFixture[str]) -> None:

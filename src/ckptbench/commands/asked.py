@@ -135,6 +135,9 @@ class Asked:
             yield f"{' and '.join(tables)}: give one of them, as each says what checkpoints cost"
         if self.log_pattern and self.training_log is None:
             yield "--log-pattern: give --training-log too, the log that it reads"
+        added = self._given({**GROWING, "read_bandwidth": "--read-bandwidth"})
+        if self.training_log is not None and self.restart is None and added:
+            yield f"{' and '.join(added)}: give --restart too, to which it is added"
         is_whole = self.study is not None or self.costs is not None
         if is_whole and (given := self._given({**CHECKPOINTS, **STORAGE, **GROWING})):
             yield f"{' and '.join(given)}: leave out what --study or --costs says too"

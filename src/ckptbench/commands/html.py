@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
 from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Case, Strategy
 from ckptbench.commands.usual import usual
@@ -24,6 +26,14 @@ AS_WRITTEN = ("mtbf", "step", "blocking", "async", "restart", "now")
 def write_calculator(path: Path) -> None:
     """The page with an example. Raises DataError where it cannot be written."""
     _write(path, page(None, read_rates(published()), usual()))
+
+
+def check_new(path: Path, asked: Asked) -> None:
+    """Raises a usage error where the page would replace a file that the answer is read from."""
+    read = {"--training-log": asked.training_log, "--costs": asked.costs, "--log": asked.log, "--rate": asked.rate}  # fmt: skip
+    for option, each in read.items():
+        if each is not None and path.exists() and Path(each).exists() and path.samefile(each):
+            raise click.UsageError(f"--html: {option} reads this file: name another")
 
 
 def write_case(path: Path, asked: Asked, written: Pairs) -> None:

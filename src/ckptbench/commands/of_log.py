@@ -128,8 +128,8 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
         told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
     option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip
-    if facts.stall_with and counts:
-        yield f"Its times have {facts.stall_with} in them: give {option} to leave that out."
+    if facts.aside and counts:
+        yield f"{facts.aside}: give {option}."
     if facts.background and facts.durable_s is None and _takes_stall(asked):
         yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
 

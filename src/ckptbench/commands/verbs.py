@@ -107,6 +107,10 @@ def decide(
         raise click.UsageError("--save-steps and --json: give one of them")
     asked = Asked(**options)
     asked.check()
+    if html is not None:
+        from ckptbench.commands.html import check_new
+
+        check_new(html, asked)
     if asked.is_of_tables:
         from ckptbench.commands.of_tables import told
     else:

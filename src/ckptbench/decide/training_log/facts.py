@@ -50,8 +50,8 @@ class Facts:
     stall: Estimate | None
     slowdown: Estimate | None
     """What the steps up to the next line lose beside a save that goes on: where times show that they lose something."""
-    stall_with: str
-    """What is in the stall, or in the step, beside the save. Empty: nothing."""
+    aside: str
+    """What else is in the stall, or in the step: the beginning of a sentence. Empty: nothing."""
     durable_s: float | None
     """From the beginning of a save until the program says that it is finished, where that is after the stall."""
     background: bool
@@ -83,7 +83,7 @@ def facts_of(log: Log) -> Facts:
         step=step,
         stall=stall,
         slowdown=_slowdown(run, step, log.resolution_s) if step else None,
-        stall_with=log.form.untold if has_aside or log.step_s else "",
+        aside=log.form.aside if has_aside or log.step_s else "",
         durable_s=fmean(finished) if finished else None,
         background=any(save.background for save in saves),
         interval=_interval(run, timed) or log.interval,

@@ -14,7 +14,9 @@ from ckptbench.decide.training_log.forms import Form
 from ckptbench.errors import DataError
 
 STATE = Form(
-    name="a state of Hugging Face's Trainer", lines=(), untold="the saves of the whole run"
+    name="a state of Hugging Face's Trainer",
+    lines=(),
+    aside="Its steps have the saves of the whole run in them, and are too short if it was resumed",
 )
 METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True)
 HISTORY = b'"log_history"'

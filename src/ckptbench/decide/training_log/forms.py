@@ -41,8 +41,8 @@ class Form:
     """Whether its expressions tell the time of a line; else the first date and time in a line does."""
     times_last: bool = False
     """Whether the time in the line of a step is that of this step: else it may be the mean of those since the line before."""
-    untold: str = ""
-    """What its numbers have in them that is no save."""
+    aside: str = ""
+    """What else its times have in them: the beginning of a sentence."""
 
 
 def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
@@ -90,7 +90,7 @@ NANOGPT = Form(
     ),
     from_zero=True,
     times_last=True,
-    untold="the evaluation before each save",
+    aside="Its times have the evaluation before each save in them",
 )
 BAR = Form(
     name="progress bars (tqdm, Hugging Face)",
@@ -110,6 +110,9 @@ FORMS = (MEGATRON, TORCHTITAN, NANOGPT, BAR)
 def own_form(patterns: Sequence[str]) -> Form:
     """The form of a user's expressions. Raises ConfigError for what is wrong with them."""
     compiled = [_compiled(pattern) for pattern in patterns]
+    for each in compiled:
+        if set(each.groupindex) == {"time"}:
+            raise ConfigError(f"--log-pattern {show(each.pattern)} names time alone: put it into the expression of the step or save in its line")  # fmt: skip
     found = {group for each in compiled for group in each.groupindex}
     if "step" not in found:
         raise ConfigError(f"--log-pattern: no (?P<step>...) in it: add it, as in {EXAMPLE}")
