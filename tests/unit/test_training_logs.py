@@ -234,6 +234,31 @@ def test_steps_before_a_resume_are_not_counted_by_its_bar(tmp_path: Path) -> Non
     assert found.steps == 1542
 
 
+def test_a_bar_of_epochs_around_one_of_steps_counts_no_steps(tmp_path: Path) -> None:
+    """`for epoch in trange(3): for batch in tqdm(batches)`: the outer bar lasts longest."""
+    made, text, passed_s = Made(noise=0.02), "", 0.0
+    for epoch in range(3):
+        began_s = passed_s
+        for step in range(1, 501):
+            passed_s += made.some(1.3)
+            text += f"\rEpoch {epoch}: {step // 5}%|#| {step}/500 [{int(passed_s - began_s) // 60:02}:{int(passed_s - began_s) % 60:02}<02:01, 1.30s/it]"
+        text += f"\rEpochs: {epoch * 33}%|#| {epoch + 1}/3 [{int(passed_s) // 60:02}:{int(passed_s) % 60:02}<20:00, 650.0s/it]"
+    found = facts(tmp_path, text)
+    assert found.step is not None
+    assert found.step.value == pytest.approx(1.3, rel=MIDDLE)
+    assert found.steps == 1500
+
+
+def test_an_evaluation_that_only_its_bar_shows_is_told(tmp_path: Path) -> None:
+    """It is in the time of each save, as no line says how long it took."""
+    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
+    text = bars(made, eval_s=25.0, eval_total=20).replace("eval_runtime", "seconds")
+    found = facts(tmp_path, text)
+    assert found.stall is not None
+    assert found.stall.value == pytest.approx(65.0, rel=MIDDLE)
+    assert found.aside == "Its times have the evaluation before each save in them"
+
+
 def test_a_bar_of_data_is_no_training(tmp_path: Path) -> None:
     """Preparing data may take longer than training."""
     made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)

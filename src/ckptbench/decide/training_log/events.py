@@ -19,6 +19,8 @@ BEHIND = {"background", "unsure"}
 """Groups of a save that goes on, or may go on, while the training does."""
 LARGEST = 1e12
 """No step, and no time since 1970 in seconds, is beyond it."""
+MOSTLY = 0.7
+"""The bar of steps lasts at least this part of the longest one."""
 COARSE_S, FINE_S = 1.0, 0.001
 """How far a time without a fraction of a second, and one with it, may be off."""
 
@@ -56,15 +58,21 @@ class Log:
     def has_steps(self) -> bool:
         return any(event.kind == "step" for event in self.events)
 
-    def only_longest_bar(self) -> None:
-        """Drop the steps of other bars, as of evaluations and downloads: they last shorter."""
-        longest: dict[int, float] = {}
+    def only_bar_of_steps(self) -> None:
+        """Other bars do not count steps: those of evaluations and data last shorter, and one of epochs has fewer parts. While they move, training pauses."""
+        passed: dict[int, float] = {}
+        latest: dict[int, float] = {}
         for event in self.events:
-            if event.kind == "step":
-                longest[event.number] = max(longest.get(event.number, 0.0), event.at_s or 0.0)
-        if len(longest) > 1:
-            kept = max(longest, key=lambda total: (longest[total], total))
-            self.events = [e for e in self.events if e.kind != "step" or e.number == kept]
+            if event.kind == "step" and event.at_s is not None:
+                since_s = event.at_s - latest.get(event.number, 0.0)
+                passed[event.number] = passed.get(event.number, 0.0) + max(since_s, 0.0)
+                latest[event.number] = event.at_s
+        if len(passed) > 1:
+            longest_s = max(passed.values())
+            kept = max(total for total, bar_s in passed.items() if bar_s >= MOSTLY * longest_s)
+            self.events = [
+                Event("pause") if e.kind == "step" and e.number != kept else e for e in self.events
+            ]
 
 
 def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple[list[Log], int]:

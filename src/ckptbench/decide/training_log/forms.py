@@ -17,6 +17,7 @@ GROUPS = ("step", "step_s", "step_ms", "time", "save", "save_s", "save_ms")
 """
 NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 COUNT = r"\d{1,12}"
+EVALUATED = "Its times have the evaluation before each save in them"
 EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
 
 
@@ -90,7 +91,7 @@ NANOGPT = Form(
     ),
     from_zero=True,
     times_last=True,
-    aside="Its times have the evaluation before each save in them",
+    aside=EVALUATED,
 )
 BAR = Form(
     name="progress bars (tqdm, Hugging Face)",
@@ -102,6 +103,7 @@ BAR = Form(
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),
     has_own_clock=True,
+    aside=EVALUATED,
 )  # fmt: skip
 FORMS = (MEGATRON, TORCHTITAN, NANOGPT, BAR)
 """In this order they are looked for: a log of the first three may have bars too."""

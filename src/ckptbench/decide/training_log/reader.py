@@ -28,7 +28,7 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
     logs, number = read_lines(lines_of(content), (own,) if own else FORMS, str(path))
     for log in logs:
         if log.has_steps:
-            log.only_longest_bar()
+            log.only_bar_of_steps()
             return log
     first = next((line.strip() for line in lines_of(content) if line.strip()), "")
     lines = f"{path}: none of its {number:,} lines tells of a step"
