@@ -158,8 +158,21 @@ def test_how_much_steps_lose_beside_an_asynchronous_save_is_told_by_times(tmp_pa
     found = facts(tmp_path, torchtitan(made))
     assert found.slowdown is not None
     assert found.slowdown.value == pytest.approx(1.3, rel=0.2)
-    assert facts(tmp_path, torchtitan(Made(stall_s=5.0, finished_s=40.0))).slowdown is None
+    gap = Made(stall_s=5.0, finished_s=40.0, steps=1000)
+    lines = torchtitan(gap)
+    assert facts(tmp_path, lines).slowdown is None
+    gap.now_s += 5000  # suspended after its last save, which no line says
+    gap.steps = 2000
+    assert facts(tmp_path, [*lines, *torchtitan(gap)[-110:]]).slowdown is None
     assert facts(tmp_path, torchtitan(Made(beside_s=1.3, noise=0.01))).slowdown is None
+
+
+def test_restarts_are_no_surer_than_their_clock(tmp_path: Path) -> None:
+    """Two that took the same number of whole seconds."""
+    made = Made(noise=0.0, killed_at=(475, 1475))
+    found = facts(tmp_path, megatron(made, "core-0.12"))
+    assert found.down is not None
+    assert found.down.interval.hi - found.down.interval.lo >= 1.0
 
 
 def test_a_second_training_in_the_same_log_is_no_restart(tmp_path: Path) -> None:

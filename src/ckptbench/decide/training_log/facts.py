@@ -139,7 +139,7 @@ def _middle(samples: Sequence[float], off: float = 0.0) -> Estimate | None:
     blocks = [_midmean(block) for block in np.array_split(np.array(samples), number)]
     value = _midmean(samples)
     lo, hi = _around(value, blocks)
-    known = Estimate(value, Interval(lo * (1 - off), hi * (1 + off)))
+    known = Estimate(value, Interval(max(lo * (1 - off), LEAST_PART * value), hi * (1 + off)))
     return known if 0 < value <= LONGEST_S else None
 
 
@@ -150,8 +150,12 @@ def _midmean(samples: Iterable[float]) -> float:
 
 
 def _around(value: float, each: Sequence[float]) -> Interval:
+    if len(each) < 2:
+        return UNKNOWN
+    if min(each) <= 0:
+        return of_differences(np.array(each)).interval
     (error,) = errors([np.array(each)])
-    return error.around(value) if len(each) > 1 else UNKNOWN
+    return error.around(value)
 
 
 def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
@@ -160,7 +164,7 @@ def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
     value = fmean(each) if each else 0.0
     if value <= 0:
         return None
-    own = _around(value, each) if min(each) > 0 else of_differences(np.array(each)).interval
+    own = _around(value, each)
     lo, hi = max(own.lo - off_s, LEAST_PART * value), min(own.hi + off_s, LONGEST_S)
     return Estimate(value, Interval(lo, hi))
 
@@ -205,8 +209,9 @@ def _slowdown(run: Run, step: Estimate, resolution_s: float) -> Estimate | None:
             losses.append((longer - stalls) / len(window.saves))
     if not losses or len(others) < ENOUGH - 1:
         return None
-    differ = stdev(others) / len(losses) ** 0.5
-    return _mean(losses, resolution_s) if fmean(losses) > SURELY * differ + resolution_s else None
+    lost = _middle(losses)
+    differ_s = SURELY * stdev(others) / len(losses) ** 0.5 + resolution_s
+    return lost if lost and lost.value > differ_s else None
 
 
 def _longer(window: Window, step_s: float, log: Log) -> float | None:
@@ -248,12 +253,11 @@ def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
     downs = []
     for start in run.starts:
         if start.killed_s is not None and start.at_s is not None:
-            trained_s = (
-                1.5 * run.stride * step_s
-            )  # a kill is half way between two lines, on average
-            downs.append(start.at_s - start.killed_s - trained_s)
+            # On average, a kill is half way between two lines.
+            steps = run.before(start) + run.stride / 2
+            downs.append(start.at_s - start.killed_s - steps * step_s)
     downs = [down_s for down_s in downs if down_s > 0]
-    if downs and (killed := _middle(downs)):
+    if downs and (killed := _middle(downs, log.resolution_s / median(downs))):
         return killed, KILLED
     first = run.starts[0] if run.starts else None
     if log.began_s is not None and first is not None and first.at_s is not None:

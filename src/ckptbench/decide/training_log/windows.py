@@ -54,6 +54,8 @@ class Start:
     step: int
     """That of its first line."""
     at_s: float | None
+    since: int = 0
+    """The step of the checkpoint that it goes on from."""
     killed_s: float | None = None
     """The time of the last line before it, where it goes on from a checkpoint."""
     saves: list[Save] = field(default_factory=list)
@@ -79,7 +81,7 @@ class Run:
 
     def before(self, start: Start) -> int:
         """Steps that the first line of a start ends, as far as it can be known."""
-        return min(self.stride, start.step)
+        return min(self.stride, start.step - start.since)
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Run:
@@ -155,7 +157,9 @@ class _Walk:
         starts = self.run.starts
         goes_on = bool(starts) and event.step > starts[0].step
         killed_s = self.latest_s if self.killed_s is None else self.killed_s
-        starts.append(Start(event.step, event.at_s, killed_s if goes_on else None))
+        saved = (save.step for start in starts for save in start.saves if save.step < event.step)
+        since = max(saved, default=0) if goes_on else 0
+        starts.append(Start(event.step, event.at_s, since, killed_s if goes_on else None))
         self.saves, self.lines_of_start = {}, 0
 
     def _window(self, before: Event, event: Event) -> None:
