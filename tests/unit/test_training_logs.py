@@ -16,7 +16,7 @@ from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
 from ckptbench.commands.asked import Asked
 from ckptbench.commands.of_log import LogCosts
 from ckptbench.commands.verbs import WRONG_USE, run
-from ckptbench.decide.training_log.facts import KILLED, LOADED, STARTED, Facts, facts_of
+from ckptbench.decide.training_log.facts import KILLED, STARTED, Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
 from ckptbench.decide.training_log.reader import read_log
 from ckptbench.errors import ConfigError, DataError
@@ -183,14 +183,6 @@ def test_a_second_training_in_the_same_log_is_no_restart(tmp_path: Path) -> None
     found = facts(tmp_path, [*lines, *torchtitan(made)])
     check(found, made)
     assert (found.steps, found.saves, found.down_from) == (1200, 6, STARTED)
-
-
-def test_the_load_is_the_least_of_a_restart(tmp_path: Path) -> None:
-    lines = [*megatron(Made(), "core-0.5"), "    load-checkpoint ................................: (17352.38, 17353.07)"]  # fmt: skip
-    found = facts(tmp_path, lines)
-    assert found.down is not None
-    assert found.down.value == pytest.approx(17.35307)
-    assert found.down_from == LOADED
 
 
 def test_a_save_of_nanogpt_has_its_evaluation_in_it(tmp_path: Path) -> None:

@@ -14,9 +14,7 @@ from ckptbench.decide.training_log.lines import seconds_of, stamp_in
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
-Kind = Literal["step", "save", "finished", "pause", "load", "gpus"]
-BEHIND = {"background", "unsure"}
-"""Groups of a save that goes on, or may go on, while the training does."""
+Kind = Literal["step", "save", "finished", "pause", "gpus"]
 LARGEST = 1e12
 """No step, and no time since 1970 in seconds, is beyond it."""
 MOSTLY = 0.7
@@ -37,6 +35,7 @@ class Event(NamedTuple):
     number: int = 0
     """Of GPUs; of a step of a bar, of how many."""
     background: bool = False
+    """Whether a save goes on, or may go on, while the training does."""
 
 
 @dataclass(slots=True)
@@ -82,8 +81,9 @@ def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple
     number, stamps = 0, any(not form.has_own_clock for form in forms)
     for number, line in enumerate(lines, 1):
         if stamps and (stamp := stamp_in(line)):
-            _begin(logs, stamp)
             stamps = False
+            for log in logs:
+                log.began_s = None if log.form.has_own_clock else time_of(stamp, log)
         found = [
             (match.start(), match, log)
             for hint, pattern, log in kinds
@@ -96,12 +96,6 @@ def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple
             except ValueError as error:
                 raise DataError(f"{where}: line {number}: {error}") from None
     return logs, number
-
-
-def _begin(logs: Iterable[Log], stamp: str) -> None:
-    for log in logs:
-        if not log.form.has_own_clock:
-            log.began_s = time_of(stamp, log)
 
 
 def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
@@ -120,17 +114,15 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
         yield Event("finished", step, at_s, _duration("finished", told))
     elif "pause" in told or "pause_s" in told:
         yield Event("pause", step, at_s, _duration("pause", told))
-    elif "load_s" in told or "load_ms" in told:
-        yield Event("load", seconds=_duration("load", told))
     else:
-        saves = told.keys() & {"save", "save_s", "save_ms", *BEHIND}
+        saves = told.keys() & {"save", "save_s", "save_ms", "background"}
         took_s = _duration("step", told)
         if step is not None and (took_s is not None or not saves):
             total = int(told.get("total", 0))
             yield Event("step", step + log.form.from_zero, at_s, took_s, number=total)
         if saves:
             save_s = _duration("save", told)
-            yield Event("save", step, at_s, save_s, background=bool(told.keys() & BEHIND))
+            yield Event("save", step, at_s, save_s, background="background" in told)
 
 
 def _duration(name: str, told: dict[str, str]) -> float | None:

@@ -35,7 +35,6 @@ MOST_GPUS = 10**6
 
 KILLED = "from the last line of a killed job to the first step of the next"
 STARTED = "from the first line to the first step, without waiting for GPUs"
-LOADED = "the load of a checkpoint alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,4 +263,4 @@ def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
         began = first.at_s - log.began_s - run.before(first) * step_s
         if began > 0:
             return Estimate(began, UNKNOWN), STARTED
-    return _mean([e.seconds for e in log.events if e.kind == "load" and e.seconds]), LOADED
+    return None, ""

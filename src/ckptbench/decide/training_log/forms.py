@@ -56,13 +56,11 @@ MEGATRON = Form(
     # on saves since 0.16. Step lines come from the last rank, and
     # lines on saves from the first. The step time leaves out saves and evaluations.
     lines=_lines(
-        ("elapsed time per iteration (ms)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(ms\): (?P<step_ms>{NUMBER})"),
-        ("elapsed time per iteration (s)", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \(s\): (?P<step_s>{NUMBER})"),
+        ("elapsed time per iteration (", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \((?:ms\): (?P<step_ms>{NUMBER})|s\): (?P<step_s>{NUMBER}))"),
         ("saving checkpoint at iteration", rf"(?P<save>saving checkpoint) at iteration +(?P<step>{COUNT}) to "),
         ("an async checkpoint save", rf"(?P<background>scheduled an async checkpoint) save at iteration +(?P<step>{COUNT}) to "),
         ("successfully saved checkpoint", rf"(?P<finished>successfully saved checkpoint) (?:at|from) iteration +(?P<step>{COUNT}) to "),
         ("save", rf"\bsave[- ]checkpoint[ .]*: \(?(?:{NUMBER}, )?(?P<save_ms>{NUMBER})"),
-        ("load", rf"\bload[- ]checkpoint[ .]*: \(?(?:{NUMBER}, )?(?P<load_ms>{NUMBER})"),
         ("using world size: ", r"using world size: (?P<gpus>\d{1,7})\b"),
     ),
 )  # fmt: skip
@@ -74,9 +72,8 @@ TORCHTITAN = Form(
         ("step:", rf"(?<!validate )step: *(?P<step>{COUNT})\b[^:]{{0,40}}loss: "),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:saving|(?P<background>staging)) the checkpoint(?: \((?P<unsure>or staging if async is enabled)\))? ?in (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:saving the checkpoint|(?P<background>staging the checkpoint|.*if async is enabled\))) ?in (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
-        ("Finished loading", rf"Finished loading the checkpoint in (?P<load_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<sizes>[\d, ]{1,99})\]"),
         ("device mesh with", r"device mesh with parallelism: (?P<sizes>pp=[a-z_\d=, ]{1,99}?), ep="),
     ),
