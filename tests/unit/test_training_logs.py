@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,20 @@ def test_an_asynchronous_save_of_megatron_is_finished_later(tmp_path: Path) -> N
     check(found, made)
     assert found.background
     assert found.durable_s == pytest.approx(90.0, rel=MIDDLE)
+
+
+def test_a_save_in_the_mean_of_every_other_line_is_in_no_step(tmp_path: Path) -> None:
+    """Old versions of Megatron-LM count a save into the steps of the next line."""
+    made, save_ms = Made(stride=100), 0.0
+    lines = megatron(made, "2.0")
+    for at, line in enumerate(lines):
+        if "save checkpoint:" in line:
+            save_ms = float(line.split()[-1])
+        elif "(ms): " in line:
+            before, told_ms, after = re.split(r"(?<=\(ms\): )([\d.]+)", line)
+            lines[at] = f"{before}{float(told_ms) + save_ms / made.stride:.1f}{after}"
+            save_ms = 0.0
+    check(facts(tmp_path, lines), made)
 
 
 def test_a_line_that_megatrons_launcher_joined_is_read(tmp_path: Path) -> None:
@@ -277,6 +292,17 @@ def test_the_model_that_a_trainer_saves_at_the_end_is_no_checkpoint(tmp_path: Pa
     end = "100%|██| 1500/1500 [25:00<00:00,  1.0it/s]\n[INFO|trainer.py:1935] 2026-09-09 18:20:55,954 >> Saving model checkpoint to ./models/mine\n"
     found = facts(tmp_path, bars(Made(step_s=1.0, steps=1500, interval=10**6)) + end)
     assert (found.saves, found.interval, found.stall) == (0, None, None)
+
+
+def test_saves_are_not_in_the_steps_of_rows_with_dates(tmp_path: Path) -> None:
+    made, rows = Made(step_s=1.3, stall_s=20.0, interval=100, noise=0.02), ["time,step,loss"]
+    for step in range(1, made.steps + 1):
+        made.some(made.step_s)
+        if made.is_told(step):
+            rows.append(f"{made.stamp('%Y-%m-%d %H:%M:%S')},{step},0.5")
+        if made.saves_after(step):
+            made.some(made.stall_s)
+    check(facts(tmp_path, rows), made, stall=False)
 
 
 def test_metrics_of_lightning_tell_steps_alone(tmp_path: Path) -> None:
@@ -533,6 +559,10 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     log = str(written(tmp_path, state(log_history=[{"step": 10}], save_steps=0)))
     text = refused(["--training-log", log, "--mtbf", "5h"], capsys)
     assert "as a state of Hugging Face's Trainer: 1 step, 0 saves. It does not tell all:" in text
+    assert "--blocking 2min; it names no save" in text
+    lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
+    case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip
+    assert "--blocking 2min; it does not tell how long one takes" in refused(case, capsys)
     for option in ("--gpus", "--step", "--blocking or --async", "--now", "--restart"):
         assert f"\n  {option}: " in text
     rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--now", "500 steps", "--restart", "5min"]  # fmt: skip

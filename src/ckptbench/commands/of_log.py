@@ -64,7 +64,7 @@ def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
     if asked.step is None and facts.step is None:
         yield "--step: how long one step takes"
     if _takes_stall(asked) and facts.stall is None:
-        why = "it has no save" if not facts.saves else "steps beside a save take no longer in it"
+        why = "it does not tell how long one takes" if facts.saves else "it names no save"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
     if asked.now is None and facts.interval is None:
         yield '--now: how often you save today, as in --now "500 steps"'

@@ -17,7 +17,7 @@ BLOCKS = 10
 """Into so many parts the steps of a log are cut. How far these differ is the interval of a step."""
 ENOUGH = 3
 """With fewer step times, those of steps beside saves are taken too."""
-LONGER = 3
+LONGER = 2
 """Steps that take so many times as long as others have something else in them, such as a save that no line names."""
 FEW = 6
 """Fewer samples are not cut."""
@@ -93,13 +93,15 @@ def facts_of(log: Log) -> Facts:
 
 
 def _step(run: Run, resolution_s: float) -> Estimate | None:
-    """Of the steps with no save beside them, without the first of each start; where there are no others, of those beside saves of a known duration."""
+    """Of the steps with no save beside them, without the first of each start; where there are too few, of those after saves and beside saves of a known duration too."""
     known = [w for w in run.windows if not w.paused and all(s.stall_s is not None for s in w.saves)]
-    steady = [w for w in known if not (w.saves or w.is_first or w.follows_save)]
-    windows, samples = steady, list(_samples(steady, resolution_s))
-    if len(samples) < ENOUGH:
-        windows, samples = known, list(_samples(known, resolution_s))
-    told = any(window.last.seconds for window in windows)
+    without = [window for window in known if not (window.saves or window.is_first)]
+    steady = [window for window in without if not window.follows_save]
+    samples: list[float] = []
+    for windows in (steady, without, known):
+        if len(samples) < ENOUGH:
+            samples = list(_samples(windows, resolution_s))
+    told = any(window.last.seconds for window in known)
     return _middle(samples, 0.0 if told else 1 / SURE / len(samples) ** 0.5) if samples else None
 
 
