@@ -369,6 +369,31 @@ def test_gaps_between_times_tell_a_save_without_a_duration(clock: str, tmp_path:
     check(facts(tmp_path, lines, *times or (r"step (?P<step>\d+)",), "(?P<save>saving)"), made)
 
 
+@pytest.mark.parametrize("marked", ["begin", "end"])
+def test_a_save_may_be_marked_as_it_begins_or_ends(marked: str, tmp_path: Path) -> None:
+    made, lines = Made(noise=0.02), []
+    for step in range(1, 2001):
+        made.some(made.step_s)
+        lines += [f"{made.stamp()} step {step}"] if made.is_told(step) else []
+        if made.saves_after(step):
+            began = made.stamp()
+            made.some(made.stall_s)
+            lines.append(f"{began if marked == 'begin' else made.stamp()} a checkpoint")
+    check(facts(tmp_path, lines, r"step (?P<step>\d+)", "(?P<save>a checkpoint)"), made)
+
+
+def test_each_duration_between_two_lines_is_a_save(tmp_path: Path) -> None:
+    made, lines = Made(interval=5, stall_s=20.0), []
+    for step in range(1, 2001):
+        made.some(made.step_s)
+        lines += [f"{made.stamp()} step {step}"] if made.is_told(step) else []
+        if made.saves_after(step):
+            lines.append(f"checkpoint took {made.some(made.stall_s):.2f}")
+    found = facts(tmp_path, lines, r"step (?P<step>\d+)", SAVED)
+    check(found, made)
+    assert found.saves == 400
+
+
 def test_lines_of_several_ranks_are_read_once(tmp_path: Path) -> None:
     one, other = torchtitan(Made()), torchtitan(Made(seed=2))
     mixed = [line for pair in zip(one, other, strict=True) for line in pair[:: random.Random(3).choice((1, -1))]]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -179,16 +180,19 @@ def _stall(
     if step is None:
         return None, False
     with_save = [w for w in run.windows if len(w.saves) == 1]
+    since = [each for w in with_save if (each := _since_save(w, step.value)) is not None]
+    # Else the line of a save is printed as it ends.
+    if since and fmean(since) > _noise_s(run, step.value, log.resolution_s, len(since)):
+        return _mean(since, log.resolution_s), False
     paused = [w for w in run.windows if w.paused and not (w.saves or w.is_first)]
     pauses = [each for w in paused if (each := _longer(w, step.value, log)) is not None]
     pause = _mean(pauses)
     stalls, has_pause, off_s = [], False, log.resolution_s
     for window in with_save:
-        since = _since_save(window, step.value)
-        longer = _longer(window, step.value, log) if since is None else since
+        longer = _longer(window, step.value, log)
         if longer is None:
             continue
-        if since is None and window.paused and not window.pause_s:
+        if window.paused and not window.pause_s:
             has_pause = has_pause or pause is None
             longer -= pause.value if pause else 0.0
             off_s = log.resolution_s + (pause.interval.hi - pause.value if pause else 0.0)
@@ -198,21 +202,29 @@ def _stall(
 
 def _slowdown(run: Run, step: Estimate, resolution_s: float) -> Estimate | None:
     """None where it is within what other steps differ by."""
-    losses, others = [], []
+    losses = []
     for window in run.windows:
-        if window.passed_s is None or window.paused or window.is_first:
+        if window.passed_s is None or window.paused or window.is_first or not window.saves:
             continue
-        longer = window.passed_s - window.steps * step.value
-        if not window.saves:
-            others.append(longer)
-        elif all(save.background and save.stall_s is not None for save in window.saves):
+        if all(save.background and save.stall_s is not None for save in window.saves):
             stalls = sum(save.stall_s or 0.0 for save in window.saves)
+            longer = window.passed_s - window.steps * step.value
             losses.append((longer - stalls) / len(window.saves))
-    if not losses or len(others) < ENOUGH - 1:
-        return None
-    lost = _middle(losses)
-    differ_s = SURELY * stdev(others) / len(losses) ** 0.5 + resolution_s
+    lost = _middle(losses) if losses else None
+    differ_s = _noise_s(run, step.value, resolution_s, len(losses))
     return lost if lost and lost.value > differ_s else None
+
+
+def _noise_s(run: Run, step_s: float, resolution_s: float, number: int) -> float:
+    """How much longer than others so many windows are, on average, by chance alone."""
+    others = [
+        window.passed_s - window.steps * step_s
+        for window in run.windows
+        if window.passed_s is not None and not (window.paused or window.is_first or window.saves)
+    ]
+    if len(others) < 2 or not number:
+        return math.inf
+    return SURELY * stdev(others) / number**0.5 + resolution_s
 
 
 def _longer(window: Window, step_s: float, log: Log) -> float | None:

@@ -12,7 +12,7 @@ from ckptbench.matrix.shown import show
 GROUPS = ("step", "step_s", "step_ms", "time", "save", "save_s", "save_ms")
 """The named groups of `--log-pattern`.
 
-`step`: its number. `step_s`, `step_ms`: how long one took. `time`: of the line. `save`: marks a line that is printed as a save begins. `save_s`,
+`step`: its number. `step_s`, `step_ms`: how long one took. `time`: of the line. `save`: marks a line that is printed as a save begins or ends. `save_s`,
 `save_ms`: how long training stood still for it.
 """
 NUMBER = r"\d{1,12}(?:\.\d{1,12})?"

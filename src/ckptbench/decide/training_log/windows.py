@@ -10,7 +10,7 @@ from statistics import median
 from ckptbench.decide.training_log.events import Event
 
 INTERLEAVED = 0.25
-"""Where steps go back in more than this part of the lines, several ranks write into the log, and nothing was restarted."""
+"""Where steps go back, or are told again, in more than this part of the lines, several ranks write into the log."""
 
 
 @dataclass(slots=True)
@@ -86,22 +86,23 @@ class Run:
     @classmethod
     def of(cls, events: Sequence[Event]) -> Run:
         """Raises nothing: what makes no sense is left out."""
-        walk = _Walk(cls(), goes_back=not _is_interleaved(events))
+        steps = [event.step or 0 for event in events if event.kind == "step"]
+        often = INTERLEAVED * len(steps)
+        walk = _Walk(
+            cls(),
+            goes_back=sum(after < before for before, after in pairwise(steps)) <= often,
+            repeats=sum(after == before for before, after in pairwise(steps)) > often,
+        )
         for event in events:
             walk.take(event)
         return walk.run
 
 
-def _is_interleaved(events: Sequence[Event]) -> bool:
-    steps = [event.step or 0 for event in events if event.kind == "step"]
-    return sum(after < before for before, after in pairwise(steps)) > INTERLEAVED * len(steps)
-
-
 class _Walk:
     """From line to line."""
 
-    def __init__(self, run: Run, *, goes_back: bool) -> None:
-        self.run, self.goes_back = run, goes_back
+    def __init__(self, run: Run, *, goes_back: bool, repeats: bool) -> None:
+        self.run, self.goes_back, self.repeats = run, goes_back, repeats
         self.saves: dict[int, Save] = {}
         """The latest of each step of this start, in order."""
         self.latest_s: float | None = None
@@ -183,8 +184,10 @@ class _Walk:
             save: Save | None = latest
         else:
             save = self.saves.get(self.at_step if event.step is None else event.step)
-        is_next = event.step is None and event.seconds is None and save and save.stall_s is not None
-        if save is None or is_next:  # all ranks begin before any has finished
+        is_told = save is not None and save.stall_s is not None
+        # All ranks begin before any has finished.
+        is_next = is_told and event.step is None and (event.seconds is None or not self.repeats)
+        if save is None or is_next:
             save = self._begin(event)
         save.at_s = event.at_s if save.at_s is None else save.at_s
         save.background = save.background or event.background
