@@ -224,7 +224,7 @@ def _noise_s(run: Run, step_s: float, resolution_s: float, number: int) -> float
     ]
     if len(others) < 2 or not number:
         return math.inf
-    return SURELY * stdev(others) / number**0.5 + resolution_s
+    return SURELY * stdev(others) / math.sqrt(number) + resolution_s
 
 
 def _longer(window: Window, step_s: float, log: Log) -> float | None:
