@@ -107,9 +107,8 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     else:
         stamp = stamp_in(line)
         at_s = time_of(stamp, log) if stamp else None
-    if "gpus" in told or "sizes" in told:
-        sizes = re.findall(r"\d+", told.get("gpus") or told["sizes"])
-        yield Event("gpus", number=math.prod(map(int, sizes)))
+    if "gpus" in told:
+        yield Event("gpus", number=math.prod(map(int, re.findall(r"\d+", told["gpus"]))))
     elif "finished" in told or "finished_s" in told:
         yield Event("finished", step, at_s, _duration("finished", told))
     elif "pause" in told or "pause_s" in told:

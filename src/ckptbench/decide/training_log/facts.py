@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
@@ -20,7 +20,7 @@ ENOUGH = 3
 """With fewer step times, those of steps beside saves are taken too."""
 LONGER = 2
 """Steps that take so many times as long as others have something else in them, such as a save that no line names."""
-FEW = 6
+FEW = 30
 """Fewer samples are not cut."""
 SURE = 100
 """A step time is taken of lines that are so many times as far apart as their times may be off."""
@@ -33,6 +33,8 @@ LONGEST_S = 1e6
 LEAST_PART = 0.01
 """Of a time: its interval does not go below it."""
 MOST_GPUS = 10**6
+
+Middle = Callable[[Sequence[float]], float]
 
 KILLED = "from the last line of a killed job to the first step of the next"
 STARTED = "from the first line to the first step, without waiting for GPUs"
@@ -103,7 +105,8 @@ def _step(run: Run, resolution_s: float) -> Estimate | None:
         if len(samples) < ENOUGH:
             samples = list(_samples(windows, resolution_s))
     told = any(window.last.seconds for window in known)
-    return _middle(samples, 0.0 if told else 1 / SURE / len(samples) ** 0.5) if samples else None
+    off_s = 0.0 if told or not samples else fmean(samples) / SURE / math.sqrt(len(samples))
+    return _estimate(samples, _midmean, off_s)
 
 
 def _samples(windows: Sequence[Window], resolution_s: float) -> Iterator[float]:
@@ -132,41 +135,27 @@ def _samples(windows: Sequence[Window], resolution_s: float) -> Iterator[float]:
             passed_s, steps = 0.0, 0
 
 
-def _middle(samples: Sequence[float], off: float = 0.0) -> Estimate | None:
-    """The mean of the middle half, with an interval that comes from that of blocks of neighbours, which share what slows them.
-
-    A median would jump between whole seconds where times have no fractions. `off`: the part by which that may move the mean.
-    """
-    number = min(BLOCKS, len(samples) // 3) if len(samples) >= FEW else len(samples)
-    blocks = [_midmean(block) for block in np.array_split(np.array(samples), number)]
-    value = _midmean(samples)
-    lo, hi = _around(value, blocks)
-    known = Estimate(value, Interval(max(lo * (1 - off), LEAST_PART * value), hi * (1 + off)))
-    return known if 0 < value <= LONGEST_S else None
-
-
-def _midmean(samples: Iterable[float]) -> float:
+def _midmean(samples: Sequence[float]) -> float:
+    """The mean of the middle half. A median would jump between whole seconds where times have no fractions."""
     ordered = sorted(samples)
     cut = (len(ordered) + 1) // 4
     return fmean(ordered[cut : len(ordered) - cut])
 
 
-def _around(value: float, each: Sequence[float]) -> Interval:
-    if len(each) < 2:
-        return UNKNOWN
-    if min(each) <= 0:
-        return of_differences(np.array(each)).interval
-    (error,) = errors([np.array(each)])
-    return error.around(value)
+def _estimate(samples: Iterable[float], of: Middle, off_s: float = 0.0) -> Estimate | None:
+    """With an interval that comes from blocks of neighbours, which share what slows them. None where it is not above 0.
 
-
-def _mean(each: Sequence[float], off_s: float = 0.0) -> Estimate | None:
-    """None where they are nothing on average. `off_s`: by how much all may be off alike."""
-    each = [seconds for seconds in each if abs(seconds) <= LONGEST_S]
-    value = fmean(each) if each else 0.0
+    `off_s`: by how much all may be off alike.
+    """
+    each = [seconds for seconds in samples if abs(seconds) <= LONGEST_S]
+    value = of(each) if each else 0.0
     if value <= 0:
         return None
-    own = _around(value, each)
+    number = BLOCKS if len(each) >= FEW else len(each)
+    blocks = np.array([of(block.tolist()) for block in np.array_split(np.array(each), number)])
+    own = UNKNOWN
+    if number > 1:
+        own = errors([blocks])[0].around(value) if min(blocks) > 0 else of_differences(blocks).interval  # fmt: skip
     lo, hi = max(own.lo - off_s, LEAST_PART * value), min(own.hi + off_s, LONGEST_S)
     return Estimate(value, Interval(lo, hi))
 
@@ -176,17 +165,17 @@ def _stall(
 ) -> tuple[Estimate | None, bool]:
     """As the log says it, or else what the steps with a save between them take longer; and whether an evaluation is in that."""
     if told := [max(save.stall_s, LEAST_S) for save in saves if save.stall_s is not None]:
-        return _mean(told), False
+        return _estimate(told, fmean), False
     if step is None:
         return None, False
     with_save = [w for w in run.windows if len(w.saves) == 1]
     since = [each for w in with_save if (each := _since_save(w, step.value)) is not None]
     # Else the line of a save is printed as it ends.
     if since and fmean(since) > _noise_s(run, step.value, log.resolution_s, len(since)):
-        return _mean(since, log.resolution_s), False
+        return _estimate(since, fmean, log.resolution_s), False
     paused = [w for w in run.windows if w.paused and not (w.saves or w.is_first)]
     pauses = [each for w in paused if (each := _longer(w, step.value, log)) is not None]
-    pause = _mean(pauses)
+    pause = _estimate(pauses, fmean)
     stalls, has_pause, off_s = [], False, log.resolution_s
     for window in with_save:
         longer = _longer(window, step.value, log)
@@ -197,34 +186,33 @@ def _stall(
             longer -= pause.value if pause else 0.0
             off_s = log.resolution_s + (pause.interval.hi - pause.value if pause else 0.0)
         stalls.append(longer)
-    return _mean(stalls, off_s), has_pause
+    return _estimate(stalls, fmean, off_s), has_pause
 
 
 def _slowdown(run: Run, step: Estimate, resolution_s: float) -> Estimate | None:
     """None where it is within what other steps differ by."""
-    losses = []
-    for window in run.windows:
-        if window.passed_s is None or window.paused or window.is_first or not window.saves:
-            continue
-        if all(save.background and save.stall_s is not None for save in window.saves):
-            stalls = sum(save.stall_s or 0.0 for save in window.saves)
-            longer = window.passed_s - window.steps * step.value
-            losses.append((longer - stalls) / len(window.saves))
-    lost = _middle(losses) if losses else None
-    differ_s = _noise_s(run, step.value, resolution_s, len(losses))
-    return lost if lost and lost.value > differ_s else None
+    losses = [
+        (longer - sum(save.stall_s or 0.0 for save in window.saves)) / len(window.saves)
+        for window, longer in _longer_ones(run, step.value)
+        if window.saves and all(save.background and save.stall_s is not None for save in window.saves)
+    ]  # fmt: skip
+    lost = _estimate(losses, _midmean)
+    return lost if lost and lost.value > _noise_s(run, step.value, resolution_s, len(losses)) else None  # fmt: skip
 
 
 def _noise_s(run: Run, step_s: float, resolution_s: float, number: int) -> float:
     """How much longer than others so many windows are, on average, by chance alone."""
-    others = [
-        window.passed_s - window.steps * step_s
-        for window in run.windows
-        if window.passed_s is not None and not (window.paused or window.is_first or window.saves)
-    ]
-    if len(others) < 2 or not number:
+    others = [longer for window, longer in _longer_ones(run, step_s) if not window.saves]
+    if len(others) < 2:
         return math.inf
     return SURELY * stdev(others) / math.sqrt(number) + resolution_s
+
+
+def _longer_ones(run: Run, step_s: float) -> Iterator[tuple[Window, float]]:
+    """Windows without a pause, and by how many seconds they are longer than their steps."""
+    for window in run.windows:
+        if window.passed_s is not None and not (window.paused or window.is_first):
+            yield window, window.passed_s - window.steps * step_s
 
 
 def _longer(window: Window, step_s: float, log: Log) -> float | None:
@@ -269,8 +257,7 @@ def _down(run: Run, log: Log, step_s: float) -> tuple[Estimate | None, str]:
             # On average, a kill is half way between two lines.
             steps = run.before(start) + run.stride / 2
             downs.append(start.at_s - start.killed_s - steps * step_s)
-    downs = [down_s for down_s in downs if down_s > 0]
-    if downs and (killed := _middle(downs, log.resolution_s / median(downs))):
+    if killed := _estimate((each for each in downs if each > 0), _midmean, log.resolution_s):
         return killed, KILLED
     first = run.starts[0] if run.starts else None
     if log.began_s is not None and first is not None and first.at_s is not None:

@@ -74,8 +74,8 @@ TORCHTITAN = Form(
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
         ("Finished ", rf"Finished (?:saving the checkpoint|(?P<background>staging the checkpoint|.*if async is enabled\))) ?in (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
-        ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<sizes>[\d, ]{1,99})\]"),
-        ("device mesh with", r"device mesh with parallelism: (?P<sizes>pp=[a-z_\d=, ]{1,99}?), ep="),
+        ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<gpus>[\d, ]{1,99})\]"),
+        ("device mesh with", r"device mesh with parallelism: (?P<gpus>pp=[a-z_\d=, ]{1,99}?), ep="),
     ),
 )  # fmt: skip
 NANOGPT = Form(
