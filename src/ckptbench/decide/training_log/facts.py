@@ -67,7 +67,7 @@ class Facts:
 
 def facts_of(log: Log) -> Facts:
     """Raises nothing: what makes no sense is left out."""
-    run = Run.of(log.events)
+    run = Run(log.events)
     saves = [save for start in run.starts for save in start.saves]
     # Saves without a duration beside others that have one are of another kind, as those into the memory of a node.
     timed = [save for save in saves if save.stall_s is not None] or saves

@@ -61,12 +61,31 @@ class Start:
     saves: list[Save] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class Run:
-    """All starts of a training that are in one log."""
+    """All starts of a training that are in one log. What makes no sense in it is left out."""
 
-    windows: list[Window] = field(default_factory=list)
-    starts: list[Start] = field(default_factory=list)
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.windows: list[Window] = []
+        self.starts: list[Start] = []
+        steps = [event.step or 0 for event in events if event.kind == "step"]
+        often = INTERLEAVED * len(steps)
+        self._goes_back = sum(after < before for before, after in pairwise(steps)) <= often
+        self._repeats = sum(after == before for before, after in pairwise(steps)) > often
+        self._saves: dict[int, Save] = {}
+        """The latest of each step of this start, in order."""
+        self._latest_s: float | None = None
+        self._killed_s: float | None = None
+        """The time of the last line before those of a new start, as far as these show before its first step."""
+        self._starts_again = False
+        self._previous: Event | None = None
+        """The last line of a step."""
+        self._line, self._is_first = 0, True
+        """The step of that line; whether it is the first of a start."""
+        self._at_step = 0
+        self._beside: list[Save] = []
+        self._paused, self._pause_s = False, 0.0
+        for event in events:
+            self._take(event)
 
     @property
     def stride(self) -> int:
@@ -83,110 +102,73 @@ class Run:
         """Steps that the first line of a start ends, as far as it can be known."""
         return min(self.stride, start.step - start.since)
 
-    @classmethod
-    def of(cls, events: Sequence[Event]) -> Run:
-        """Raises nothing: what makes no sense is left out."""
-        steps = [event.step or 0 for event in events if event.kind == "step"]
-        often = INTERLEAVED * len(steps)
-        walk = _Walk(
-            cls(),
-            goes_back=sum(after < before for before, after in pairwise(steps)) <= often,
-            repeats=sum(after == before for before, after in pairwise(steps)) > often,
-        )
-        for event in events:
-            walk.take(event)
-        return walk.run
-
-
-class _Walk:
-    """From line to line."""
-
-    def __init__(self, run: Run, *, goes_back: bool, repeats: bool) -> None:
-        self.run, self.goes_back, self.repeats = run, goes_back, repeats
-        self.saves: dict[int, Save] = {}
-        """The latest of each step of this start, in order."""
-        self.latest_s: float | None = None
-        self.killed_s: float | None = None
-        """The time of the last line before those of a new start, as far as these show before its first step."""
-        self.starts_again = False
-        self.previous: Event | None = None
-        self.lines_of_start = 0
-        self.at_step = 0
-        self.beside: list[Save] = []
-        self.paused, self.pause_s = False, 0.0
-
-    def take(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         self._look_for_start(event)
         if event.kind == "step":
-            self._step(event)
+            self._step(event, event.step or 0)
         elif event.kind == "save":
             self._save(event)
         elif event.kind == "pause":
-            self.paused, self.pause_s = True, self.pause_s + (event.seconds or 0.0)
-            self.at_step = event.step or self.at_step
+            self._paused, self._pause_s = True, self._pause_s + (event.seconds or 0.0)
+            self._at_step = event.step or self._at_step
         elif event.kind == "finished":
             self._finish(event)
-        self.latest_s = self.latest_s if event.at_s is None else event.at_s
+        self._latest_s = self._latest_s if event.at_s is None else event.at_s
 
     def _look_for_start(self, event: Event) -> None:
         """A start prints how many GPUs there are. It may evaluate and save before the line of its first step."""
-        if self.previous is None:
+        if self._previous is None:
             return
-        self.starts_again = self.starts_again or event.kind == "gpus"
-        goes_back = event.kind in ("pause", "save") and (event.step or self.at_step) < self.at_step
-        if self.killed_s is None and (goes_back or event.kind == "gpus"):
-            self.killed_s = self.latest_s
+        self._starts_again = self._starts_again or event.kind == "gpus"
+        goes_back = (
+            event.kind in ("pause", "save") and (event.step or self._at_step) < self._at_step
+        )
+        if self._killed_s is None and (goes_back or event.kind == "gpus"):
+            self._killed_s = self._latest_s
 
-    def _step(self, event: Event) -> None:
-        assert event.step is not None
-        before = self.previous
-        if before is not None and (self.starts_again or event.step <= (before.step or 0)):
-            if not self.starts_again and (event.step == before.step or not self.goes_back):
-                return  # told already, by another rank or the same bar
-            before = None
-        if before is None:
-            self._start(event)
+    def _step(self, event: Event, step: int) -> None:
+        before = self._previous
+        if before is None or self._starts_again or (step < self._line and self._goes_back):
+            self._start(event, step)
+        elif step > self._line:
+            self._window(before, event, step - self._line)
         else:
-            self._window(before, event)
-        self.lines_of_start += 1
-        self.previous, self.at_step = event, event.step
-        self.beside, self.paused, self.pause_s = [], False, 0.0
-        self.killed_s, self.starts_again = None, False
+            return  # told already, by another rank or the same bar
+        self._previous, self._line, self._at_step = event, step, step
+        self._beside, self._paused, self._pause_s = [], False, 0.0
+        self._killed_s, self._starts_again = None, False
 
-    def _start(self, event: Event) -> None:
-        assert event.step is not None
-        starts = self.run.starts
-        goes_on = bool(starts) and event.step > starts[0].step
-        killed_s = self.latest_s if self.killed_s is None else self.killed_s
-        saved = (save.step for start in starts for save in start.saves if save.step < event.step)
-        since = max(saved, default=0) if goes_on else 0
-        starts.append(Start(event.step, event.at_s, since, killed_s if goes_on else None))
-        self.saves, self.lines_of_start = {}, 0
+    def _start(self, event: Event, step: int) -> None:
+        start = Start(step, event.at_s)
+        if self.starts and step > self.starts[0].step:  # it goes on
+            saved = (save.step for each in self.starts for save in each.saves if save.step < step)
+            start.since = max(saved, default=0)
+            start.killed_s = self._latest_s if self._killed_s is None else self._killed_s
+        self.starts.append(start)
+        self._saves, self._is_first = {}, True
 
-    def _window(self, before: Event, event: Event) -> None:
-        assert before.step is not None
-        assert event.step is not None
+    def _window(self, before: Event, event: Event, steps: int) -> None:
         passed_s = None
         if before.at_s is not None and event.at_s is not None and event.at_s >= before.at_s:
             passed_s = event.at_s - before.at_s
-        windows = self.run.windows
-        windows.append(
+        follows_save = not self._is_first and bool(self.windows[-1].saves)
+        self.windows.append(
             Window(
-                steps=event.step - before.step, last=event, passed_s=passed_s, saves=self.beside,
-                paused=self.paused, pause_s=self.pause_s, is_first=self.lines_of_start == 1,
-                follows_save=self.lines_of_start > 1 and bool(windows and windows[-1].saves),
+                steps=steps, last=event, passed_s=passed_s, saves=self._beside, paused=self._paused,
+                pause_s=self._pause_s, is_first=self._is_first, follows_save=follows_save,
             )
         )  # fmt: skip
+        self._is_first = False
 
     def _save(self, event: Event) -> None:
-        latest = next(reversed(self.saves.values()), None)
+        latest = next(reversed(self._saves.values()), None)
         if event.step is None and latest and event.seconds is not None and latest.stall_s is None:
             save: Save | None = latest
         else:
-            save = self.saves.get(self.at_step if event.step is None else event.step)
+            save = self._saves.get(self._at_step if event.step is None else event.step)
         is_told = save is not None and save.stall_s is not None
         # All ranks begin before any has finished.
-        is_next = is_told and event.step is None and (event.seconds is None or not self.repeats)
+        is_next = is_told and event.step is None and (event.seconds is None or not self._repeats)
         if save is None or is_next:
             save = self._begin(event)
         save.at_s = event.at_s if save.at_s is None else save.at_s
@@ -196,16 +178,16 @@ class _Walk:
 
     def _begin(self, event: Event) -> Save:
         is_told = event.step is not None
-        save = Save(self.at_step if event.step is None else event.step, is_told)
-        self.saves[save.step] = save
-        self.beside.append(save)
-        if self.run.starts:
-            self.run.starts[-1].saves.append(save)
+        save = Save(self._at_step if event.step is None else event.step, is_told)
+        self._saves[save.step] = save
+        self._beside.append(save)
+        if self.starts:
+            self.starts[-1].saves.append(save)
         return save
 
     def _finish(self, event: Event) -> None:
-        latest = next(reversed(self.saves.values()), None)
-        save = latest if event.step is None else self.saves.get(event.step)
+        latest = next(reversed(self._saves.values()), None)
+        save = latest if event.step is None else self._saves.get(event.step)
         if save is None:
             return
         if event.seconds is not None:
