@@ -562,6 +562,7 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert of_log["strategies"][0]["now"]["steps"] == 3600
     text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
     assert "All numbers are those of the options." in text
+    assert "A log does not tell" not in text
     assert "512*" in text  # projected from 64
 
 

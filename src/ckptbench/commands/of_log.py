@@ -54,7 +54,7 @@ class LogCosts:
             wrong = error.errors()[0]
             raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
         table = costs_table(given, f"costs of the log {title}, not measured here")
-        return cls(table, (read, *_taken(facts, asked), UNTOLD))
+        return cls(table, (read, *_taken(facts, asked)))
 
 
 def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
@@ -132,6 +132,8 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
         yield f"{facts.aside}: give {option}."
     if facts.background and facts.durable_s is None and _takes_stall(asked):
         yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
+    if _takes_stall(asked):
+        yield UNTOLD
 
 
 def _shown(known: Estimate) -> str:

@@ -77,7 +77,7 @@ class Log:
 def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple[list[Log], int]:
     """A log for each form, and how many lines there are. Raises DataError where a user's expression finds no number."""
     logs = [Log(form) for form in forms]
-    kinds = [(line.hint, line.pattern, log) for log in logs for line in log.form.lines]
+    kinds = [(*line, log) for log in logs for line in log.form.lines]
     number, stamps = 0, any(not form.has_own_clock for form in forms)
     for number, line in enumerate(lines, 1):
         if stamps and (stamp := stamp_in(line)):

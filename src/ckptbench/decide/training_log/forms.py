@@ -17,17 +17,10 @@ GROUPS = ("step", "step_s", "step_ms", "time", "save", "save_s", "save_ms")
 """
 NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 COUNT = r"\d{1,12}"
+Line = tuple[str, re.Pattern[str]]
+"""A kind of line: a part of every such line, which is found faster than its expression; and that."""
 EVALUATED = "Its times have the evaluation before each save in them"
 EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A kind of line."""
-
-    hint: str
-    """A part of every such line: finding it is faster than the expression."""
-    pattern: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +40,7 @@ class Form:
 
 
 def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
-    return tuple(Line(hint, re.compile(pattern)) for hint, pattern in pairs)
+    return tuple((hint, re.compile(pattern)) for hint, pattern in pairs)
 
 
 MEGATRON = Form(
@@ -117,7 +110,7 @@ def own_form(patterns: Sequence[str]) -> Form:
         raise ConfigError(f"--log-pattern: no (?P<step>...) in it: add it, as in {EXAMPLE}")
     return Form(
         name="--log-pattern says",
-        lines=tuple(Line("", each) for each in compiled),
+        lines=tuple(("", each) for each in compiled),
         has_own_clock="time" in found,
     )
 
