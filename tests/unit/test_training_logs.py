@@ -279,6 +279,16 @@ def test_an_evaluation_that_only_its_bar_shows_is_told(tmp_path: Path) -> None:
     assert found.aside == "Its times have the evaluation before each save in them"
 
 
+def test_a_save_after_the_last_step_ends_with_its_bar(tmp_path: Path) -> None:
+    """The Trainer prints its last bar once more after the only save of a short training."""
+    made = Made(step_s=2.5, stall_s=48.0, steps=100, interval=100, noise=0.02)
+    end = f"100%|#| 100/100 [{int(made.step_s * 100 + made.stall_s) // 60:02}:{int(made.step_s * 100 + made.stall_s) % 60:02}<00:00,  2.27s/it]\n"
+    found = facts(tmp_path, bars(made) + end)
+    assert found.stall is not None
+    assert found.stall.value == pytest.approx(made.stall_s, rel=0.1)
+    assert (found.steps, found.saves, found.interval) == (100, 1, 100)
+
+
 def test_a_bar_of_data_is_no_training(tmp_path: Path) -> None:
     """Preparing data may take longer than training."""
     made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)

@@ -130,7 +130,8 @@ class Run:
         before = self._previous
         if before is None or self._starts_again or (step < self._line and self._goes_back):
             self._start(event, step)
-        elif step > self._line:
+        elif step > self._line or (step == self._line and event.number and self._beside):
+            # A bar is printed once more after a save.
             self._window(before, event, step - self._line)
         else:
             return  # told already, by another rank or the same bar
