@@ -12,12 +12,18 @@ from ckptbench_probe.answer import Wishes, answer, failures
 from ckptbench_probe.costs import costs
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
+from ckptbench_probe.words import counted
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.4, after=5).updates(6.4, 7.4, 8.4)
     return rank.save(8.4, 8.8, after=8).updates(9.8, 10.8).ended(12).into(tmp_path / "my costs")
+
+
+def test_long_intervals_are_whole_numbers() -> None:
+    assert counted(13_399, "step") == "13,399 steps"
+    assert counted(7.5, "step") == "7.5 steps"
 
 
 def test_without_ckptbench_the_command_is_told(

@@ -43,7 +43,17 @@ def test_a_training_that_dies_at_import_is_said_to_have_no_rank(bench: Bench) ->
     ended = bench.run(sys.executable, "-c", "import no_module_of_this_name")
     assert ended.code == 1
     assert "No module named 'no_module_of_this_name'" in ended.err
-    assert ended.told[0].startswith("no rank reported")
+    assert ended.told[0].startswith("no rank reported: the command failed (exit code 1) before")
+
+
+def test_a_training_that_is_killed_at_import_is_said_to_have_no_rank(bench: Bench) -> None:
+    ended = bench.run(sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    assert ended.told[0].startswith("no rank reported: the command failed (ended by SIGKILL)")
+
+
+def test_a_program_that_trains_nothing_hears_what_keeps_the_probe_out(bench: Bench) -> None:
+    ended = bench.run(sys.executable, "-c", "")
+    assert ended.told[0].startswith("no rank reported: no process updated a model")
 
 
 def test_an_engine_that_raises_raises_as_it_does(bench: Bench) -> None:

@@ -229,6 +229,30 @@ def test_no_checkpoint_on_disk_meanwhile_is_told(
     )
 
 
+@pytest.mark.parametrize(
+    ("paths", "moved", "times"),
+    [
+        (("/c/one.pt", "/c/one.pt", "/c/one.pt"), None, 2),
+        (("/c/one.pt", "/c/two.pt", "/c/one.pt"), None, 0),
+        (("/c/new.pt", "/c/new.pt", "/c/new.pt"), ("/c/new.pt", "/c/last.pt"), 0),
+        (("/c/new/a.pt", "/c/new/a.pt", "/c/new/a.pt"), ("/c/new", "/c/last"), 0),
+    ],
+)
+def test_a_last_checkpoint_that_is_overwritten_in_place_is_told(
+    paths: tuple[str, ...], moved: tuple[str, str] | None, times: int, tmp_path: Path
+) -> None:
+    rank = Written().updates(1)
+    for number, path in enumerate(paths, start=1):
+        rank.save(number, number + 0.2, after=number, path=path)
+        if moved is not None:
+            source, target = moved
+            rank.add("moved", at_ns=at(number + 0.3), path=target, source=source, size=9)
+        rank.updates(number + 1)
+    words = "of 3 saves overwrote the last whole checkpoint in place"
+    assert (f"{times} {words}" in told(rank.into(tmp_path))) is (times > 0)
+    assert (words in told(tmp_path)) is (times > 0)
+
+
 def test_costs_are_means_and_a_blocking_save_pays_for_its_whole_gap(tmp_path: Path) -> None:
     rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.4, after=5).updates(6.6, 7.6, 8.6)
     rank.save(8.6, 8.8, after=8).updates(10, 11).ended(12)

@@ -157,7 +157,10 @@ def test_a_cell_that_fails_leaves_the_others_and_a_changed_command_makes_its_own
         assert told.startswith("    LaunchError: the command ended with exit status 1: ValueError: invalid literal for int()")  # fmt: skip
     kept = {name: when for name, when in before.items() if "interval_5" not in name}
     assert began(checkout) == kept
-    assert "4 of 6 runs are complete. They stay" in done.stdout
+    assert (
+        "4 of 6 runs are complete. They stay and are not repeated. The answer needs all of them. "
+        "To go on, mend the cause and start the study again" in done.stdout
+    )
 
 
 def test_a_config_that_is_wrong_is_refused_in_one_line_before_anything_runs(tmp_path: Path) -> None:

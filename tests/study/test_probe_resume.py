@@ -108,7 +108,7 @@ def test_what_is_not_restored_is_named(
 def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
     found = check(tmp_path, *training("--missing", "checkpoint"))
     assert found.code == 1
-    assert found.lines[0] == "does not resume: it began again at 0, though the save of update 3 was finished"  # fmt: skip
+    assert found.lines[0] == 'does not resume: it began again at 0, though the save of update 3 was finished. If another command goes on from there, name it: --resume "COMMAND"'  # fmt: skip
 
 
 @pytest.mark.frameworks("pytorch")

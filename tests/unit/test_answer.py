@@ -21,6 +21,7 @@ from ckptbench.answer.quantities import amount, percent, plain
 from ckptbench.answer.screen import MOST_LINES, Line, Screen, text
 from ckptbench.answer.study import NOTHING, screen, shown, study_text
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
+from ckptbench.decide.rates import OWN
 
 Tables = dict[str, pd.DataFrame]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -171,7 +172,10 @@ def test_a_loss_and_a_stall_that_cannot_be_told_are_no_numbers_either() -> None:
     told = cells(tables)
     assert told[0][3] == told[0][6] == "?", "what is saved is told no better than the losses"
     assert {own[7] for own in told} == {"?"}
-    assert "narrows it, or more repeats." in words(tables)
+    assert "A rate of your own or more repeats can narrow it." in words(tables)
+    tables["failure_rates"]["source"] = OWN
+    assert "More repeats can narrow it." in words(tables)
+    assert "A rate of your own" not in words(tables)
     assert "[" in told[0][2]
 
 

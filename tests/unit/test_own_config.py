@@ -114,7 +114,9 @@ def test_what_is_wrong_is_named_with_its_place_and_a_remedy(
 
 
 def test_the_matrix_of_the_other_study_has_no_place_here() -> None:
-    with pytest.raises(ConfigError, match=r"matrix is .*there is no such field"):
+    with pytest.raises(
+        ConfigError, match=r"matrix is .*beside own it has repeats, limits, decision"
+    ):
         load_own_config({"own": OWN, "matrix": {"ranks": 1}})
 
 

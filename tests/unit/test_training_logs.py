@@ -202,11 +202,14 @@ def test_a_second_training_in_the_same_log_is_no_restart(tmp_path: Path) -> None
 
 def test_a_save_of_nanogpt_has_its_evaluation_in_it(tmp_path: Path) -> None:
     made = Made(stall_s=8.0)
-    found = facts(tmp_path, nanogpt(made, eval_s=27.0))
+    lines = nanogpt(made, eval_s=27.0)
+    found = facts(tmp_path, lines)
     check(found, Made(stall_s=35.0))
     assert (found.name, found.steps, found.saves) == ("nanoGPT", 2001, 10)
     assert found.aside == "Its times have the evaluation before each save in them"
     assert found.down is None
+    alone = [line.replace("train loss 4.0390, val", "val") for line in lines]
+    assert facts(tmp_path, alone) == found, "a loop that evaluates on one set"
 
 
 @pytest.mark.parametrize("how", [{"stamps": True}, {"eval_every": 100}])
@@ -593,8 +596,10 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = str(written(tmp_path, state(log_history=[{"step": 10}], save_steps=0)))
-    text = refused(["--training-log", log, "--mtbf", "5h"], capsys)
+    assert "\n  --mtbf" not in refused(["--training-log", log, "--mtbf", "5h"], capsys)
+    text = refused(["--training-log", log], capsys)
     assert "as a state of Hugging Face's Trainer: 1 step, 0 saves. It does not tell all:" in text
+    assert "\n  --mtbf or --gpu-mtbf or --rate or --log: how often failures come" in text
     assert "--blocking 2min; it names no save" in text
     lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
     case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip

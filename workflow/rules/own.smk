@@ -90,8 +90,15 @@ def write_study():
 def show_failed():
     """Print which runs failed and why."""
     done = sum(map(os.path.exists, get_all_seals()))
-    print("\n".join(lines_of(get_failed())), file=sys.stderr)
+    failed = get_failed()
+    print("\n".join(lines_of(failed)), file=sys.stderr)
+    again = (
+        "mend the cause and start the study again"
+        if failed
+        else "start the study again"
+    )
+    needs = " The answer needs all of them." if done < len(CELLS) else ""
     print(
-        f"\n{done} of {len(CELLS)} runs are complete. They stay and are not repeated: mend the cause and start the study again",
+        f"\n{done} of {len(CELLS)} runs are complete. They stay and are not repeated.{needs} To go on, {again}",
         file=sys.stderr,
     )

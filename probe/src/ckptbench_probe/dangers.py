@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ckptbench_probe.measures import Measures
-from ckptbench_probe.reading import Event, Run, SaveSeen
+from ckptbench_probe.reading import Event, ProcessSeen, Run, SaveSeen
 
+IN_PLACE = {"torch.save", "safetensors"}
+"""Engines that open the file of the last save again where they get its name again, so that its content is gone from then on."""
 SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
 
@@ -21,6 +23,7 @@ def dangers(run: Run, measures: Measures) -> list[str]:
         *_commit_record(run),
         *_no_sync(run, kinds),
         *_no_version_left(run),
+        *_overwritten(run),
         *_copied(run),
         *_half_written(run),
     ]
@@ -91,6 +94,39 @@ def _no_version_left(run: Run) -> Iterator[str]:
     }
     if lost:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+
+
+def _overwritten(run: Run) -> Iterator[str]:
+    """A save opens the file of an earlier one again, while its process has no other whole checkpoint."""
+    of_each = [_overwrites(one, save) for one in run.trained for save in one.saves]
+    if any(of_each):
+        yield (
+            f"{sum(of_each)} of {len(of_each)} saves overwrote the last whole checkpoint in place: a kill during one leaves none, unless you keep a copy."
+            " Save under another name, and rename the file when it is whole"
+        )
+
+
+def _overwrites(process: ProcessSeen, save: SaveSeen) -> bool:
+    if save.kind not in IN_PLACE:
+        return False
+    saves = (one for one in process.saves if not one.failed)
+    wholes = {one.path: one.finished_ns for one in saves if one.finished_ns and one.finished_ns <= save.start_ns}  # fmt: skip
+    for event in process.events:
+        if event["at_ns"] <= save.start_ns and event["event"] in ("moved", "removed"):
+            _take_away(wholes, event)
+    return set(wholes) == {save.path}
+
+
+def _take_away(wholes: dict[str, int], event: Event) -> None:
+    """Of a file or a folder with all in it. Where it was moved, it is whole under its new name."""
+    source = event["source"] if event["event"] == "moved" else event["path"]
+    if source is None:
+        return
+    for path, finished_ns in list(wholes.items()):
+        if finished_ns <= event["at_ns"] and (path + os.sep).startswith(source + os.sep):
+            del wholes[path]
+            if event["event"] == "moved":
+                wholes[event["path"] + path[len(source) :]] = finished_ns
 
 
 def _saves_before(saves: tuple[SaveSeen, ...], removal: Event) -> int:

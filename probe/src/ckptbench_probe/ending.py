@@ -25,8 +25,10 @@ LONGEST_WAIT_S = 10.0
 """For the ranks of other launchers."""
 
 
-def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = None) -> bool:
-    """Whether there was a rank to tell of. Files go into the folder; the lines go to standard error, as standard output is the training's."""
+def summarize(
+    folder: Path, *, run: str | None = None, wishes: Wishes | None = None, failed: str = ""
+) -> bool:
+    """Whether there was a rank to tell of. `failed`: how the command ended, where that was not well. Files go into the folder; the lines go to standard error, as standard output is the training's."""
     wishes = wishes or Wishes()
     try:
         seen = read(folder, run)
@@ -35,7 +37,7 @@ def summarize(folder: Path, *, run: str | None = None, wishes: Wishes | None = N
         return False
     measures = measure(seen)
     known = costs(measures, down_s=wishes.restart_s)
-    lines = screen(seen, measures, answer(known, wishes, measures, folder / COSTS))
+    lines = screen(seen, measures, answer(known, wishes, measures, folder / COSTS), failed)
     if seen.others and run is None:
         lines.append(
             f"{seen.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"

@@ -98,6 +98,13 @@ def _attend(child: int, heard: set[signal.Signals]) -> int:
             os.kill(child, found.si_signo)
 
 
+def how_failed(status: int) -> str:
+    """In words, as `exit code 2`. Empty where the command ended well."""
+    if os.WIFSIGNALED(status):
+        return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit code {os.WEXITSTATUS(status)}" if status else ""
+
+
 def end_as(status: int) -> None:
     """End this process as the command has ended: by the same exit code or the same signal."""
     if os.WIFSIGNALED(status):

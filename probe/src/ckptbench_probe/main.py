@@ -14,7 +14,14 @@ from ckptbench_probe.check import verbs as check_verbs
 from ckptbench_probe.ending import summarize, wait_for_ranks
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
-from ckptbench_probe.launcher import CannotStartError, end_as, environment, launch, run_name
+from ckptbench_probe.launcher import (
+    CannotStartError,
+    end_as,
+    environment,
+    how_failed,
+    launch,
+    run_name,
+)
 from ckptbench_probe.syscalls import Witness, obstacle
 from ckptbench_probe.variables import task_of_slurm
 
@@ -124,7 +131,7 @@ def run(folder: Path, command: list[str], wishes: Wishes, *, syscalls: bool = Fa
     if own is None or own.rank == 0:
         if own is not None:
             harmless(wait_for_ranks)(folder, name, own.ranks)
-        harmless(summarize)(folder, run=name, wishes=wishes)
+        harmless(summarize)(folder, run=name, wishes=wishes, failed=how_failed(status))
     end_as(status)
 
 

@@ -15,28 +15,31 @@ WIDTH = 14
 GONE = "removed before that"
 NOTHING = "no rank reported: no process updated a model while it was measured. Python's options -I, -E and -S, `env -i` and a changed PYTHONPATH keep the probe out; so do optimizers that are not torch.optim's. docs/own-training.md says what to do"
 """What is said of a run that left no updates."""
+FAILED = "no rank reported: the command failed ({how}) before any process that the probe sees had updated a model. If it had trained by then, docs/own-training.md says what keeps the probe out"
+"""The same, where the command itself did not end well."""
 
 
 def _line(name: str, text: str) -> str:
     return f"{name:<{WIDTH}}{text}"
 
 
-def screen(run: Run, measures: Measures, answer: list[str]) -> list[str]:
-    """Ten to twelve lines. `answer`: how often to save."""
+def screen(run: Run, measures: Measures, answer: list[str], failed: str = "") -> list[str]:
+    """Ten to twelve lines. `answer`: how often to save. `failed`: how the command ended, where that was not well."""
     if not run.trained:
         saves = (
             f" ({counted(measures.other_saves, 'save')} by processes that train nothing)"
             if measures.other_saves
             else ""
         )
-        return [NOTHING + saves]
+        return [(FAILED.format(how=failed) if failed else NOTHING) + saves]
     lines = [_line("training", _training(measures))]
     if measures.checkpoints:
         lines += [_line(name, text) for name, text in _costs(run, measures)]
     else:
         lines.append(
             _line(
-                "checkpoints", "none was seen: nothing was saved by an engine that the probe knows"
+                "checkpoints",
+                "none was seen: the run was too short to save, or saves by an engine that the probe does not know",
             )
         )
     lines += [_line("unsafe", text) for text in dangers(run, measures)]

@@ -44,4 +44,5 @@ def percent(part: float) -> str:
 
 
 def counted(number: float, thing: str) -> str:
-    return f"{number:,.4g} {thing}{'' if number == 1 else 's'}"
+    digits = f"{number:,.0f}" if number == round(number) else f"{number:,.4g}"
+    return f"{digits} {thing}{'' if number == 1 else 's'}"

@@ -19,6 +19,7 @@ from ckptbench.answer.words import amount
 from ckptbench.decide import storage
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.decide.rates import OWN
 from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
@@ -67,7 +68,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
-            *([_why_untold(rows)] if untold else []),
+            *([_why_untold(rows, tables["failure_rates"])] if untold else []),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
@@ -124,9 +125,19 @@ def _is_given(rows: pd.DataFrame) -> bool:
     return bool((rows["framework"] == GIVEN).all())
 
 
-def _why_untold(rows: pd.DataFrame) -> str:
-    repeats = "" if _is_given(rows) else ", or more repeats"
-    return f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold. A rate of your own narrows it{repeats}."
+def _why_untold(rows: pd.DataFrame, rates: pd.DataFrame) -> str:
+    """With what narrows it: the rate of failures is as sure as it gets where it is the reader's own."""
+    is_own = bool(rates.loc[rates["rate"].isin(rows["rate"]), "source"].eq(OWN).all())
+    ways = [
+        *([] if is_own else ["a rate of your own"]),
+        *([] if _is_given(rows) else ["more repeats"]),
+    ]
+    remedy = (
+        f"{' or '.join(ways).capitalize()} can narrow it"
+        if ways
+        else "Costs from more checkpoints can narrow it"
+    )
+    return f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold. {remedy}."
 
 
 def _heads(rows: pd.DataFrame) -> tuple[str, ...]:

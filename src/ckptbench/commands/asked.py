@@ -114,9 +114,14 @@ class Asked:
             return Failing.as_given(mtbf_s)
         return Failing.of(self.failure_rate(gpus), gpus)
 
-    def _missing(self) -> Iterator[str]:
+    def missing_rate(self) -> Iterator[str]:
+        """With a log of a training it is told beside what that does not tell."""
         if not self._rates():
             yield f"{' or '.join(RATES.values())}: how often failures come"
+
+    def _missing(self) -> Iterator[str]:
+        if self.training_log is None:
+            yield from self.missing_rate()
         if self.is_of_tables:
             return
         if self.gpus is None:

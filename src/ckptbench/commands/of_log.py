@@ -42,7 +42,7 @@ class LogCosts:
         facts = facts_of(read_log(asked.training_log, asked.log_pattern))
         whose = asked.training_log.name
         read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
-        if missing := list(_missing(facts, asked)):
+        if missing := [*asked.missing_rate(), *_missing(facts, asked)]:
             raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
         try:
             title = one_line(whose)

@@ -14,7 +14,7 @@ from ckptbench.matrix.variant import NAME
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import FieldError, Sources
 from ckptbench.settings.values import Count, CountFromZero, Flag, PathOrNull, whole
-from ckptbench.study.config import DecisionSection, LimitSection
+from ckptbench.study.config import DecisionSection, LimitSection, StudyConfig
 
 FOLDER = "folder"
 """The placeholder of the fresh folder for the checkpoints of a run."""
@@ -137,6 +137,7 @@ class OwnConfig(Section):
 def load_own_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> OwnConfig:
     """Check the content of the config files. Raises ConfigError with one line for each wrong value."""
     sources = Sources.read(content, paths)
+    sources.refuse(_other_sections(content))
     config = checked(OwnConfig, sources)
     sources.refuse(_faults(config.own))
     return config
@@ -148,6 +149,18 @@ def own_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **OwnConfig.model_json_schema(),
     }
+
+
+def _other_sections(content: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Of the study that trains what ckptbench has itself."""
+    beside = [name for name in OwnConfig.model_fields if name != "own"]
+    for name in content:
+        if name in StudyConfig.model_fields and name not in OwnConfig.model_fields:
+            yield FieldError(
+                (name,),
+                f"a study of an own training has no such section: beside own it has {', '.join(beside)}",
+                content[name],
+            )
 
 
 def _faults(own: OwnSection) -> Iterator[FieldError]:

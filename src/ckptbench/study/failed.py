@@ -26,6 +26,8 @@ MOST_ENTRIES = 20
 NO_OTHER = "No short change of the config leaves other runs that do without what failed."
 CAUSE = re.compile(r"(?:\[[\w-]+\] .*)?\b[A-Z]\w*(?:Error|Stopped|Exception|Exit)\b.*: .")
 RANK_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b: .")
+QUOTED = re.compile(r"; last lines of [^;]*:$")
+"""What ends a line that the lines of an output follow."""
 CAUSE_CHARACTERS = 400
 CLOCKS_DIFFER_S = 10.0
 """The clock of a file server may be behind that of the workflow by so much."""
@@ -80,7 +82,7 @@ def _with_rank(told: str, lines: Sequence[str]) -> str:
     """The launcher's line, and where the last lines of a rank follow it, the last error in these."""
     launcher, follow, _ = told.partition("; last lines:")
     inner = [line.strip() for line in lines if line.startswith(" ") and RANK_ERROR.search(line)]
-    return "; ".join([launcher, *inner[-1:]]) if follow else told
+    return "; ".join([launcher, *inner[-1:]]) if follow else QUOTED.sub("", told)
 
 
 def advice(

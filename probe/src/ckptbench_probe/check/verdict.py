@@ -120,7 +120,7 @@ def _unaligned(start: Unknown, seen: Seen) -> Verdict:
 def _began_again(seen: Seen) -> Verdict:
     finished = [update for update, done in seen.saves.items() if done and update < seen.kill_at]
     if finished:
-        line = f"does not resume: it began again at 0, though the save of update {max(finished)} was finished"
+        line = f'does not resume: it began again at 0, though the save of update {max(finished)} was finished. If another command goes on from there, name it: --resume "COMMAND"'
         return Verdict(DIFFERENT, (line, _lost_work(seen, 0)), resumed_from=0)
     begun = [update for update in seen.saves if update < seen.kill_at]
     why = (

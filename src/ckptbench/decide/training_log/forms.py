@@ -76,7 +76,7 @@ NANOGPT = Form(
     # The time of a step reaches from the end of the one before to its own end: with the evaluation and the save between them.
     lines=_lines(
         ("iter ", rf"\biter (?P<step>{COUNT}): loss [^ ]+, time (?P<step_ms>{NUMBER})ms"),
-        (": train loss", rf"(?P<pause>step) (?P<step>{COUNT}): train loss"),
+        (" loss ", rf"(?P<pause>step) (?P<step>{COUNT}): (?:train|val) loss"),
         ("saving checkpoint to ", r"(?P<save>saving checkpoint) to "),
     ),
     from_zero=True,
