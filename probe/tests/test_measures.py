@@ -16,6 +16,7 @@ from ckptbench_probe.dangers import dangers
 from ckptbench_probe.measures import Measures, measure
 from ckptbench_probe.reading import UnreadableError, read
 from ckptbench_probe.screen import screen
+from ckptbench_probe.statistics import seconds
 
 
 def measured(folder: Path) -> Measures:
@@ -227,6 +228,13 @@ def test_no_checkpoint_on_disk_meanwhile_is_told(
         )
         is unsafe
     )
+
+
+def test_the_interval_of_a_slowdown_reaches_below_zero_where_its_values_do() -> None:
+    """Of -2, 0 and 5 s: their mean of 1 s, give or take 4.303 times the standard deviation of 3.606 s over the root of 3."""
+    known = seconds([-2.0, 0.0, 5.0])
+    assert known is not None
+    assert (known.lo, known.hi) == pytest.approx((1 - 8.957, 1 + 8.957), abs=0.002)
 
 
 @pytest.mark.parametrize(

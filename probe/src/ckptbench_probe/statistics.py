@@ -28,15 +28,20 @@ class Seconds:
 
 
 def seconds(values: Sequence[float]) -> Seconds | None:
-    """None without values. The interval is Student's t on the logarithm, so that it stays above 0."""
+    """None without values. The interval is Student's t on the logarithm, so that it stays above 0; where a value does not, as of a slowdown, that of the values themselves."""
     if not values:
         return None
     mean = fmean(values)
     lo = hi = math.nan
-    if len(values) > 1 and mean > SMALLEST_S:
+    if len(values) > 1 and min(values) < 0:
+        half = _t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+        lo, hi = mean - half, mean + half
+    elif len(values) > 1 and mean > SMALLEST_S:
         spread = stdev([math.log(max(value, SMALLEST_S)) for value in values])
-        freedom = len(values) - 1
-        t = _T_975[freedom - 1] if freedom <= len(_T_975) else _NORMAL_975
-        factor = math.exp(min(t * spread / math.sqrt(len(values)), 20.0))
+        factor = math.exp(min(_t(len(values) - 1) * spread / math.sqrt(len(values)), 20.0))
         lo, hi = mean / factor, mean * factor
     return Seconds(mean, median(values), lo, hi, min(values), max(values), len(values))
+
+
+def _t(freedom: int) -> float:
+    return _T_975[freedom - 1] if freedom <= len(_T_975) else _NORMAL_975
