@@ -107,13 +107,25 @@ def test_a_run_whose_seal_alone_is_gone_is_sealed_again_and_a_changed_one_is_mad
     make()
     assert content(folder) == first == read_run(folder).content
     make(environment={"A": "1"})
-    assert content(folder)["started_unix_s"] > first["started_unix_s"]
+    again = content(folder)
+    assert again["started_unix_s"] > first["started_unix_s"]
+    for name in ("seal.json", "probe/summary.json"):
+        (folder / name).unlink()
+    make(environment={"A": "1"})
+    assert read_run(folder).content["started_unix_s"] > again["started_unix_s"]
 
 
 def test_a_file_that_was_changed_is_no_result(make: Run) -> None:
     folder = make()
-    (folder / "probe" / "summary.json").write_text("{}")
-    with pytest.raises(RunFolderError, match="changed after the run"):
+    (trace,) = (folder / "probe").glob("trace-*.jsonl")
+    for path in (trace, folder / "probe" / "summary.json"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-20])
+        with pytest.raises(RunFolderError, match=f"{path.name} is missing or was changed after"):
+            read_run(folder)
+        path.write_bytes(whole)
+    (folder / "seal.json").write_text('{"run.json": ')
+    with pytest.raises(RunFolderError, match=r"seal\.json"):
         read_run(folder)
 
 
@@ -248,6 +260,24 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_has_started(
         make(ENDLESS, execution={"timeout_seconds": 2.0})
     assert (tmp_path / "begun").exists()
     assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))
+
+
+LEAVES_A_CHILD = TRAINING.replace(
+    "with session()",
+    """import subprocess
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+with session()""",
+    1,
+)
+
+
+def test_what_a_command_leaves_running_does_not_run_beside_the_next_one(
+    make: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
+    folder = make(LEAVES_A_CHILD)
+    assert not living_with(MARK, str(folder / "probe"))
+    assert "left 1 of its processes running" in caplog.text
 
 
 @pytest.mark.parametrize(

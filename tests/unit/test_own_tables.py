@@ -18,6 +18,7 @@ from ckptbench.commands.verbs import run
 from ckptbench.figures import OWN_FIGURES
 from ckptbench.own import made
 from ckptbench.own.answer import own_text
+from ckptbench.own.record import seal
 
 WHOLE = Training(every=5)
 """22 steps, saves after 5, 10, 15 and 20: 18 s from the end of the warm-up to the last step without them, and 0.75 s more for each."""
@@ -193,6 +194,17 @@ def test_the_interval_is_found_where_a_baseline_replaces_several_values(tmp_path
     assert tables["overhead"]["paired_repeats"].eq(1).all()
 
 
+def test_engines_that_a_baseline_replaces_alone_are_no_intervals(tmp_path: Path) -> None:
+    """The interval is fixed in the command."""
+    folders = [write_run(tmp_path, baseline(), Training())]
+    for engine, training in (("plain", WHOLE), ("later", BACKGROUND)):
+        own = replace(cell(5), id=engine, values={"engine": engine})
+        folders.append(write_run(tmp_path, own, training))
+    overhead = tables_of(folders)["overhead"]
+    assert set(overhead["strategy"]) == {"engine=plain", "engine=later"}
+    assert overhead["repeats"].eq(1).all()
+
+
 def test_a_baseline_that_saved_is_told(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, baseline(), Training(every=11)), write_run(tmp_path, cell(5), WHOLE)]  # fmt: skip
     tables = tables_of(folders)
@@ -269,6 +281,7 @@ def test_ranks_that_save_nothing_are_in_the_timeline(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, cell(5), replace(BACKGROUND, ranks=2))]
     other = folders[0] / "probe" / "trace-node0-101-boot0.jsonl"
     other.write_text("".join(line for line in other.read_text().splitlines(keepends=True) if '"save"' not in line))  # fmt: skip
+    seal(folders[0])
     timeline = tables_of(folders)["timeline"]
     assert set(timeline["rank"]) == {0, 1}
     saves = timeline[timeline["kind"] == "save"].set_index("rank")

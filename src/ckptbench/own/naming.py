@@ -70,24 +70,27 @@ class Named:
 
 
 def interval_names(runs: Sequence[SeenRun], intervals: Mapping[str, int]) -> set[str]:
-    """The placeholders that say how often to save: those that baselines replace, if that is one; else of these the ones with which, all else equal,
-    the measured interval changes."""
+    """The placeholders that say how often to save: those that baselines replace and with which, all else equal, the measured interval changes. One that
+    is replaced alone is such a one, too, unless two of its values were measured at the same interval."""
     cells = [run.cell for run in runs if not run.cell.is_baseline]
     kept = {name for run in runs if run.cell.is_baseline for name in run.cell.values}
     replaced = {name for cell in cells for name in cell.values} - kept
-    if len(replaced) == 1:
-        return replaced
     seen = {
         tuple(cell.values.items()): intervals[cell.setup] for cell in cells if intervals[cell.setup]
     }
-    return {name for name in replaced if _changes(name, seen)}
+    beside = {name: _beside(name, seen) for name in replaced}
+    changing = {name for name in replaced if any(len(set(own)) > 1 for own in beside[name])}
+    if changing or len(replaced) > 1:
+        return changing
+    return {name for name in replaced if all(len(own) < 2 for own in beside[name])}
 
 
-def _changes(name: str, seen: Mapping[Values, int]) -> bool:
-    others: dict[Values, set[int]] = defaultdict(set)
+def _beside(name: str, seen: Mapping[Values, int]) -> list[list[int]]:
+    """The measured intervals of the values that differ in this placeholder alone."""
+    others: dict[Values, list[int]] = defaultdict(list)
     for values, steps in seen.items():
-        others[tuple(pair for pair in values if pair[0] != name)].add(steps)
-    return any(len(steps) > 1 for steps in others.values())
+        others[tuple(pair for pair in values if pair[0] != name)].append(steps)
+    return list(others.values())
 
 
 def _varied(values: Sequence[Mapping[str, str]]) -> list[str]:

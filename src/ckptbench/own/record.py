@@ -15,6 +15,8 @@ FORMAT = 1
 RUN, PROBE, OUTPUT, SEAL = "run.json", "probe", "output.txt", "seal.json"
 SUMMARY = "summary.json"
 """Of the probe, in its folder."""
+TRACES = "trace-*.jsonl"
+"""Of the probe, beside it: one of each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,8 @@ def read_run(folder: Path) -> OwnRun:
 
 def seal(folder: Path) -> None:
     """Make the folder a result. Call it after all other files are written."""
-    names = (RUN, f"{PROBE}/{SUMMARY}")
+    traces = sorted(folder.glob(f"{PROBE}/{TRACES}"))
+    names = [RUN, f"{PROBE}/{SUMMARY}", *(f"{PROBE}/{trace.name}" for trace in traces)]
     write_json(folder / SEAL, {name: file_sha256(folder / name) for name in names})
 
 
@@ -113,7 +116,8 @@ def made_from(folder: Path) -> dict[str, Any] | None:
         return None
     cell = content.get("cell")
     is_whole = content.get("format") == FORMAT and content.get("status") == "complete"
-    return cell if is_whole and isinstance(cell, dict) else None
+    is_measured = (folder / PROBE / SUMMARY).is_file()
+    return cell if is_whole and is_measured and isinstance(cell, dict) else None
 
 
 def changed(folder: Path, cell: OwnCell) -> list[str]:

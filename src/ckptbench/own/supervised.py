@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -18,11 +19,13 @@ from ckptbench.machine.counters import Counters
 from ckptbench.remedies import blame
 from ckptbench.world.processes import die_with_parent, is_orphan, living_with
 
+log = logging.getLogger(__name__)
+
 MARK = "CKPTBENCH_PROBE_FOLDER"
 """The variable by which the probe reaches every process of the training, whatever session or parent this has. Its value is one run's."""
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
-"""Between SIGTERM and SIGKILL."""
+"""That processes of a command have to end by themselves, after SIGTERM or after the command has ended."""
 KILL_SECONDS = 10.0
 AGAIN = (
     "it is made again, from its beginning, when its job is requeued or the study is started again"
@@ -56,7 +59,7 @@ def run_probed(
     """Run the command until it and the probe have ended.
 
     `probe` is the probe's folder, `output` the file of what the command prints. Raises LaunchError where it cannot be started, takes
-    too long, is told to stop, or where the workflow is gone: then the command was ended before.
+    too long, is told to stop, or where the workflow is gone. Nothing that the command has started on this machine runs on.
     """
     launcher = [sys.executable, "-I", "-m", "ckptbench_probe.main", "run", "--folder", str(probe)]
     begin, started, unix_s = Counters.now(), time.monotonic(), time.time()
@@ -72,11 +75,19 @@ def run_probed(
                 over = time.monotonic(), Counters.now()
             time.sleep(POLL_SECONDS)
     except BaseException as error:
-        _end(running, str(probe))
+        with suppress(ProcessLookupError):
+            running.send_signal(signal.SIGTERM)  # the launcher hands it on to the command
+        _end_all(running, str(probe))
         if isinstance(error, KeyboardInterrupt):
             raise LaunchError(f"the run was stopped by Ctrl-C: {AGAIN}") from None
         raise
     ended, end = over or (time.monotonic(), Counters.now())
+    if left := _end_all(running, str(probe)):
+        log.warning(
+            "the command ended and left %d of its processes running: they were killed after %g s, as they would slow the next run",
+            left,
+            GRACE_SECONDS,
+        )
     return Ended(
         status=running.returncode,
         started_unix_s=unix_s,
@@ -134,23 +145,24 @@ def _has_child(process: int) -> bool:
         return False
 
 
-def _end(running: subprocess.Popen[bytes], probe: str) -> None:
-    """SIGTERM to the launcher, which hands it on to the command; SIGKILL to all that is left after a while."""
-    with suppress(ProcessLookupError):
-        running.send_signal(signal.SIGTERM)
+def _end_all(running: subprocess.Popen[bytes], probe: str) -> int:
+    """Wait a while for the launcher and all that the command has started, and kill what is left. Returns how many that were."""
     deadline = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < deadline and (running.poll() is None or living_with(MARK, probe)):
         time.sleep(POLL_SECONDS)
+    killed: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     while time.monotonic() < deadline and (left := [*living_with(MARK, probe)]):
         for process in left:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        killed.update(left)
         time.sleep(POLL_SECONDS)
     if running.poll() is None:
         running.kill()
     with suppress(subprocess.TimeoutExpired):
         running.wait(KILL_SECONDS)
+    return len(killed)
 
 
 def _others(begin: Counters, end: Counters, seconds: float) -> float | None:
