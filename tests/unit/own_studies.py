@@ -36,6 +36,8 @@ class Training:
     hidden_s: float = 0.25
     finished_s: float | None = None
     clean_s: float | None = None
+    pause_s: float = 0.0
+    """After each fifth step, before its save, as of an evaluation."""
     ranks: int = 1
 
     def into(self, folder: Path) -> None:
@@ -49,6 +51,7 @@ class Training:
         for step in range(1, self.steps + 1):
             at += self.step_s
             moments.append(at)
+            at += self.pause_s if step % 5 == 0 else 0.0
             if self.every and step % self.every == 0:
                 saves.append((at, step))
                 at += self.stall_s + self.hidden_s

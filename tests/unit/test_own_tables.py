@@ -205,6 +205,23 @@ def test_engines_that_a_baseline_replaces_alone_are_no_intervals(tmp_path: Path)
     assert overhead["repeats"].eq(1).all()
 
 
+@pytest.mark.parametrize("steps", [22, 20])
+def test_what_baselines_do_at_the_same_steps_is_no_cost_of_a_checkpoint(
+    steps: int, tmp_path: Path
+) -> None:
+    """An evaluation of 3 s before each save, of which the last may be after the last step."""
+    training = replace(WHOLE, steps=steps, pause_s=3.0)
+    tables = tables_of(study(tmp_path, plain=training))
+    assert only(tables["strategies"])["slowdown_s"] == pytest.approx(0.25, rel=1e-3)
+    row = only(tables["overhead"])
+    followed = 4 if steps == 22 else 3
+    usual_s = (steps - 4) * 1.01 + 3.0 * followed
+    cost_s = 4 * 0.5 + 0.25 * followed
+    assert row["paired"] == pytest.approx(cost_s / usual_s)
+    assert row["in_run"] == pytest.approx(cost_s / usual_s, rel=0.1)
+    assert row["agree"]
+
+
 def test_a_baseline_that_saved_is_told(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, baseline(), Training(every=11)), write_run(tmp_path, cell(5), WHOLE)]  # fmt: skip
     tables = tables_of(folders)

@@ -27,6 +27,7 @@ from ckptbench.analysis.cost.strategies import (
     seconds_columns,
     stall_columns,
 )
+from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
@@ -55,6 +56,11 @@ class Timed:
         runs = self.tables["runs"]
         return runs[runs["timing_valid"]]
 
+    def times(self, run: str) -> RunTimes:
+        """Of the run with this id, beside its baseline where that is timed."""
+        own = self.runs[run]
+        return times_of(own, self.runs.get(own.cell.baseline))
+
     def setups(self) -> Iterator[tuple[Row, list[Row]]]:
         """Each with checkpoints, and its runs as rows of that table."""
         saved = set(self.tables["stall"].query("not warmup")["run"])
@@ -72,12 +78,12 @@ def _setup(timed: Timed, key: Row, rows: Sequence[Row]) -> TimedSetup:
     known = {row["run"]: row for row in records(timed.rows)}
     beside = [(row, known[row["baseline"]]) for row in rows if row["baseline"] in known]
     pairs = [(row, other) for row, other in beside if row["steps"] == other["steps"]]
-    times = {row["run"]: times_of(timed.runs[row["run"]]) for pair in pairs for row in pair}
+    times = {row["run"]: timed.times(row["run"]) for pair in pairs for row in pair}
     noise = disturbed_by(timed.tables["machine"])
     return TimedSetup(
         key=key,
         steps_per_epoch=0,
-        runs=[times_of(timed.runs[row["run"]]) for row in rows],
+        runs=[timed.times(row["run"]) for row in rows],
         pairs=[(times[row["run"]], times[other["run"]]) for row, other in pairs],
         levels="",
         same_machine=on_same_machine(pairs),
@@ -97,7 +103,8 @@ def _notes(timed: Timed, beside: Sequence[tuple[Row, Row]]) -> Iterator[str]:
 
 
 def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
-    """From the tables `checkpoint_cost` and `overhead`. `slowdown_s` is the probe's hidden slowdown, `durable_s` the time until the engine said that
+    """From the tables `checkpoint_cost` and `overhead`. `slowdown_s` is the probe's hidden slowdown beyond
+    what the baseline takes longer in the same steps, `durable_s` the time until the engine said that
     it had finished, `memory_bytes` the peak above that at the start of a save."""
     found = [(key, _used(timed, key, rows)) for key, rows in timed.setups()]
     slowdowns = [_hidden(timed, used) for _, used in found]
@@ -137,8 +144,8 @@ def _used(timed: Timed, key: Row, rows: Sequence[Row]) -> pd.DataFrame:
 
 def _hidden(timed: Timed, used: pd.DataFrame) -> Slowdown:
     """Of the first checkpoints of the runs, too, where it is not known of later ones."""
-    runs = [timed.runs[run] for run in sorted(used["run"].unique())]
-    every = [known_hidden(run, times_of(run)) for run in runs]
+    runs = sorted(used["run"].unique())
+    every = [known_hidden(timed.runs[run], timed.times(run)) for run in runs]
     later = [own.steady for own in every if len(own.steady.checkpoints)]
     told = later if used["steady"].all() and later else [own for own in every if len(own.checkpoints)]  # fmt: skip
     return Slowdown.of(told) if told else Slowdown(Repeated.ratio([], []), math.nan, 0)
