@@ -50,6 +50,12 @@ def test_a_checkpoint_of_which_no_more_is_said_is_finished_at_the_end_of_its_blo
     assert all(one["finished_s"] == one["stall_s"] >= 0.004 for one in summary["checkpoints"])
 
 
+def test_a_checkpoint_that_is_not_yet_durable_at_the_end_is_not_finished(bench: Bench) -> None:
+    bench.write("train.py", LOOP.replace("DURABLE", "\n            if step < 20: s.durable()"))
+    summary = bench.run(sys.executable, "train.py").summary
+    assert [one["finished_s"] is None for one in summary["checkpoints"]] == [False] * 3 + [True]
+
+
 def test_a_durable_too_many_is_told(bench: Bench) -> None:
     bench.write("train.py", LOOP.replace("DURABLE", "s.durable(); s.durable()"))
     ended = bench.run(sys.executable, "train.py")

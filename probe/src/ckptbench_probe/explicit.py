@@ -32,6 +32,7 @@ class Session:
 
     def __init__(self) -> None:
         self._open: list[Save] = []
+        self._says_durable = False
         self._stepped = _told_of_steps()
 
     def step(self, state: Any = None, update: int | None = None) -> None:
@@ -66,10 +67,13 @@ class Session:
         if not self._open:
             say("durable() was called more often than checkpoint(): the call is ignored")
             return
+        self._says_durable = True
         PROCESS.saves.finished(self._open.pop(0))
 
     def close(self) -> None:
-        """Checkpoints of which nothing more was said were finished when their block ended."""
+        """Checkpoints were finished when their block ended, unless the program says when: then the last ones are still under way."""
+        if self._says_durable:
+            return
         for save in self._open:
             PROCESS.saves.finished(save, save.ended_ns)
         self._open.clear()
