@@ -273,6 +273,23 @@ def test_costs_are_means_and_a_blocking_save_pays_for_its_whole_gap(tmp_path: Pa
     assert "title: \"a: 'b'\"" in text(known, title="a: 'b'", gpus=4)
 
 
+def test_noise_on_both_sides_of_a_quiet_step_is_no_slowdown(tmp_path: Path) -> None:
+    """Nor does the last save count as without slowdown, as no step follows it."""
+    rank, now = Written(), 1.0
+    moments, saves = [now + step for step in range(5)], []
+    now = moments[-1]
+    for save in range(5):
+        saves.append(now + 0.1)
+        for gap in (1.2 + 0.2 * (-1) ** save, 1.0, 1.0):
+            moments.append(now := now + gap)
+    rank.updates(*moments)
+    for number, begun in enumerate([*saves[:4], now + 0.1]):
+        rank.save(begun, begun + 0.1, finished=begun + 0.5, after=5 + 3 * number)
+    known = costs(measured(rank.ended(now + 2).into(tmp_path)))
+    assert known is not None
+    assert known.slowdown_s == pytest.approx(0.1, abs=1e-5)
+
+
 def test_the_chrome_trace_has_the_form_that_its_viewers_read(tmp_path: Path) -> None:
     """Trace Event Format: each phase with the fields that it needs, asynchronous pairs that match, spans of a track that do not cross."""
     rank = (

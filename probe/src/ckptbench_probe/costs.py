@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from ckptbench_probe.measures import Measures
@@ -47,8 +48,10 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
     if measures.step_s is None or not whole:
         return None
     background = any(one.background for one in whole)
-    hidden = [max(one.hidden_s or 0.0, 0.0) for one in whole]
-    stalls = [one.stall_s + (0.0 if background else extra) for one, extra in zip(whole, hidden)]
+    known = [one.hidden_s for one in whole if one.hidden_s is not None]
+    # Of single checkpoints it is noise as well, on both sides of 0.
+    hidden_s = max(fmean(known), 0.0) if known else 0.0
+    stalls = [one.stall_s + (0.0 if background else hidden_s) for one in whole]
     ends = [max(stall, one.clean_s or one.finished_s or stall) for one, stall in zip(whole, stalls)]
     stall, durable = seconds(stalls), seconds(ends)
     assert stall is not None
@@ -58,7 +61,7 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
         step=measures.step_s,
         stall=stall,
         durable=durable,
-        slowdown_s=sum(hidden) / len(hidden) if background else 0.0,
+        slowdown_s=hidden_s if background else 0.0,
         bytes=whole[-1].size,
         background=background,
         interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),

@@ -92,7 +92,7 @@ def measure(run: Run) -> Measures:
     quiet = [gap for ranks in attempts for gap in quiet_gaps_s(ranks[0])]
     hidden = [one.hidden_s for one in whole if one.hidden_s is not None]
     run_s = sum(_length_s(ranks) for ranks in attempts)
-    lost_s = sum(one.stall_s + max(one.hidden_s or 0.0, 0.0) for one in checkpoints)
+    lost_s = sum(one.stall_s for one in checkpoints) + max(sum(hidden), 0.0)
     firsts = [ranks[0] for ranks in attempts]
     updates = sum(len(one.updates_ns) for one in firsts)
     return Measures(
