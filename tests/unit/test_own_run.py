@@ -156,6 +156,28 @@ def test_the_last_error_of_a_command_comes_first(make: Run) -> None:
         make("print('the root cause'); print('===='); raise SystemExit(2)")
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "was killed by SIGSEGV: it has printed nothing "),
+        ("import sys; sys.exit('cut off, \\0 \\x1b[31mred\\x1b[0m')", "status 1: cut off,  red "),
+        ("import sys; sys.stderr.write('no line end'); sys.exit(1)", "status 1: no line end "),
+        (
+            "import os, shutil, sys; shutil.rmtree(os.path.dirname(sys.argv[1]))",
+            r"runs/interval_5-rep0 was removed while the command ran: .* {folder}",
+        ),
+    ],
+)
+def test_what_a_command_does_to_its_output_is_told_in_one_line(
+    make: Run, code: str, told: str
+) -> None:
+    with pytest.raises(LaunchError, match=told) as caught:
+        make(code)
+    first = str(caught.value).splitlines()[0]
+    assert first.isprintable()
+    assert "no rank reported" not in first
+
+
 def test_a_command_that_kills_itself_is_told_with_the_signal(make: Run) -> None:
     with pytest.raises(LaunchError, match="was killed by SIGTERM"):
         make("import os; os.kill(os.getpid(), 15)")
@@ -256,7 +278,7 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_has_started(
 ) -> None:
     monkeypatch.setattr(own_run, "PATIENCE_SECONDS", 0)
     monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
-    with pytest.raises(LaunchError, match="took longer than its 2 s"):
+    with pytest.raises(LaunchError, match=r"took longer than its 2 s.*output\.txt"):
         make(ENDLESS, execution={"timeout_seconds": 2.0})
     assert (tmp_path / "begun").exists()
     assert not living_with(MARK, str(tmp_path / "runs" / "interval_5-rep0" / "probe"))

@@ -38,7 +38,10 @@ TAIL_LINES = 12
 LAST_BYTES, LAST_LINES = 2**20, 200
 """Of the output, among which the last error is looked for."""
 AN_ERROR = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Exit)|error): .")
+OF_TERMINALS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ERROR_CHARACTERS = 200
+NOT_STARTED = (126, 127)
+"""Exit codes of a command that could not be started."""
 PATIENCE_SECONDS = 60.0
 """For an earlier run of the same cell, whose workflow is gone, to end."""
 
@@ -88,7 +91,8 @@ def run_own(cell: OwnCell, execution: Execution) -> None:
             record |= _made(cell, folder, checkpoints, execution.environment, limits)
             _say_what_is_odd(cell, record["checkpoints"], record["host"]["gpus"])
         except BaseException as error:
-            write_json(folder / RUN, {**record, "status": "failed", "error": str(error)})
+            if folder.is_dir():
+                write_json(folder / RUN, {**record, "status": "failed", "error": str(error)})
             raise
         finally:
             if not execution.keep:
@@ -158,8 +162,15 @@ def _made(
         environment=environment,
         limits=limits,
     )
+    if not output.is_file():
+        raise LaunchError(
+            f"{folder} was removed while the command ran: let it remove nothing outside its {{folder}}"
+        )
     if done.status != 0:
-        raise LaunchError(f"the command {ended(done.status, kills)}: {_end_of(output)}")
+        is_started = done.status not in NOT_STARTED
+        raise LaunchError(
+            f"the command {ended(done.status, kills)}: {_end_of(output, is_started=is_started)}"
+        )
     if not (probe / SUMMARY).is_file():
         raise LaunchError(f"the command ended well, but nothing was measured: {_told(output)}")
     summary = read_json(probe / SUMMARY)
@@ -199,16 +210,21 @@ def _lines(output: Path) -> tuple[list[str], list[str]]:
     """The last of the command, and of the probe."""
     with output.open("rb") as file:
         file.seek(max(0, output.stat().st_size - LAST_BYTES))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()
+        text = file.read().decode("utf-8", errors="replace")
+    # What the probe says is on the command's last line, if that has no end.
+    text = OF_TERMINALS.sub("", text).replace(TOLD, f"\n{TOLD}")
+    lines = ["".join(filter(str.isprintable, line)) for line in text.splitlines()]
     probe = [line.removeprefix(TOLD) for line in lines if line.startswith(TOLD)]
     return [line for line in lines if line.strip() and not line.startswith(TOLD)], probe
 
 
-def _end_of(output: Path) -> str:
-    """The end of what the command has printed, or what the probe says of a command that could not be started. The last line that
+def _end_of(output: Path, *, is_started: bool) -> str:
+    """The end of what the command has printed, or what the probe says of one that could not be started. The last line that
     looks like an error comes first, as others may follow it."""
     command, probe = _lines(output)
-    lines = command or probe[:1] or [f"(nothing in {output})"]
+    lines = command or ([] if is_started else probe[:1])
+    if not lines:
+        return f"it has printed nothing (its output: {output})"
     errors = [line for line in lines[-LAST_LINES:] if AN_ERROR.search(line)]
     words = [line for line in lines if re.search(r"\w", line)]
     shown = "\n".join(f"    [{output.stem}] {line}" for line in lines[-TAIL_LINES:])

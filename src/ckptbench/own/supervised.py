@@ -68,7 +68,7 @@ def run_probed(
     had_begun = False
     try:
         while running.poll() is None:
-            _raise_if_to_end(limits)
+            _raise_if_to_end(limits, output)
             begun = _has_child(running.pid)
             had_begun = had_begun or begun
             if had_begun and not begun and over is None:
@@ -125,7 +125,7 @@ def _start(
         ) from error
 
 
-def _raise_if_to_end(limits: Limits) -> None:
+def _raise_if_to_end(limits: Limits, output: Path) -> None:
     seconds = limits.timeout_seconds
     if limits.stop.signal:
         raise LaunchError(f"the run was stopped, as told by {limits.stop.signal}: {AGAIN}")
@@ -133,7 +133,7 @@ def _raise_if_to_end(limits: Limits) -> None:
         raise LaunchError("the workflow that started this run is gone: the run was ended")
     if seconds is not None and time.monotonic() - limits.started > seconds:
         raise LaunchError(
-            f"the run took longer than its {seconds:g} s (limits.run_minutes) and was ended"
+            f"the run took longer than its {seconds:g} s (limits.run_minutes) and was ended (its output: {output})"
         )
 
 
