@@ -38,6 +38,8 @@ class Training:
     clean_s: float | None = None
     pause_s: float = 0.0
     """After each fifth step, before its save, as of an evaluation."""
+    first_s: float = 0.0
+    """By which the first save stalls longer."""
     ranks: int = 1
 
     def into(self, folder: Path) -> None:
@@ -47,17 +49,18 @@ class Training:
     def _rank(self, rank: int) -> Written:
         written, at = Written(rank=rank, ranks=self.ranks, pid=100 + rank), 0.0
         moments: list[float] = []
-        saves: list[tuple[float, int]] = []
+        saves: list[tuple[float, float, int]] = []
         for step in range(1, self.steps + 1):
             at += self.step_s
             moments.append(at)
             at += self.pause_s if step % 5 == 0 else 0.0
             if self.every and step % self.every == 0:
-                saves.append((at, step))
-                at += self.stall_s + self.hidden_s
+                stall_s = self.stall_s + (0.0 if saves else self.first_s)
+                saves.append((at, stall_s, step))
+                at += stall_s + self.hidden_s
         written.updates(*moments)
-        for begun, step in saves:
-            end = begun + self.stall_s
+        for begun, stall_s, step in saves:
+            end = begun + stall_s
             finished = end if self.finished_s is None else begun + self.finished_s
             clean = None if self.clean_s is None else begun + self.clean_s
             written.save(begun, end, finished=finished, after=step, clean=clean, size=8 * 10**6, path=f"/c/{step}-{rank}.pt")  # fmt: skip

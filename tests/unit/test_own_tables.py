@@ -164,6 +164,15 @@ def test_an_answer_of_many_engines_stays_on_one_screen(tmp_path: Path) -> None:
     assert "Of 2 more: results/own/tables/advice.csv and strategies.csv." in lines
 
 
+def test_an_overhead_with_dear_first_checkpoints_is_told_from_that_of_later_ones(
+    tmp_path: Path,
+) -> None:
+    """What an interval loses is by the later ones."""
+    words = "First checkpoints are in the measured overhead: without them 17 %."
+    assert words not in said(tables_of(study(tmp_path / "even", plain=WHOLE)))
+    assert words in said(tables_of(study(tmp_path / "dear", plain=replace(WHOLE, first_s=5.0))))
+
+
 def test_one_run_has_no_interval(tmp_path: Path) -> None:
     tables = tables_of(study(tmp_path, repeats=1, plain=WHOLE))
     row = only(tables["overhead"])

@@ -38,7 +38,12 @@ def own_text(tables: Tables, folder: str = FOLDER) -> str:
         replace(
             known,
             verdict=(*_verdict(tables), *known.verdict),
-            remarks=(*_settings(tables, folder), *_on_storage(tables["own_saves"]), *remarks),
+            remarks=(
+                *_settings(tables, folder),
+                *_on_storage(tables["own_saves"]),
+                *remarks,
+                *_without_first(tables["overhead"]),
+            ),
             ending=(f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h",)
             if known.lines
             else (),
@@ -123,6 +128,14 @@ def _cost(row: Row, strategies: pd.DataFrame) -> str:
     ]
     unknown = "; what it hides is not known, as no step followed" * pd.isna(own["slowdown_s"])
     return f"A checkpoint {listed(told)}{unknown}"
+
+
+def _without_first(overhead: pd.DataFrame) -> Iterator[str]:
+    """Where first checkpoints are shown to cost more: why the measured overhead is more than what the same interval is said to lose."""
+    if (overhead["in_run_steady_hi"] < overhead["in_run_lo"]).any():
+        known = overhead["in_run_steady"].dropna()
+        ends = dict.fromkeys(map(percent, (known.min(), known.max())))
+        yield f"First checkpoints are in the measured overhead: without them {' to '.join(ends)}."
 
 
 def _on_storage(saves: pd.DataFrame) -> Iterator[str]:
