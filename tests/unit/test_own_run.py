@@ -302,6 +302,14 @@ def test_what_a_command_leaves_running_does_not_run_beside_the_next_one(
     assert "left 1 of its processes running" in caplog.text
 
 
+def test_a_command_that_does_not_wait_for_its_training_is_told(
+    make: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckptbench.own.supervised.GRACE_SECONDS", 0.5)
+    with pytest.raises(LaunchError, match="ended before its training: 1 of its processes ran on"):
+        make(LEAVES_A_CHILD.partition("with session()")[0])
+
+
 @pytest.mark.parametrize(
     ("number", "told"),
     [

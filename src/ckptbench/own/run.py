@@ -171,6 +171,11 @@ def _made(
         raise LaunchError(
             f"the command {ended(done.status, kills)}: {_end_of(output, is_started=is_started)}"
         )
+    if not (probe / SUMMARY).is_file() and done.left:
+        raise LaunchError(
+            f"the command ended before its training: {done.left} of its processes ran on and were ended; use a command that waits "
+            "for the training, without & or nohup"
+        )
     if not (probe / SUMMARY).is_file():
         raise LaunchError(f"the command ended well, but nothing was measured: {_told(output)}")
     summary = read_json(probe / SUMMARY)

@@ -45,6 +45,8 @@ class Ended:
     """Share of the machine's CPU time that other programs used meanwhile. None: unknown."""
     stolen: float | None
     """Share that the host of a virtual machine did not give."""
+    left: int
+    """Processes of the command that still ran when it had ended. None of them runs any more."""
 
 
 def run_probed(
@@ -82,10 +84,11 @@ def run_probed(
             raise LaunchError(f"the run was stopped by Ctrl-C: {AGAIN}") from None
         raise
     ended, end = over or (time.monotonic(), Counters.now())
-    if left := _end_all(running, str(probe)):
+    left = len(living_with(MARK, str(probe)))
+    if killed := _end_all(running, str(probe)):
         log.warning(
             "the command ended and left %d of its processes running: they were killed after %g s, as they would slow the next run",
-            left,
+            killed,
             GRACE_SECONDS,
         )
     return Ended(
@@ -94,6 +97,7 @@ def run_probed(
         wall_s=ended - started,
         others=_others(begin, end, ended - started),
         stolen=_share(begin.stolen_s, end.stolen_s, (ended - started) * end.cores),
+        left=left,
     )
 
 
