@@ -262,11 +262,18 @@ def test_a_last_checkpoint_that_is_overwritten_in_place_is_told(
 
 
 def test_costs_are_means_and_a_blocking_save_pays_for_its_whole_gap(tmp_path: Path) -> None:
+    """The first save allocates what the others find there: it counts only where it is alone. Nor does it matter when the kernel writes files back."""
     rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.4, after=5).updates(6.6, 7.6, 8.6)
-    rank.save(8.6, 8.8, after=8).updates(10, 11).ended(12)
-    known = costs(measured(rank.into(tmp_path)))
+    alone = costs(measured(rank.ended(9).into(tmp_path / "one")))
+    assert alone is not None
+    assert alone.stall.mean == pytest.approx(0.6)
+    rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 7.4, after=5).updates(8.6, 9.6, 10.6)
+    rank.save(10.6, 11.0, after=8, clean=40.0).updates(12.2, 13.2, 14.2)
+    rank.save(14.2, 14.4, after=11).updates(15.6, 16.6).ended(17)
+    known = costs(measured(rank.into(tmp_path / "three")))
     assert known is not None
     assert known.stall.mean == pytest.approx((0.6 + 0.4) / 2)
+    assert known.durable.mean == known.stall.mean
     assert known.slowdown_s == 0
     assert known.interval_steps == 3
     assert known.down_s == pytest.approx(6.0)
@@ -278,12 +285,12 @@ def test_noise_on_both_sides_of_a_quiet_step_is_no_slowdown(tmp_path: Path) -> N
     rank, now = Written(), 1.0
     moments, saves = [now + step for step in range(5)], []
     now = moments[-1]
-    for save in range(5):
+    for save in range(6):
         saves.append(now + 0.1)
         for gap in (1.2 + 0.2 * (-1) ** save, 1.0, 1.0):
             moments.append(now := now + gap)
     rank.updates(*moments)
-    for number, begun in enumerate([*saves[:4], now + 0.1]):
+    for number, begun in enumerate([*saves[:5], now + 0.1]):
         rank.save(begun, begun + 0.1, finished=begun + 0.5, after=5 + 3 * number)
     known = costs(measured(rank.ended(now + 2).into(tmp_path)))
     assert known is not None

@@ -29,7 +29,7 @@ class Costs:
     stall: Seconds
     """Of saves in the foreground: with all that the same gap has beyond a step, as gathering of the state."""
     durable: Seconds
-    """From the start until the engine has finished, or until the files were seen clean."""
+    """From the start until the engine has finished, its own syncs included. When the kernel writes back what nobody syncs is its own choice, up to 35 s later."""
     slowdown_s: float
     """What steps beside a save lose; 0 of saves in the foreground."""
     bytes: int
@@ -48,11 +48,13 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
     if measures.step_s is None or not whole:
         return None
     background = any(one.background for one in whole)
-    known = [one.hidden_s for one in whole if one.hidden_s is not None]
+    # The first one starts helpers and allocates what the others find there, which a long training pays once.
+    steady = whole[1:] or whole
+    known = [one.hidden_s for one in steady if one.hidden_s is not None]
     # Of single checkpoints it is noise as well, on both sides of 0.
     hidden_s = max(fmean(known), 0.0) if known else 0.0
-    stalls = [one.stall_s + (0.0 if background else hidden_s) for one in whole]
-    ends = [max(stall, one.clean_s or one.finished_s or stall) for one, stall in zip(whole, stalls)]
+    stalls = [one.stall_s + (0.0 if background else hidden_s) for one in steady]
+    ends = [max(stall, one.finished_s or stall) for one, stall in zip(steady, stalls)]
     stall, durable = seconds(stalls), seconds(ends)
     assert stall is not None
     assert durable is not None
