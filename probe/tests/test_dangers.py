@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from traces import Written
+from traces import Written, at
 
 from ckptbench_probe.dangers import dangers
 from ckptbench_probe.measures import measure
@@ -29,3 +29,66 @@ def test_a_folder_of_trainer_that_a_kill_left_half_written_is_named(
     assert measures.stall.number == (
         1 if killed else 2
     )  # of a save that was cut off it is not known
+
+
+def _told_in_place(rank: Written, folder: Path) -> list[str]:
+    run = read(rank.into(folder))
+    return [line for line in dangers(run, measure(run)) if "in place" in line]
+
+
+def _saving(*paths: str) -> Written:
+    """A save every two seconds."""
+    rank = Written().updates(1, 2)
+    for number, path in enumerate(paths, 1):
+        rank.save(2.0 * number, 2.0 * number + 0.5, after=number, path=path)
+        rank.updates(2.0 * number + 1)
+    return rank
+
+
+def test_the_only_checkpoint_that_is_overwritten_in_place_is_told(tmp_path: Path) -> None:
+    (line,) = _told_in_place(_saving("/c/ckpt.pt", "/c/ckpt.pt", "/c/ckpt.pt"), tmp_path)
+    assert line == (
+        "2 times the only whole checkpoint was overwritten in place (ckpt.pt): a kill meanwhile leaves none."
+        " Save under another name, and rename it by os.replace when it is whole"
+    )
+
+
+def test_an_overwrite_that_a_kill_has_cut_off_is_told(tmp_path: Path) -> None:
+    rank = _saving("/c/ckpt.pt").save(4.0, None, after=2, path="/c/ckpt.pt")
+    assert len(_told_in_place(rank, tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("/c/one.pt", "/c/two.pt", "/c/one.pt", "/c/two.pt"),
+        ("/c/step-1.pt", "/c/step-2.pt", "/c/step-3.pt"),
+        ("/c/ckpt.pt",),
+    ],
+)
+def test_alternating_and_numbered_files_are_not_in_place(
+    paths: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert not _told_in_place(_saving(*paths), tmp_path)
+
+
+@pytest.mark.parametrize("seconds", [2.4, 2.6])
+def test_a_file_that_is_renamed_once_it_is_whole_is_not_in_place(
+    seconds: float, tmp_path: Path
+) -> None:
+    """By the engine, inside the save, or by the program after it."""
+    by_engine = seconds < 2.5
+    rank = _saving(*["/c/ckpt.pt" if by_engine else "/c/ckpt.tmp"] * 3)
+    for number in range(3):
+        at_ns = at(seconds + 2.0 * number)
+        source = None if by_engine else "/c/ckpt.tmp"
+        rank.add("moved", at_ns=at_ns, path="/c/ckpt.pt", source=source, size=1)
+    assert not _told_in_place(rank, tmp_path)
+
+
+def test_a_copy_that_is_left_meanwhile_is_a_checkpoint_until_it_is_removed(tmp_path: Path) -> None:
+    rank = _saving(*["/c/ckpt.pt"] * 4)
+    rank.add("duplicated", at_ns=at(2.6), path="/c/best.pt", source="/c/ckpt.pt")
+    rank.add("removed", at_ns=at(7.0), path="/c/best.pt")
+    (line,) = _told_in_place(rank, tmp_path)
+    assert line.startswith("1 times")

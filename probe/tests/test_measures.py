@@ -256,7 +256,7 @@ def test_a_last_checkpoint_that_is_overwritten_in_place_is_told(
             source, target = moved
             rank.add("moved", at_ns=at(number + 0.3), path=target, source=source, size=9)
         rank.updates(number + 1)
-    words = "of 3 saves overwrote the last whole checkpoint in place"
+    words = "times the only whole checkpoint was overwritten in place"
     assert (f"{times} {words}" in told(rank.into(tmp_path))) is (times > 0)
     assert (words in told(tmp_path)) is (times > 0)
 

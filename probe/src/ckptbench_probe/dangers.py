@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ckptbench_probe.measures import Measures
 from ckptbench_probe.reading import Event, ProcessSeen, Run, SaveSeen
 
-IN_PLACE = {"torch.save", "safetensors"}
-"""Engines that open the file of the last save again where they get its name again, so that its content is gone from then on."""
 SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
 
@@ -23,7 +22,7 @@ def dangers(run: Run, measures: Measures) -> list[str]:
         *_commit_record(run),
         *_no_sync(run, kinds),
         *_no_version_left(run),
-        *_overwritten(run),
+        *_in_place(run),
         *_copied(run),
         *_half_written(run),
     ]
@@ -87,66 +86,85 @@ def _no_sync(run: Run, kinds: set[str]) -> Iterator[str]:
 def _no_version_left(run: Run) -> Iterator[str]:
     """An older checkpoint is removed, while the newer one is under way and no other whole one is left."""
     lost = {
-        (process.pid, event["path"], _saves_before(process.saves, event))
+        (process.pid, change.path, _saves_before(process.saves, change))
         for process in run.trained
-        for event in process.events
-        if event["event"] == "removed" and _leaves_none(process.saves, process.events, event)
+        for change, whole in _changes(process)
+        if change.kind == "removed" and _leaves_none(process.saves, change, whole)
     }
     if lost:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 
 
-def _overwritten(run: Run) -> Iterator[str]:
-    """A save opens the file of an earlier one again, while its process has no other whole checkpoint."""
-    of_each = [_overwrites(one, save) for one in run.trained for save in one.saves]
-    if any(of_each):
-        yield (
-            f"{sum(of_each)} of {len(of_each)} saves overwrote the last whole checkpoint in place: a kill during one leaves none, unless you keep a copy."
-            " Save under another name, and rename the file when it is whole"
-        )
-
-
-def _overwrites(process: ProcessSeen, save: SaveSeen) -> bool:
-    if save.kind not in IN_PLACE:
-        return False
-    saves = (one for one in process.saves if not one.failed)
-    wholes = {one.path: one.finished_ns for one in saves if one.finished_ns and one.finished_ns <= save.start_ns}  # fmt: skip
-    for event in process.events:
-        if event["at_ns"] <= save.start_ns and event["event"] in ("moved", "removed"):
-            _take_away(wholes, event)
-    return set(wholes) == {save.path}
-
-
-def _take_away(wholes: dict[str, int], event: Event) -> None:
-    """Of a file or a folder with all in it. Where it was moved, it is whole under its new name."""
-    source = event["source"] if event["event"] == "moved" else event["path"]
-    if source is None:
-        return
-    for path, finished_ns in list(wholes.items()):
-        if finished_ns <= event["at_ns"] and (path + os.sep).startswith(source + os.sep):
-            del wholes[path]
-            if event["event"] == "moved":
-                wholes[event["path"] + path[len(source) :]] = finished_ns
-
-
-def _saves_before(saves: tuple[SaveSeen, ...], removal: Event) -> int:
+def _saves_before(saves: tuple[SaveSeen, ...], removal: _Change) -> int:
     """To the same path. A folder is removed twice: as a tree, and then as an empty folder."""
-    return sum(save.path == removal["path"] and save.start_ns <= removal["at_ns"] for save in saves)
+    return sum(save.path == removal.path and save.start_ns <= removal.at_ns for save in saves)
 
 
-def _leaves_none(saves: tuple[SaveSeen, ...], events: tuple[Event, ...], removal: Event) -> bool:
-    at, path = removal["at_ns"], removal["path"]
-    if not any(save.path == path for save in saves):
+def _leaves_none(saves: tuple[SaveSeen, ...], removal: _Change, whole: set[str]) -> bool:
+    at, path = removal.at_ns, removal.path
+    if whole - {path} or not any(save.path == path for save in saves):
         return False
-    under_way = any(
+    return any(
         save.start_ns <= at and (save.finished_ns or at + 1) > at and save.path != path
         for save in saves
     )
-    gone = {
-        event["path"] for event in events if event["event"] == "removed" and event["at_ns"] <= at
-    }
-    whole = {save.path for save in saves if save.finished_ns and save.finished_ns <= at}
-    return under_way and not whole - gone
+
+
+def _in_place(run: Run) -> Iterator[str]:
+    """While the only checkpoint is written anew under its own name, none is whole."""
+    found = Counter(
+        os.path.basename(change.path)
+        for process in run.trained
+        for change, whole in _changes(process)
+        if change.kind == "overwritten" and whole == {change.path}
+    )
+    for name, times in found.items():
+        yield (
+            f"{times} times the only whole checkpoint was overwritten in place ({name}): a kill meanwhile leaves none."
+            " Save under another name, and rename it by os.replace when it is whole"
+        )
+
+
+class _Change(NamedTuple):
+    """Of the checkpoints on disk."""
+
+    at_ns: int
+    kind: str
+    """overwritten, finished, moved, duplicated or removed."""
+    path: str
+    source: str = ""
+
+
+FOLDERS_OF_MANY = ("session", "accelerate")
+"""Kinds of saves whose path may be a folder that keeps older checkpoints."""
+
+
+def _changes(process: ProcessSeen) -> Iterator[tuple[_Change, set[str]]]:
+    """Each with the paths that were whole just before it, as far as this process has seen."""
+    moves: dict[str, list[int]] = defaultdict(list)
+    found: list[_Change] = []
+    for event in process.events:
+        if event["event"] in ("moved", "duplicated", "removed"):
+            source = event.get("source") or ""
+            found.append(_Change(event["at_ns"], event["event"], event["path"], source))
+        if event["event"] == "moved":
+            moves[event["path"]].append(event["at_ns"])
+    for save in process.saves:
+        end = save.finished_ns
+        renamed = any(save.start_ns <= at <= (end or at) for at in moves[save.path])
+        if not renamed and save.kind not in FOLDERS_OF_MANY:
+            found.append(_Change(save.start_ns, "overwritten", save.path))
+        if end is not None and not save.failed:
+            found.append(_Change(end, "finished", save.path))
+    whole: set[str] = set()
+    for change in sorted(found):
+        yield change, whole
+        if change.kind == "finished" or change.source in whole:
+            whole.add(change.path)
+        elif change.kind in ("overwritten", "removed"):
+            whole.discard(change.path)
+        if change.kind == "moved":
+            whole.discard(change.source)
 
 
 def _copied(run: Run) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What Python does to files in the folders of checkpoints: renames, links, removals, pointer files, syncs.
+"""What Python does to files in the folders of checkpoints: renames, links, copies, removals, pointer files, syncs.
 
 Python's audit events tell all but syncs, for which `os.fsync` and `os.fdatasync` are wrapped. What a library does in C++ or Rust is not seen.
 """
@@ -36,6 +36,7 @@ class Files:
             "os.rmdir": self._on_removal,
             "shutil.rmtree": self._on_removal,
             "shutil.move": self._on_move,
+            "shutil.copyfile": self._on_copy,
             "open": self._on_open,
         }
         self._events = {name: harmless(handler) for name, handler in events.items()}
@@ -92,6 +93,13 @@ class Files:
         devices = {os.stat(os.path.dirname(path)).st_dev for path in (source, target)}
         if len(devices) > 1:
             self._trace.write("copied", at_ns=monotonic_ns(), path=target, source=source)
+
+    def _on_copy(self, arguments: Any) -> None:
+        """Of a checkpoint, to wherever."""
+        source = self._inside(arguments[0])
+        if source is not None:
+            path = os.path.abspath(os.fsdecode(arguments[1]))
+            self._trace.queue("duplicated", at_ns=monotonic_ns(), path=path, source=source)
 
     def _on_open(self, arguments: Any) -> None:
         path, _, flags = arguments

@@ -69,7 +69,7 @@ class ProcessSeen:
     saves: tuple[SaveSeen, ...]
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
-    """Of files: moved, linked, removed, copied, pointer, synced."""
+    """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer, synced."""
     unread: int
     """Lines that are not whole."""
 
@@ -173,7 +173,7 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
     exits = by_kind["exit"]
     files = [
         one
-        for kind in ("moved", "linked", "removed", "copied", "pointer", "synced")
+        for kind in ("moved", "linked", "removed", "copied", "duplicated", "pointer", "synced")
         for one in by_kind[kind]
     ]
     return ProcessSeen(
