@@ -14,7 +14,7 @@ from traces import Written
 from ckptbench_probe.check import gate as gates
 from ckptbench_probe.check import saves
 from ckptbench_probe.check.checkpoints import checkpoints, ranks
-from ckptbench_probe.check.gate import AFTER_S, Gate
+from ckptbench_probe.check.gate import AFTER_S, LONGEST_GAPS, Gate
 from ckptbench_probe.check.history import Snapshot
 from ckptbench_probe.check.judging import judge
 
@@ -139,6 +139,19 @@ def test_a_held_write_goes_on_at_once_where_training_waits_for_it(
     gate.before_step()
     gate.after_step()
     held.end()
+
+
+def test_holds_that_training_waits_for_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may ask again and again whether its thread has ended, which looks like work."""
+    monkeypatch.setattr(gates, "LONGEST_HOLD_S", 0.5)
+    gate = Gate()
+    for _ in range(4):
+        held = Running(gate.hold, 1, 1e6)
+        while held.runs:
+            busy(0.05)
+        gate.before_step()
+        gate.after_step()
+    assert held.took_s < 0.5 * LONGEST_GAPS**2  # of which it took as much, and more
 
 
 def test_a_step_waits_for_those_that_read_the_state() -> None:
@@ -332,6 +345,22 @@ def test_a_process_that_updates_nothing_does_not_count(
     given(one, 1, 2, "/c/step-2")
     found(one, 1, 2)
     assert told(folder, capfd, helper, one)[0] == 0
+
+
+def test_what_a_process_saves_that_does_not_train_is_never_sound(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It may have got the training's own memory, as by a queue of torch.multiprocessing."""
+    writer = Written(pid=900).save(1, 2, path="/c/step-2.pt")
+    one = rank()
+    given(one, 1, 6, "/c/final.pt")
+    found(one, 1, 6)
+    code, lines = told(folder, capfd, writer, one)
+    assert code == 2
+    assert lines[:2] == [
+        "verdict       cannot tell: 1 of 2 checkpoints could not be compared",
+        "cannot tell   step-2.pt: a process that does not train has saved it, and training may go on meanwhile: it cannot be compared",
+    ]
 
 
 def test_without_a_command_there_is_no_check(capfd: pytest.CaptureFixture[str]) -> None:

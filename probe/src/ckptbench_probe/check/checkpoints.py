@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ckptbench_probe.reading import Event, whole_lines
 WHOLE, TORN, CANNOT_TELL = "whole", "TORN", "cannot tell"
 NEVER_FINISHED = "its engine has not said that it was finished"
 NOTHING = "it holds no tensor that can be compared"
+ELSEWHERE = "a process that does not train has saved it, and training may go on meanwhile: it cannot be compared"
 UNKNOWN = "files of {kind} cannot be compared"
 
 
@@ -116,12 +118,13 @@ class _Row:
 
 @dataclass(frozen=True)
 class Rank:
-    """A process that updates."""
+    """A process that updates, or one that only saves."""
 
     number: int
     rows: tuple[_Row, ...]
     saves: tuple[Event, ...]
     """As they are measured, of any engine."""
+    trains: bool = True
 
 
 def ranks(folder: Path, run: str) -> list[Rank]:
@@ -129,17 +132,18 @@ def ranks(folder: Path, run: str) -> list[Rank]:
     for path in sorted(folder.glob("trace-*.jsonl")):
         events, _ = whole_lines(path)
         updates = [event for event in events if event["event"] == "updates"]
-        if updates and events[0].get("run") == run:
+        if events and events[0].get("run") == run:
             named = [one["rank"] for one in [*updates, events[0]] if one.get("rank") is not None]
             saves = tuple(event for event in events if event["event"] == "save")
-            found.append(Rank(named[0] if named else 0, tuple(_rows(events)), saves))
+            rows = tuple(_rows(events))
+            found.append(Rank(named[0] if named else 0, rows, saves, trains=bool(updates)))
     return found
 
 
 def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
     """In the order of their updates."""
     found: dict[tuple[int, str], Checkpoint] = {}
-    for rank in ranks:
+    for rank in filter(lambda rank: rank.trains, ranks):
         for row in rank.rows:
             update = row.given["update"] if row.found is None else row.found["update_given"]
             one = found.setdefault((update, row.checkpoint), Checkpoint(row.checkpoint, update))
@@ -147,10 +151,10 @@ def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
             one.files.add(row.path)
             one.ranks.add(rank.number)
             one.add(row.found or {"trouble": NEVER_FINISHED})
-    for path, save in _of_unknown_engines(ranks).items():
+    for path, save, trains in _not_compared(ranks):
         one = found.setdefault((save["updates"], path), Checkpoint(path, save["updates"]))
         one.kinds.add(save["kind"])
-        one.troubles.append(UNKNOWN.format(kind=save["kind"]))
+        one.troubles.append(UNKNOWN.format(kind=save["kind"]) if trains else ELSEWHERE)
     return sorted(found.values(), key=_order)
 
 
@@ -158,12 +162,13 @@ def _order(one: Checkpoint) -> tuple[int, str]:
     return one.update if one.state_of is None else one.state_of, one.path
 
 
-def _of_unknown_engines(ranks: list[Rank]) -> dict[str, Event]:
-    """Saves that are measured, and of which no rank has compared a file."""
-    known = {row.given["checkpoint"] for rank in ranks for row in rank.rows}
-    return {
-        save["path"]: save for rank in ranks for save in rank.saves if save["path"] not in known
-    }
+def _not_compared(ranks: list[Rank]) -> Iterator[tuple[str, Event, bool]]:
+    """Saves that are measured, and of which no rank has compared a file; and whether a rank has saved them."""
+    known = {row.given["checkpoint"] for rank in ranks if rank.trains for row in rank.rows}
+    for rank in ranks:
+        for save in rank.saves:
+            if save["path"] not in known:
+                yield save["path"], save, rank.trains
 
 
 def _rows(events: list[Event]) -> list[_Row]:

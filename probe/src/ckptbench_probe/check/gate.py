@@ -40,6 +40,8 @@ class Gate:
         self._steps = 0
         self._ended_s = monotonic()
         self._longest_s = 0.0
+        self._held_s = 0.0
+        """That a background thread was held back since the last step: training may have waited for it."""
         self._newest = 0
         self._thread = threading.main_thread().ident
 
@@ -67,7 +69,9 @@ class Gate:
                 self._steps += 1
                 before_s, self._ended_s = self._ended_s, monotonic()
                 if self._steps > 1:
-                    self._longest_s = max(self._longest_s, self._ended_s - before_s)
+                    gap_s = self._ended_s - before_s - self._held_s
+                    self._longest_s = max(self._longest_s, gap_s)
+                self._held_s = 0.0
             self._changed.notify_all()
 
     def _in_step(self) -> bool:
@@ -108,6 +112,12 @@ class Gate:
 
         It goes on at once where training waits for it, and after LONGEST_HOLD_S at the latest.
         """
+        begun = monotonic()
+        self._hold(number, after_s)
+        with self._changed:
+            self._held_s += monotonic() - max(begun, self._ended_s)
+
+    def _hold(self, number: int, after_s: float) -> None:
         begun, steps, places = monotonic(), self._steps, []
         while monotonic() - begun < max(LONGEST_HOLD_S, LONGEST_GAPS * self._longest_s):
             with self._changed:

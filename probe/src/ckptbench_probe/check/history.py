@@ -12,6 +12,8 @@ from ckptbench_probe.process import PROCESS
 
 KEPT = 200
 """Snapshots."""
+MOST_OPTIMIZERS = 4
+"""That are looked at before each of their steps. A program that has one for each parameter would hash its state a thousand times an update."""
 FEWEST_ELEMENTS = 16
 """Smaller tensors, and those whose elements are all the same, may have the same value by chance: they tell no update."""
 
@@ -36,8 +38,8 @@ class History:
         return PROCESS.updates.done if step is None else step
 
     def begins(self, optimizer: Any) -> bool:
-        """Whether a step of this optimizer begins a new update: that of the first one."""
-        return self._optimizers.alive()[:1] == [optimizer]
+        """Whether a state is kept before a step of this optimizer. Of a GAN, that between the steps of its two is one as well."""
+        return any(one is optimizer for one in self._optimizers.alive()[:MOST_OPTIMIZERS])
 
     def record(self) -> None:
         found: dict[str, set[str]] = {}

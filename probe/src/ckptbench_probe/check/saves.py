@@ -75,9 +75,10 @@ def tell(folder: Path, name: str, code: int) -> int:
     seen = ranks(folder / name, name)
     found = checkpoints(seen)
     verdict = _verdict(found, code)
-    lines = _lines(found, verdict, code) if seen else [NOTHING]
+    trained = sum(rank.trains for rank in seen)
+    lines = _lines(found, verdict, code) if trained else [NOTHING]
     content = {
-        "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": len(seen), "command_exit_code": code,
+        "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": trained, "command_exit_code": code,
         "checkpoints": [one.as_dict() for one in found], "runs": str(folder / name),
     }  # fmt: skip
     try:
