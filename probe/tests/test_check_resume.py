@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -293,3 +294,44 @@ def test_nothing_of_a_check_is_imported_where_a_training_is_only_measured(bench:
     ended = bench.run(sys.executable, "train.py", "out")
     assert (ended.code, ended.out) == (0, "[]\n")
     assert ended.summary["updates"] == 12
+
+
+def test_what_is_saved_beside_the_model_is_compared() -> None:
+    """As an average of the weights, which no optimizer has."""
+    whole, again = counted("a", "b", "c", "d", "e"), counted("c", "d", "e")
+    for number, one in again.after.items():
+        again.after[number] = replace(one, step=number + 2)
+    again.begin = state(2, w="c")
+    whole.after[4].saved.update({"c#.pt: ema.w": "1", "c#.pt: time": "2", "c#.pt: old": "3"})
+    again.after[2].saved.update({"c#.pt: ema.w": "x", "c#.pt: time": "2", "c#.pt: new": "3"})
+    found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
+    assert found.code == 1
+    assert found.lines[:2] == (
+        "SILENTLY DIFFERENT from update 4 on (rank 0): 0 of 1 tensors, 1 tensors that it saves, rng same, lr same; resumed from 2",
+        "missing: what the program saves beside its model: c#.pt: ema.w",
+    )
+
+
+def test_what_two_undisturbed_runs_save_differently_does_not_count() -> None:
+    whole, killed, again = counted("a", "b", "c", "d"), counted("a", "b", "c"), counted("b", "c")
+    again = Rank(state(1, w="b"), {1: state(2, w="c"), 2: state(3, w="d")}, 1)
+    for rank, update, value in ((whole, 2, "1"), (killed, 2, "2"), (whole, 3, "3"), (again, 2, "4")):  # fmt: skip
+        rank.after[update].saved["c.pt: seconds"] = value
+    assert judged(whole, killed, again, saves={1: True}).code == 0
+
+
+def test_a_resumed_run_that_ends_early_is_not_the_same() -> None:
+    whole = counted("a", "b", "c", "d", "e", "f")
+    again = Rank(state(2, w="c"), {1: state(3, w="d")}, 1)
+    found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
+    assert found.code == 1
+    assert found.lines[0].startswith("does not resume to the end: same from update 3 to 3")
+    assert found.lines[0].endswith("then it ended, where the undisturbed run went on to update 5")
+
+
+def test_a_buffer_that_is_not_seen_at_the_resume_is_named_as_missing() -> None:
+    whole = Rank(state(w="a"), {n: state(n, w=str(n), mean=str(n)) for n in range(1, 6)}, 1)
+    killed = Rank(state(w="a"), {n: state(n, w=str(n), mean=str(n)) for n in range(1, 4)}, 1)
+    again = Rank(state(2, w="2"), {1: state(3, w="3", mean="x"), 3: state(5, w="5", mean="x")}, 1)
+    found = judged(whole, killed, again, saves={2: True})
+    assert found.lines[1] == "missing: mean, or what it is made from: the probe sees it only after an update"  # fmt: skip

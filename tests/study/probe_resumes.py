@@ -30,6 +30,7 @@ class Training:
         self.optimizer = kinds[options.optimizer](self.model.parameters(), lr=0.1)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda done: 0.9**done)
         self.data = torch.Generator().manual_seed(2)
+        self.average = [one.detach().clone() for one in self.model.parameters()]
         self.done = 0
 
     def update(self) -> None:
@@ -37,6 +38,8 @@ class Training:
         self.model(torch.randn(16, 8, generator=self.data)).pow(2).sum().backward()
         self.optimizer.step()
         self.scheduler.step()
+        for mean, one in zip(self.average, self.model.parameters(), strict=True):
+            mean.lerp_(one.detach(), 0.5)
         self.done += 1
 
     def parts(self) -> dict[str, Any]:
@@ -46,6 +49,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "data": self.data.get_state(),
+            "average": self.average,
             "random": torch.get_rng_state(),
             "done": self.done,
         }
@@ -56,6 +60,7 @@ class Training:
             "optimizer": self.optimizer.load_state_dict,
             "scheduler": self.scheduler.load_state_dict,
             "data": self.data.set_state,
+            "average": lambda average: setattr(self, "average", average),
             "random": torch.set_rng_state,
             "done": lambda done: setattr(self, "done", done),
         }

@@ -84,7 +84,7 @@ TRAINED = {
     ),
     "keras_mlp": Example(
         "keras_mlp", "tensorflow", "keras", 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
-        unsafe=("no sync was seen", "3 times the only whole checkpoint was overwritten in place (newest.keras)"),
+        unsafe=("no sync was seen", "9 times the only whole checkpoint was overwritten in place (newest.keras)"),
     ),
     "jax_orbax": Example(
         "jax_orbax", "jax", "orbax", 3 * 512 * 512, steps=150, save_every=30, also_first=True, background=True, moved=r"\d+", unsafe=(),

@@ -92,6 +92,11 @@ def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
             "SILENTLY DIFFERENT from update 4 on (rank 0): 21 of 27 tensors, rng same, lr same; resumed from 3",
             "missing: the restored state is already different at the resume: 6 of 24 tensors, none a slot of the optimizer",
         ),
+        (
+            "average",
+            "SILENTLY DIFFERENT from update 6 on (rank 0): 0 of 27 tensors, 6 tensors that it saves, rng same, lr same; resumed from 3",
+            "missing: what the program saves beside its model: partial.pt: average.0, ",
+        ),
     ],
 )
 def test_what_is_not_restored_is_named(

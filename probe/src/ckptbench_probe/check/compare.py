@@ -26,9 +26,12 @@ class Difference:
     rates: tuple[tuple[float, ...], tuple[float, ...]] | None
     """Of the first and of the second, where they differ."""
 
+    saved: tuple[str, ...] = ()
+    """What both have saved there, and differs, by file and name."""
+
     @property
     def state(self) -> bool:
-        return bool(self.tensors) or self.rates is not None
+        return bool(self.tensors or self.saved) or self.rates is not None
 
 
 def names_that_differ(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
@@ -36,8 +39,18 @@ def names_that_differ(one: dict[str, str], other: dict[str, str]) -> tuple[str, 
     return tuple(name for name in names if one.get(name) != other.get(name))
 
 
+def saved_that_differ(one: State, other: State) -> set[str]:
+    return {name for name in one.saved.keys() & other.saved if one.saved[name] != other.saved[name]}
+
+
 def difference_at(
-    update: int, rank: int, one: State, other: State, drawn: Iterable[str] = ()
+    update: int,
+    rank: int,
+    one: State,
+    other: State,
+    *,
+    drawn: Iterable[str] = (),
+    ignored: frozenset[str] = frozenset(),
 ) -> Difference | None:
     """`drawn`: random states that count."""
     random = names_that_differ(one.random, other.random)
@@ -48,6 +61,7 @@ def difference_at(
         len({**one.tensors, **other.tensors}),
         tuple(name for name in random if name in drawn),
         None if one.rates == other.rates else (one.rates, other.rates),
+        tuple(sorted(saved_that_differ(one, other) - ignored)),
     )
     return found if found.state or found.random else None
 
@@ -62,7 +76,7 @@ def first_difference(
 ) -> tuple[Difference | None, int]:
     """Of the earliest update at which any rank differs, that of its first rank; and the last update that all ranks have in both runs.
 
-    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states.
+    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states, and names of what is saved.
     """
     last = min(max(one[rank].after) for rank in one)
     last = min([last, *(start + max(other[rank].after) for rank in one)])
@@ -73,7 +87,7 @@ def first_difference(
             if first is None or second is None or (update == start and start > 0):
                 continue
             drawn = drawn_from(one[rank], start, update) - ignored
-            found = difference_at(update, rank, first, second, drawn)
+            found = difference_at(update, rank, first, second, drawn=drawn, ignored=ignored)
             if found is not None:
                 return found, last
     return None, last
@@ -89,14 +103,15 @@ def drawn_from(rank: Rank, start: int, end: int) -> set[str]:
     return {name for name, values in seen.items() if len(values) > 1}
 
 
-def random_that_differs(one: Ranks, other: Ranks, until: int) -> frozenset[str]:
-    """Random states that differ at any update of two undisturbed runs: the program does not seed them."""
+def unseeded_in(one: Ranks, other: Ranks, until: int) -> frozenset[str]:
+    """Random states, and what is saved, that differ at any update of two undisturbed runs: the program does not seed them."""
     names: set[str] = set()
     for rank in one.keys() & other.keys():
         for update in range(until + 1):
             first, second = one[rank].at(update), other[rank].at(update)
             if first is not None and second is not None:
                 names.update(names_that_differ(first.random, second.random))
+                names.update(saved_that_differ(first, second))
     return frozenset(names)
 
 

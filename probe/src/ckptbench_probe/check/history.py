@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class History:
     def __init__(self, optimizers: Optimizers) -> None:
         self._optimizers = optimizers
         self.snapshots: deque[Snapshot] = deque(maxlen=KEPT)
+        self._beside: list[weakref.ref[Any]] = []
 
     @property
     def update(self) -> int:
@@ -40,6 +42,10 @@ class History:
     def begins(self, optimizer: Any) -> bool:
         """Whether a state is kept before a step of this optimizer. Of a GAN, that between the steps of its two is one as well."""
         return any(one is optimizer for one in self._optimizers.alive()[:MOST_OPTIMIZERS])
+
+    def look_beside(self) -> None:
+        """A module that is no part of what is trained may hold older values, as an average does that has just begun: they are of this update too. It takes up to a tenth of a second."""
+        self._beside = [weakref.ref(module) for module in self._optimizers.beside()]
 
     def record(self) -> None:
         found: dict[str, set[str]] = {}
@@ -55,6 +61,10 @@ class History:
     def _tensors(self) -> Iterator[tuple[str, Any]]:
         for optimizer in self._optimizers.alive():
             yield from self._optimizers.tensors(optimizer).items()
+        for number, module in enumerate(one() for one in self._beside):
+            if module is not None:
+                for name, tensor in module.named_parameters():
+                    yield f"beside {number}:{name}", tensor
 
 
 def _telling(tensor: Any) -> bool:

@@ -5,22 +5,26 @@ The state before the first update of a process is written as well: it is what wa
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 from ckptbench_probe.check.optimizers import SEEN, around_steps
 from ckptbench_probe.check.processes import PAUSE_S, end_below
-from ckptbench_probe.check.state import digest, random_states
+from ckptbench_probe.check.state import digest, leaves, random_states
+from ckptbench_probe.engines.wrapping import argument, path_of
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.variables import END_AT, Seat, seat
 
-BEGIN, UPDATED = "state_at_begin", "state_after_update"
+BEGIN, UPDATED, SAVED = "state_at_begin", "state_after_update", "state_in_save"
 ENDED = "ended-by-check"
 """File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
 WAITS_S = 60.0
@@ -114,6 +118,8 @@ def patch(name: str, module: Any) -> None:
     """Of each framework, what is called around an update."""
     if name == "torch.optim.optimizer":
         around_steps(_before_torch, _after_torch)
+    elif name == "torch.serialization":
+        module.save = _noted(module.save)
     elif name == "keras.src.callbacks.callback_list":
         from ckptbench_probe.check import recording_keras
 
@@ -122,6 +128,30 @@ def patch(name: str, module: Any) -> None:
         from ckptbench_probe.check import recording_orbax
 
         recording_orbax.patch(module)
+
+
+def _noted(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A program saves what it needs to go on, also what no optimizer shows, as an average of the weights."""
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        path = harmless(path_of)(argument(args, kwargs, 1, "f"))
+        if path is not None and threading.get_ident() == PROCESS.updates.thread:
+            harmless(_write_saved)(os.path.basename(path), argument(args, kwargs, 0, "obj"))
+        return original(*args, **kwargs)
+
+    return save
+
+
+def _write_saved(name: str, content: Any) -> None:
+    """Numbers in the name of a file may be those of an update or of a process. Tensors of whole numbers may be random states, which are compared by themselves."""
+    file = re.sub(r"\d+", "#", name)
+    found = {
+        f"{file}: {leaf}": digest(value)
+        for leaf, value in leaves(content)
+        if hasattr(value, "is_floating_point") and value.is_floating_point()
+    }
+    PROCESS.trace.write(SAVED, update=PROCESS.updates.done, rank=_rank(), tensors=found)
 
 
 def _before_torch(optimizer: Any) -> None:

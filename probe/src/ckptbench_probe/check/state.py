@@ -102,6 +102,11 @@ class Optimizers:
                     found.setdefault(self._names.get(id(tensor), _bare(name)), tensor)
         return found
 
+    def beside(self) -> list[Any]:
+        """Modules that have no parameter of an optimizer, as an average of the weights, or a target network."""
+        trained = {id(root()) for root in self._roots}
+        return [root for root in _outermost_modules() if id(root) not in trained]
+
     def _of(self, optimizer: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         for group, options in enumerate(optimizer.param_groups):
             for place, parameter in enumerate(options["params"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckptbench_probe.check.recording import BEGIN, UPDATED
+from ckptbench_probe.check.recording import BEGIN, SAVED, UPDATED
 from ckptbench_probe.reading import Event, SaveSeen, read, whole_lines
 
 
@@ -19,6 +19,8 @@ class State:
     """Digests, by name."""
     random: dict[str, str]
     rates: tuple[float, ...]
+    saved: dict[str, str] = field(default_factory=dict)
+    """Digests of what the program saved before the next update, by file and name."""
 
 
 @dataclass
@@ -40,7 +42,7 @@ def ranks(folder: Path) -> dict[int, Rank]:
     found: dict[int, Rank] = {}
     traces = [whole_lines(path)[0] for path in folder.glob("trace-*.jsonl")]
     for events in sorted(filter(None, traces), key=lambda events: events[0]["unix_ns"]):
-        states = [event for event in events if event["event"] in (BEGIN, UPDATED)]
+        states = [event for event in events if event["event"] in (BEGIN, UPDATED, SAVED)]
         if not any(event["event"] == UPDATED for event in states):
             continue
         rank = found.setdefault(states[-1]["rank"], Rank())
@@ -49,6 +51,9 @@ def ranks(folder: Path) -> dict[int, Rank]:
             for event in states:
                 if event["event"] == BEGIN:
                     rank.begin = _state(event)
+                elif event["event"] == SAVED:
+                    if event["update"] in rank.after:
+                        rank.after[event["update"]].saved.update(event["tensors"])
                 else:
                     rank.after[event["update"]] = _state(event)
     return dict(sorted(found.items()))

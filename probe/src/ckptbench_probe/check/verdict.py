@@ -11,9 +11,9 @@ from ckptbench_probe.check.compare import (
     Unknown,
     first_difference,
     names_that_differ,
-    random_that_differs,
     restored_difference,
     resumed_from,
+    unseeded_in,
 )
 from ckptbench_probe.check.state import SLOT
 
@@ -62,7 +62,7 @@ def cannot_tell(reason: str) -> Verdict:
 
 def judge(seen: Seen) -> Verdict:
     """The killed run is a second undisturbed run until it is killed, so it shows whether two such runs are the same."""
-    unseeded = random_that_differs(seen.whole, seen.killed, seen.kill_at)
+    unseeded = unseeded_in(seen.whole, seen.killed, seen.kill_at)
     unlike, _ = first_difference(seen.whole, seen.killed, ignored=unseeded, until=seen.kill_at)
     if unlike is not None:
         return _irreproducible(unlike)
@@ -146,6 +146,7 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
             (f"no update could be compared after the resume from {start}", *after),
             **known,
         )
+    ended = min(max(own.after) for own in seen.whole.values())
     if first is None:
         same = f"from update {start + 1} to {last}: all tensors, random states and learning rates of {_ranks(seen)}, bit by bit"
         if seen.failure is not None:
@@ -154,6 +155,9 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
                 (f"does not resume to the end: same {same}; after that it fails or hangs", *after),
                 **known,
             )
+        if last < ended:
+            line = f"does not resume to the end: same {same}; then it ended, where the undisturbed run went on to update {ended}"
+            return Verdict(DIFFERENT, (line, *after), **known)
         return Verdict(
             SAME, (f"same {same}", *after, *_undrawn(seen, start, last, unseeded)), **known
         )
@@ -175,7 +179,8 @@ def _ranks(seen: Seen) -> str:
 def _counts(found: Difference) -> str:
     random = f"different ({', '.join(found.random)})" if found.random else "same"
     rates = "same" if found.rates is None else "different"
-    return f"{len(found.tensors)} of {found.of} tensors, rng {random}, lr {rates}"
+    saved = f", {len(found.saved)} tensors that it saves" if found.saved else ""
+    return f"{len(found.tensors)} of {found.of} tensors{saved}, rng {random}, lr {rates}"
 
 
 def _causes(seen: Seen, restored: Difference | None, first: Difference) -> tuple[str, ...]:
@@ -192,7 +197,13 @@ def _causes(seen: Seen, restored: Difference | None, first: Difference) -> tuple
         found.append(
             f"missing: the learning rate, of a scheduler or of the optimizer's groups: {other} instead of {one}"
         )
-    if not found and any(own.begin is None for own in seen.again.values()):
+    if not found and not first.tensors:
+        found.append(f"missing: what the program saves beside its model: {_listed(first.saved)}")
+    elif not found and _unseen_at_begin(seen, first):
+        found.append(
+            f"missing: {_names(first)}, or what it is made from: the probe sees it only after an update"
+        )
+    elif not found and any(own.begin is None for own in seen.again.values()):
         found.append(
             f"what is missing cannot be told, as the state at the resume is not seen; different are {_names(first)}"
         )
@@ -209,8 +220,18 @@ def _parts(found: Difference) -> str:
     return f"{len(found.tensors)} of {found.of} tensors, {kinds.get(len(slots), f'{len(slots)} of them slots of the optimizer')} ({_names(found)})"
 
 
+def _unseen_at_begin(seen: Seen, first: Difference) -> bool:
+    """As buffers, which the model fills before the first update."""
+    begin = seen.again[first.rank].begin
+    return begin is not None and begin.tensors.keys().isdisjoint(first.tensors)
+
+
 def _names(found: Difference) -> str:
-    return ", ".join(found.tensors[:NAMED]) + (", ..." if len(found.tensors) > NAMED else "")
+    return _listed(found.tensors)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _lost(seen: Seen, start: int) -> tuple[str, ...]:
