@@ -335,3 +335,18 @@ def test_a_buffer_that_is_not_seen_at_the_resume_is_named_as_missing() -> None:
     again = Rank(state(2, w="2"), {1: state(3, w="3", mean="x"), 3: state(5, w="5", mean="x")}, 1)
     found = judged(whole, killed, again, saves={2: True})
     assert found.lines[1] == "missing: mean, or what it is made from: the probe sees it only after an update"  # fmt: skip
+
+
+def test_an_optimizer_that_steps_later_is_compared_from_its_first_step_on() -> None:
+    """As the second one of a GAN: the first update of the resumed run does not show it yet."""
+
+    def both(n: int, second: str) -> State:
+        return State(n, {"w": f"w{n}", "1:w": f"{second}{n}"}, {}, (0.1, 0.2))
+
+    whole = Rank(None, {n: both(n, "v") for n in range(1, 7)}, 1)
+    killed = Rank(None, {n: both(n, "v") for n in range(1, 5)}, 1)
+    for second, code in (("v", 0), ("x", 1)):
+        first = State(3, {"w": "w3"}, {}, (0.1,))
+        later = {n - 2: both(n, second) for n in range(4, 7)}
+        again = Rank(State(2, {"w": "w2"}, {}, (0.1,)), {1: first, **later}, 1)
+        assert judged(whole, killed, again, saves={2: True}).code == code

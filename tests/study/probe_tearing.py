@@ -50,6 +50,13 @@ def torch_open_file(state: State, name: str) -> None:
         torch.save(state, file)
 
 
+def torch_behind(state: State, name: str) -> None:
+    """The reader begins with the first."""
+    with open(name, "wb") as file:
+        torch.save({part: {} for part in state}, file, _use_new_zipfile_serialization=False)
+        torch.save(state, file, _use_new_zipfile_serialization=False)
+
+
 def torch_thread(state: State, name: str) -> None:
     in_thread(torch.save, state, name)
 
@@ -206,7 +213,7 @@ def wait() -> None:
 WAYS: dict[str, Callable[[State, str], Any]] = {
     one.__name__: one
     for one in (
-        torch_sync, torch_open_file, torch_thread, torch_thread_shallow, torch_thread_cloned, torch_pool, torch_pool_cloned, torch_pool_buffers, safetensors_thread, safetensors_thread_cloned,
+        torch_sync, torch_open_file, torch_behind, torch_thread, torch_thread_shallow, torch_thread_cloned, torch_pool, torch_pool_cloned, torch_pool_buffers, safetensors_thread, safetensors_thread_cloned,
         two_updates, older_copy_too, cast, cut_short, fails, no_tensor, dcp_sync, dcp_async, dcp_process, staging, staging_awaited,
         stager_reused_early, stager_reused,
     )

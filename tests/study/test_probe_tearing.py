@@ -68,6 +68,7 @@ WHOLE = (
 CANNOT_TELL = {
     "cut_short": "its engine cannot read it (",
     "fails": "the save has failed (RuntimeError: Parent directory no-such-folder does not exist.)",
+    "torch_behind": "its file has something else before it",
     "no_tensor": "it holds no tensor that can be compared",
 }
 WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.check.states import Rank, State
@@ -86,11 +86,21 @@ def first_difference(
             first, second = one[rank].at(update), other[rank].at(update - start)
             if first is None or second is None or (update == start and start > 0):
                 continue
+            if update == start + 1:
+                first = _as_far_as(first, second)
             drawn = drawn_from(one[rank], start, update) - ignored
             found = difference_at(update, rank, first, second, drawn=drawn, ignored=ignored)
             if found is not None:
                 return found, last
     return None, last
+
+
+def _as_far_as(state: State, seen: State) -> State:
+    """What the other state shows too: optimizers that had not made their first step there, as the second one of a GAN, are not seen in it."""
+    if len(state.rates) <= len(seen.rates):
+        return state
+    tensors = {name: value for name, value in state.tensors.items() if name in seen.tensors}
+    return replace(state, tensors=tensors, rates=state.rates[: len(seen.rates)])
 
 
 def drawn_from(rank: Rank, start: int, end: int) -> set[str]:

@@ -37,7 +37,8 @@ def add(verbs: Verbs) -> None:
         "resume",
         help="does it give back the same training after a kill?",
         usage="ckptbench-probe check resume --kill-at N [options] -- COMMAND ... {folder} ...",
-        description=f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
+        description="Runs the training three times: undisturbed; killed after N updates; started again. Compares their states bit by bit. "
+        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
     )
     own.add_argument(
         "--kill-at",

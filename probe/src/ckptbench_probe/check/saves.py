@@ -135,9 +135,8 @@ def _sentence(found: list[Checkpoint], verdict: str, code: int) -> str:
         return f"sound: {whole} whole"
     unknown = sum(one.verdict == CANNOT_TELL for one in found)
     if not unknown:
-        return (
-            f"cannot tell: what was saved is whole, but the command has ended with exit code {code}"
-        )
+        how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
+        return f"cannot tell: what was saved is whole, but the command has ended {how}"
     return f"cannot tell: {unknown} of {_number(found)} could not be compared"
 
 

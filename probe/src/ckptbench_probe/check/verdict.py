@@ -209,7 +209,7 @@ def _causes(seen: Seen, restored: Difference | None, first: Difference) -> tuple
         )
     elif not found:
         found.append(
-            "missing: the order of the data, or a random generator of the program's own: the restored state, random states and learning rates are the same"
+            "missing: the order of the data, or a random generator of the program's own, or gradients of an accumulation, or an option of the optimizer: the restored state, random states and learning rates are the same"
         )
     return tuple(found)
 
