@@ -10,7 +10,6 @@ from ckptbench_probe.check.given import CHECKER, Reader, Tensors
 from ckptbench_probe.check.optimizers import around_steps
 from ckptbench_probe.check.state import leaves
 from ckptbench_probe.engines.wrapping import argument, path_of
-from ckptbench_probe.harmless import harmless
 
 Call = Callable[..., Any]
 
@@ -67,7 +66,7 @@ def _flushed(save: Call) -> Call:
     @functools.wraps(save)
     def flushed(*args: Any, **kwargs: Any) -> Any:
         file, given = argument(args, kwargs, 1, "f"), CHECKER.inside
-        if given is not None and harmless(_place)(file):
+        if given is not None and _place(file):
             given.digests, given.trouble = None, "its file has something else before it"
         result = save(*args, **kwargs)
         flush = getattr(file, "flush", None)
@@ -79,8 +78,11 @@ def _flushed(save: Call) -> Call:
 
 
 def _place(file: Any) -> int:
-    """Bytes that come before; 0 of a path."""
-    return int(file.tell()) if hasattr(file, "tell") else 0
+    """Bytes that come before; 0 of a path, and of a stream that has no places, as DCP's."""
+    try:
+        return int(file.tell()) if hasattr(file, "tell") else 0
+    except Exception:  # noqa: BLE001 - a file may be an object of the program's own
+        return 0
 
 
 def _safetensors(module: Any) -> None:
