@@ -159,12 +159,17 @@ def _changes(process: ProcessSeen) -> Iterator[tuple[_Change, set[str]]]:
     whole: set[str] = set()
     for change in sorted(found):
         yield change, whole
-        if change.kind == "finished" or change.source in whole:
+        gone = change.source if change.kind == "moved" else change.path
+        own = [path for path in whole if _is_in(path, change.source)] if change.source else []
+        if change.kind in ("overwritten", "removed", "moved"):
+            whole -= {path for path in whole if _is_in(path, gone)}
+        whole |= {change.path + path[len(change.source) :] for path in own}
+        if change.kind == "finished":
             whole.add(change.path)
-        elif change.kind in ("overwritten", "removed"):
-            whole.discard(change.path)
-        if change.kind == "moved":
-            whole.discard(change.source)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + os.sep)
 
 
 def _copied(run: Run) -> Iterator[str]:
