@@ -72,7 +72,7 @@ def test_a_random_state_that_is_not_restored_is_named(bench: Bench) -> None:
         "SILENTLY DIFFERENT from update 5 on (rank 0): 2 of 2 tensors, rng different (python), lr same; resumed from 4",
         "missing: the random state of python",
     ]
-    report = json.loads((bench.folder / "ckptbench-check" / "check.json").read_text())
+    report = json.loads((bench.folder / "ckptbench-check" / "resume.json").read_text())
     assert report["first"]["tensors"] == ["weight", "moments.0"]
     assert (report["lost_updates"], report["verdict"]) == (2, "different")
 

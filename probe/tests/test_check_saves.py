@@ -228,7 +228,7 @@ def told(
         one.into(folder / "run")
     result = saves.tell(folder, "run", code)
     lines = capfd.readouterr().err.splitlines()
-    assert json.loads((folder / "check.json").read_text())["exit_code"] == result
+    assert json.loads((folder / "saves.json").read_text())["exit_code"] == result
     return result, [line.removeprefix("ckptbench-probe: ") for line in lines]
 
 

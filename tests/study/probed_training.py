@@ -66,7 +66,7 @@ def checked(folder: Path, verb: str, *words: str) -> dict[str, Any]:
     done = subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    report = folder / "ckptbench-check" / "check.json"
+    report = folder / "ckptbench-check" / f"{verb}.json"
     assert report.exists(), done.stderr
     content: dict[str, Any] = json.loads(report.read_text())
     assert done.returncode == content["exit_code"]

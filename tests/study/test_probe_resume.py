@@ -40,7 +40,7 @@ def check(folder: Path, *command: str, kill_at: int = KILL_AT) -> Check:
     done = subprocess.run(
         [*words, "--", *command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    report = folder / "ckptbench-check" / "check.json"
+    report = folder / "ckptbench-check" / "resume.json"
     assert report.exists(), done.stderr
     return Check(
         done.returncode, done.stdout.splitlines(), done.stderr, json.loads(report.read_text())

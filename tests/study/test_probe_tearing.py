@@ -46,7 +46,7 @@ def checked(folder: Path, *command: str) -> Checked:
     done = subprocess.run(
         words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    report = json.loads((folder / "ckptbench-check" / "check.json").read_text())
+    report = json.loads((folder / "ckptbench-check" / "saves.json").read_text())
     assert report["command_exit_code"] == 0, done.stderr
     assert done.returncode == report["exit_code"]
     return Checked(done.returncode, done.stdout, done.stderr, report)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+FOLDER = "ckptbench-check"
+"""For what a check finds, where the user names none."""
 PLACE = "{folder}"
 
 

@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-from ckptbench_probe.check.recording import RECORDER, Now
+from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.harmless import harmless, say
 from ckptbench_probe.process import PROCESS

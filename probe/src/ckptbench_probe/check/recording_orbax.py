@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ckptbench_probe.check.recording import RECORDER, Now
+from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.trees import arrays
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS

@@ -21,11 +21,10 @@ from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
 
 if TYPE_CHECKING:
-    from ckptbench_probe.check.verbs import Verbs
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FORMAT = 1
-FOLDER = "ckptbench-check"
-REPORT = "check.json"
+REPORT = "resume.json"
 SLOWER = 3.0
 """A run may take so many times the undisturbed one, and `LEAST_LIMIT_S` more."""
 LEAST_LIMIT_S = 60.0
@@ -71,8 +70,8 @@ def add(verbs: Verbs) -> None:
     own.add_argument(
         "--folder",
         type=Path,
-        default=Path(FOLDER),
-        help="for the runs and check.json; default: %(default)s",
+        default=Path(folders.FOLDER),
+        help="for the runs and resume.json; default: %(default)s",
     )
     own.add_argument(
         "command",
@@ -225,7 +224,7 @@ def _obstacle(whole: Ranks, plan: Plan, told: str) -> str | None:
 
 
 def _content(plan: Plan, verdict: Verdict) -> dict[str, Any]:
-    """Of check.json. Updates count from the begin of the undisturbed run."""
+    """Of resume.json. Updates count from the begin of the undisturbed run."""
     return {
         "format": FORMAT,
         "exit_code": verdict.code,

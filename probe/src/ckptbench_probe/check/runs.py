@@ -18,7 +18,7 @@ from ckptbench_probe.check.processes import (
     end_all_below,
     end_below,
 )
-from ckptbench_probe.check.recording import ENDED
+from ckptbench_probe.check.recorder import ENDED
 from ckptbench_probe.launcher import NOT_EXECUTABLE, NOT_FOUND, CannotStartError, environment
 from ckptbench_probe.variables import CHECK, END_AT
 

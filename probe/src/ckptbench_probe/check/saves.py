@@ -16,7 +16,7 @@ from ckptbench_probe.check.checkpoints import (
     checkpoints,
     ranks,
 )
-from ckptbench_probe.check.resume import FOLDER, REPORT
+from ckptbench_probe.check.folders import FOLDER
 from ckptbench_probe.harmless import say, say_lines
 from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name
 from ckptbench_probe.screen import NOTHING, WIDTH
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FORMAT = 1
+REPORT = "saves.json"
 SOUND, IS_TORN = "sound", "torn"
 CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2}
 MOST_ROWS = 4
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def tell(folder: Path, name: str, code: int) -> int:
-    """What was found, on standard error and in check.json; the exit code of the check. `code`: of the command."""
+    """What was found, on standard error and in saves.json; the exit code of the check. `code`: of the command."""
     seen = ranks(folder / name, name)
     found = checkpoints(seen)
     verdict = _verdict(found, code)

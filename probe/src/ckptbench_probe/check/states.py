@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckptbench_probe.check.recording import BEGIN, SAVED, UPDATED
+from ckptbench_probe.check.recorder import BEGIN, SAVED, UPDATED
 from ckptbench_probe.reading import Event, SaveSeen, read, whole_lines
 
 
