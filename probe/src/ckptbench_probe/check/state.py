@@ -175,7 +175,9 @@ def _names(parameters: list[Any]) -> tuple[dict[int, str], list[weakref.ref[Any]
 
 
 def _outermost_modules() -> list[Any]:
-    """Modules of PyTorch that are part of no other. Their types are asked, as `isinstance` may run code of an object."""
+    """Modules of PyTorch that are part of no other; none where a training does without PyTorch. Their types are asked, as `isinstance` may run code of an object."""
+    if "torch" not in sys.modules:
+        return []
     kind = sys.modules["torch"].nn.Module
     modules = [each for each in gc.get_objects() if issubclass(type(each), kind)]
     inner = {id(child) for each in modules for child in each.__dict__.get("_modules", {}).values()}
