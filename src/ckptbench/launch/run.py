@@ -25,9 +25,9 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import launch
+from ckptbench.launch.run_lock import locked
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
-from ckptbench.machine.locks import lock_at_once
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
@@ -77,7 +77,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     plan = attempts.identified(plan, execution.lock)
     with (
         _written(plan.run_folder),
-        _locked(plan.run_folder),
+        locked(plan.run_folder),
         checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
     ):
@@ -271,35 +271,6 @@ def _written(folder: Path) -> Iterator[None]:
         raise LaunchError(
             f"{at} cannot be written: {blame(error, folder)}, and start the run again"
         ) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock the run folder. The kernel releases the lock when this process ends, even if it is killed.
-
-    Raises LaunchError where another process holds the lock, or where the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = (folder / ".lock").open("w")
-    except OSError as error:
-        raise LaunchError(f"{folder} cannot be written: {blame(error, folder)}") from error
-    with opened as file:
-        try:
-            lacking = lock_at_once(file)
-        except BlockingIOError as error:
-            raise LaunchError(
-                f"{folder} is in use by another run of the same cell: wait for it, or end that process"
-            ) from error
-        except OSError as error:
-            raise LaunchError(
-                f"{folder} cannot be locked: {blame(error, folder, 'have the study on another file system')}"
-            ) from error
-        if lacking is not None:
-            log.warning(
-                "%s is on a file system without locks (%s): start no run twice", folder, lacking
-            )
-        yield
 
 
 def _check_host(allocation: Allocation) -> None:

@@ -7,9 +7,7 @@ import importlib.util
 import logging
 import os
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from ckptbench import __version__
 from ckptbench.errors import EnvironmentSetupError, LaunchError
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.launch.limits import Limits
+from ckptbench.launch.run_lock import locked
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.host import host_facts
-from ckptbench.machine.locks import lock_at_once
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.machine.removal import remove_or_warn, try_to_remove
 from ckptbench.own.cell import OwnCell
@@ -74,7 +72,7 @@ def run_own(cell: OwnCell, execution: Execution) -> None:
             "Snakemake's environment has no ckptbench-probe: run `make environment`, or `pip install ./probe` there"
         )
     folder = (execution.runs / cell.id).resolve()
-    with _held(folder), stop_requests() as stop:
+    with locked(folder, patience_s=PATIENCE_SECONDS), stop_requests() as stop:
         if not execution.repeat and made_from(folder) == cell.to_json():
             log.info("the run is complete: it is kept (to make it again, remove %s)", folder)
             seal(folder)
@@ -240,30 +238,3 @@ def _told(output: Path) -> str:
     """The probe's own sentence."""
     _, probe = _lines(output)
     return probe[-1] if probe else f"the probe has said nothing in {output}"
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Lock the run folder. Raises LaunchError where another process keeps the lock, or where the folder cannot be written."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        opened = (folder / ".lock").open("w")
-    except OSError as error:
-        raise LaunchError(f"{folder} cannot be written: {blame(error, folder)}") from error
-    with opened as file:
-        while True:
-            try:
-                lacking = lock_at_once(file)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > deadline:
-                    raise LaunchError(
-                        f"{folder} is in use by another run of the same cell: wait for it, or end that process"
-                    ) from error
-                time.sleep(0.2)
-        if lacking is not None:
-            log.warning(
-                "%s is on a file system without locks (%s): start no run twice", folder, lacking
-            )
-        yield

@@ -51,7 +51,7 @@ def machine(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Segment:
     """What was counted during one attempt. A number that is unknown is NaN."""
 
     begin: Counted
@@ -91,18 +91,18 @@ def _check(path: Path, event: Counted) -> None:
         raise refused(path, f"cores is {event.cores}, less than one")
 
 
-def _stretches(counted: Sequence[Counted]) -> Iterator[_Stretch]:
+def _stretches(counted: Sequence[Counted]) -> Iterator[_Segment]:
     """Of every attempt that ended. One that was cut off has no end."""
     begin = None
     for each in counted:
         if each.when == "begin":
             begin = each
         elif begin is not None and begin.attempt == each.attempt and each.at_ns > begin.at_ns:
-            yield _Stretch(begin, each)
+            yield _Segment(begin, each)
             begin = None
 
 
-def _shares(segments: Sequence[_Stretch]) -> dict[str, Any]:
+def _shares(segments: Sequence[_Segment]) -> dict[str, Any]:
     seconds = sum(each.seconds for each in segments)
     allowed_s = sum(each.seconds * each.end.cores for each in segments)
     used_s = {
