@@ -100,7 +100,7 @@ cluster-studies: environments ## the same schedulers, with trainings in their jo
 	$(BIN)/pytest --durations=10 $(CLUSTER_STUDIES)
 
 benchmarks: environment ## what ckptbench itself costs
-	cd benchmarks && for each in recorder_cost dry_run read_runs control_line command; do ../$(BIN)/python $$each.py || exit 1; done
+	cd benchmarks && for each in recorder_cost dry_run read_runs; do ../$(BIN)/python $$each.py || exit 1; done
 	$(BIN)/snakemake --profile local $(patsubst %,.environments/%/ready.json,pytorch tensorflow trainers jax)
 	cd benchmarks && PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
 	cd benchmarks && PYTHONPATH=../probe/src ../.environments/pytorch/bin/python probe_cost.py

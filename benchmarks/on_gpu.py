@@ -31,8 +31,15 @@ STOOD_IN = "CKPTBENCH_STAND_INS"
 """Variable with the folder of the stand-ins, for the processes that this one starts."""
 
 
+CRC = """
+import zlib
+class xxh3_128:
+    def __init__(self): self.found = 0
+    def update(self, content): self.found = zlib.crc32(content, self.found)
+    def hexdigest(self): return f"{self.found:032x}"
+"""
 STAND_INS = {
-    "xxhash": "from word_sums import *\n",
+    "xxhash": CRC,
     # PyTorch's file imports it for a format that is not measured here.
     "safetensors": "",
 }

@@ -1,15 +1,14 @@
-"""Drawn failures: their rates, and that training under them has the goodput of the formula where there is one."""
+"""Training under failures drawn at random has the goodput of the formula where there is one."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_training import Times, exponential, useful_part
 
-from benchmarks.arrivals import Bursts, Times, exponential, weibull, with_bursts
-from benchmarks.drawn_training import useful_part
 from ckptbench.decide.model import Far, Recovering, Saving, goodput
 
-HOUR, DAY = 3600.0, 86_400.0
+HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
 BEHIND = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=10.0)
 LATE = Saving(stall_s=2.0, durable_s=400.0, slowdown_s=10.0)
@@ -132,42 +131,3 @@ def test_a_failure_may_need_the_version_of_the_second_level(
     until_s = 1500 + down_s + 50.0
     useful = useful_part(seconds(1500.0), until_s, 180.0, BLOCKING, RESTART, far=far, rng=rng) * until_s  # fmt: skip
     assert useful == pytest.approx(version * 180 + 50)
-
-
-def test_old_gpus_fail_at_the_mean_rate_whatever_their_shape(rng: np.random.Generator) -> None:
-    gpus, mean_s, until_s = 20_000, 50_000 * HOUR, 30 * DAY
-    expected = gpus * until_s / mean_s
-    for shape in (0.7, 1.0, 1.5):
-        times = weibull(rng, replicas=200, gpus=gpus, mean_s=mean_s, shape=shape, until_s=until_s)
-        numbers = np.isfinite(times).sum(axis=1)
-        error = numbers.std(ddof=1) / np.sqrt(len(numbers))
-        # A new GPU in place of one that has failed has a rate of its own.
-        assert numbers.mean() == pytest.approx(expected, abs=4 * error + 0.05 * expected)
-        assert (np.diff(np.where(np.isfinite(times), times, until_s), axis=1) >= 0).all()
-
-
-def test_a_shape_of_one_is_exponential(rng: np.random.Generator) -> None:
-    drawn = {"gpus": 1000, "mean_s": 1000 * HOUR, "until_s": 100 * HOUR, "replicas": 300}
-    one, other = weibull(rng, shape=1.0, **drawn), exponential(rng, **drawn)
-    for times in (one, other):
-        counts = np.isfinite(times).sum(axis=1)
-        assert counts.mean() == pytest.approx(100, abs=3)
-        assert counts.var() == pytest.approx(100, abs=30)
-
-
-def test_bursts_keep_the_number_of_failures_and_bring_them_together(
-    rng: np.random.Generator,
-) -> None:
-    alone = exponential(rng, replicas=300, gpus=100, mean_s=100 * HOUR, until_s=200 * HOUR)
-    bursts = with_bursts(rng, alone, Bursts(followed=0.3, within_s=60.0), 200 * HOUR)
-    assert np.isfinite(bursts).sum() == pytest.approx(np.isfinite(alone).sum(), rel=0.02)
-    gaps = np.diff(np.where(np.isfinite(bursts), bursts, np.nan), axis=1)
-    assert (gaps[np.isfinite(gaps)] < 300).mean() > 0.3
-
-
-def test_bursts_cost_less_than_as_many_failures_that_come_alone(rng: np.random.Generator) -> None:
-    """What follows at once finds ranks that recover, or little to lose."""
-    alone = exponential(rng, replicas=100, gpus=100, mean_s=100 * HOUR, until_s=500 * HOUR)
-    bursts = with_bursts(rng, alone, Bursts(followed=0.5, within_s=60.0), 500 * HOUR)
-    means = [useful_part(times, 500 * HOUR, 600.0, BLOCKING, RESTART, rng=rng).mean() for times in (alone, bursts)]  # fmt: skip
-    assert means[1] > means[0] + 0.01

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_logs import SHAPES, coverage
 
-from benchmarks.failure_logs import SHAPES, coverage
 from ckptbench.decide import rates
 from ckptbench.decide.moments import moment
 from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log

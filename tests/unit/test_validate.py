@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_training import exponential, useful_part
 from test_decision_costs import Made, setup
 
-from benchmarks.arrivals import exponential
-from benchmarks.drawn_training import useful_part
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.seen import Seen, apart
 from ckptbench.decide.struck_run import Lost, finished_s

@@ -33,7 +33,7 @@ TAIL = (1 - LEVEL) / 2
 MIDDLE = 1.959963984540054
 """Standard deviations from the middle of a 95 % interval to an end."""
 FEWEST_WINDOWS, MOST_WINDOWS, FAILURES_A_WINDOW = 4, 6, 25
-"""Equal windows of a log, in which failures are counted: long ones, so that a cluster of failures lies in one. `benchmarks/failure_logs.py` counts how
+"""Equal windows of a log, in which failures are counted: long ones, so that a cluster of failures lies in one. `tests/unit/test_failure_logs.py` counts how
 often the interval then holds the truth."""
 
 

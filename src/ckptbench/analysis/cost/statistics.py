@@ -13,7 +13,7 @@ freedom (Smyth, *Linear models and empirical Bayes methods*, Statistical Applica
 3(1), 2004, section 3): the setup's own count as they are, and those of all others together as PRIOR_FREEDOM.
 Smyth estimates this number from thousands of genes. A study has too few setups for that, so it is fixed.
 
-`benchmarks/coverage.py` simulates how often the intervals of all tables hold the truth; docs/method.md has the result.
+`tests/unit/test_coverage.py` simulates how often the intervals of all tables hold the truth; docs/method.md has the result.
 """
 
 from __future__ import annotations

@@ -1,22 +1,17 @@
-"""How often the 95 % interval of the rate of a failure log holds the truth, where failures come in clusters.
+"""Failure logs drawn at random, to count how often the 95 % interval of their rate holds the truth.
 
-Logs are drawn at random from processes whose rate is known: constant; bursts, in which a failure brings others after it; gaps with a Weibull distribution, of
+They are drawn at random from processes whose rate is known: constant; bursts, in which a failure brings others after it; gaps with a Weibull distribution, of
 which k below 1 clusters; and good and bad periods. Short bursts are over within one restart, so that each counts as one failure.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from ckptbench.decide.rates import clustered_interval
 from ckptbench.decide.watched import RESTART_S, Counted, Watched
@@ -26,8 +21,6 @@ Draw = Callable[[np.random.Generator, float], Floats]
 """Times of the failures of a log of this length. The unit is the mean time between two failures."""
 
 MEAN_HOURS = 5.0
-FAILURES = (5, 10, 20, 50, 150, 400)
-LOGS = 2000
 
 
 def constant(random: np.random.Generator, length: float) -> Floats:
@@ -73,15 +66,11 @@ SHAPES: dict[str, tuple[Draw, float]] = {
     "periods of 10 gaps that differ by 50 %": (partial(periods, lasts=10, differ=0.5), 0.0),
 }
 """How failures come, and the restart within which they count as one: 0 where the rate is of all failures."""
-UNSEEN: dict[str, tuple[Draw, float]] = {
-    "periods of 50 gaps that differ by 70 %": (partial(periods, lasts=50, differ=0.7), 0.0),
-}
-"""What no interval can know of: a log of 50 failures sees one or two of these periods."""
 
 
 def drawn(name: str, failures: float, random: np.random.Generator) -> Counted:
     """A log over the time in which this many failures are expected; at least one of them has come."""
-    draw, restart_s = (SHAPES | UNSEEN)[name]
+    draw, restart_s = SHAPES[name]
     clock_s = np.array([0.0, failures * MEAN_HOURS * 3600])
     while True:
         at_s = draw(random, failures) * MEAN_HOURS * 3600
@@ -94,19 +83,3 @@ def coverage(name: str, failures: float, logs: int, random: np.random.Generator)
     """The part of the logs whose interval holds the true mean."""
     intervals = (clustered_interval(drawn(name, failures, random)) for _ in range(logs))
     return float(np.mean([lo <= MEAN_HOURS <= hi for lo, hi in intervals]))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=LOGS, help="logs of each number")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
-    print(f"| failures expected | {' | '.join(map(str, FAILURES))} |")
-    for name in SHAPES | UNSEEN:
-        shares = (coverage(name, failures, options.logs, random) for failures in FAILURES)
-        print(f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in shares)} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """Goodput by drawing failures: what `model` has in a formula, and what no formula has.
 
-The same training as there: periods of an interval, a stall and slower steps; versions that count when they are durable. But
-failures come at any times, so they may be Weibull's or come in bursts.
+The same training as there: periods of an interval, a stall and slower steps; versions that count when they are durable.
 """
 
 from __future__ import annotations
@@ -9,9 +8,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.arrivals import Times
 from ckptbench.decide.formulas import Floats
 from ckptbench.decide.model import Far, Recovering, Saving
+
+Times = NDArray[np.float64]
+"""Failures of each replica in ascending order, (replicas, most failures of any), in seconds. Behind the last one: infinity."""
+
+
+def exponential(
+    rng: np.random.Generator, *, replicas: int, gpus: int, mean_s: float, until_s: float
+) -> Times:
+    """Of GPUs that each fail after `mean_s` on average, whatever their age. Together they are one Poisson process."""
+    numbers = rng.poisson(np.full(replicas, gpus * until_s / mean_s))
+    times = rng.random((replicas, max(1, int(numbers.max(initial=0))))) * until_s
+    times[np.arange(times.shape[1]) >= numbers[:, None]] = np.inf
+    times.sort(axis=1)
+    return times
 
 
 def useful_part(

@@ -1,36 +1,19 @@
-"""How often the 95 % intervals of the tables hold the truth. The promise: in at least 93 % of all simulated studies.
-
-Studies are drawn at random (`simulation.py`), and the tables' own functions derive the rest. As the truth of each column is
-known, what is counted is how often it lies between the two ends.
-
-With `--uneven 3` the runs of the last framework differ three times as much as those of the others. `--strategies` counts the
-intervals of the table `strategies` instead of the others, in studies of three strategies, `--faults` those of the tables
-`goodput` and `outcome`, in studies whose runs are struck by failures.
-"""
+"""How often the 95 % intervals of the tables hold the truth, in simulated studies whose truth is known."""
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-
-from benchmarks.simulation import (  # noqa: E402
+from simulated_studies import (
     BATCH_SIZE,
     BEHIND_STEPS,
     CHANGED,
     DETERMINISTIC,
     DURABLE_S,
-    FRAMEWORKS,
     GROWTH_BYTES,
     LOST_S,
     RANKS_USED,
@@ -43,17 +26,16 @@ from benchmarks.simulation import (  # noqa: E402
     Tables,
     step_s,
 )
-from ckptbench.analysis.cost.determinism import determinism_cost  # noqa: E402
-from ckptbench.analysis.cost.goodput import goodput  # noqa: E402
-from ckptbench.analysis.cost.outcome import outcome  # noqa: E402
-from ckptbench.analysis.cost.overhead import overhead  # noqa: E402
-from ckptbench.analysis.cost.scaling import checkpoint_cost, scaling  # noqa: E402
-from ckptbench.analysis.cost.sizes import SIZES_KEY  # noqa: E402
-from ckptbench.analysis.cost.stall import stall  # noqa: E402
-from ckptbench.analysis.cost.strategies import strategies  # noqa: E402
-from ckptbench.analysis.tables.registry import DERIVED  # noqa: E402
 
-PROMISE = 0.93
+from ckptbench.analysis.cost.determinism import determinism_cost
+from ckptbench.analysis.cost.goodput import goodput
+from ckptbench.analysis.cost.outcome import outcome
+from ckptbench.analysis.cost.overhead import overhead
+from ckptbench.analysis.cost.scaling import checkpoint_cost, scaling
+from ckptbench.analysis.cost.sizes import SIZES_KEY
+from ckptbench.analysis.cost.stall import stall
+from ckptbench.analysis.cost.strategies import strategies
+from ckptbench.analysis.tables.registry import DERIVED
 
 
 def overhead_truth(shape: Shape, row: Row) -> float:
@@ -269,59 +251,3 @@ def with_chance(column: str, rows: pd.DataFrame) -> pd.DataFrame:
     if column == "slowdown":
         return rows[[STRATEGIES[name].slower > 1 for name in rows["strategy"]]]
     return rows
-
-
-def main() -> None:
-    options = _parse()
-    if options.reaches:
-        print(f"{options.studies} studies a line; medians of how far the intervals reach")
-    else:
-        print(f"{options.studies} studies a line; promised: at least {PROMISE:.0%}")
-    columns = STRATEGY_COLUMNS if options.strategies else COLUMNS
-    columns = STRUCK_COLUMNS if options.faults else columns
-    together = tuple(STRATEGIES) if options.strategies else ("native",)
-    print(f"{'repeats':>7} {'spread':>6}  " + " ".join(f"{column:>12}" for column in columns))
-    for repeats, spread in itertools.product(options.repeats, options.spread):
-        frameworks = FRAMEWORKS[-options.frameworks :]
-        faults = FAULTS if options.faults else ()
-        shape = Shape(
-            repeats, frameworks, strategies=together, faults=faults, uneven=options.uneven
-        )
-        told = _ends if options.reaches else _cells
-        simulate = reaches if options.reaches else coverage
-        found = simulate(shape, spread, options.studies, columns=columns)
-        print(f"{repeats:>7} {spread:>6.0%}  " + told(list(found.values())), flush=True)
-
-
-def _ends(reached: Sequence[Floats]) -> str:
-    return " ".join(f"{lo:>+6.0%} {hi:>+5.0%}" for lo, hi in reached)
-
-
-def _cells(shares: Sequence[Floats]) -> str:
-    """Of each column the share over all rows and, where rows differ by design, that of the worst row."""
-    return " ".join(f"{own.mean():>6.1%} {own.min():>5.0%}" for own in shares)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=500)
-    parser.add_argument("--repeats", type=int, nargs="+", default=[2, 3, 5])
-    parser.add_argument("--spread", type=float, nargs="+", default=[0.0, 0.02, 0.05])
-    parser.add_argument("--frameworks", type=int, default=len(FRAMEWORKS), help="in the study")
-    parser.add_argument("--uneven", type=float, default=1.0)
-    parser.add_argument(
-        "--strategies", action="store_true", help="count the intervals of the table strategies"
-    )
-    parser.add_argument(
-        "--faults",
-        action="store_true",
-        help="count the intervals of the tables goodput and outcome",
-    )
-    parser.add_argument(
-        "--reaches", action="store_true", help="print how far the intervals reach instead"
-    )
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
