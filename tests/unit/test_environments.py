@@ -15,11 +15,11 @@ import pytest
 from stored_versions import Busy, fails, names
 
 from ckptbench.environments import create as environments
-from ckptbench.environments import locking
+from ckptbench.environments import folder as environment_folder
 from ckptbench.environments.create import create_environment
+from ckptbench.environments.folder import locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import read_lock
-from ckptbench.environments.locking import locked
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import file_sha256
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
@@ -159,13 +159,13 @@ def wheel(folder: Path, name: str, version: str = "1") -> Path:
 def test_two_processes_do_not_make_the_same_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locking, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(environment_folder, "PATIENCE_SECONDS", 0.3)
     lock = tmp_path / "empty.txt"
     lock.write_text("")
     folder = tmp_path / "environment"
     create_environment(lock, CONSTRAINTS, folder)
     made = (folder / "ready.json").stat().st_mtime_ns
-    words = rf"environment is being made by another process \({os.getpid()}\): wait until"
+    words = rf"environment is in use by process {os.getpid()} on .*: wait for it"
     with locked(folder), pytest.raises(EnvironmentSetupError, match=words):
         create_environment(lock, CONSTRAINTS, folder)
     assert (folder / "ready.json").stat().st_mtime_ns == made

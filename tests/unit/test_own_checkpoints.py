@@ -22,7 +22,7 @@ from ckptbench.checkpoints.version import open_version
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.errors import CheckpointError, LaunchError, RunStopped
-from ckptbench.launch.checkpoint_folder import held
+from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine.files import file_sha256, read_json
 from ckptbench.runs.identity import Identity
@@ -214,7 +214,7 @@ def test_two_live_launchers_do_not_share_a_checkpoint_folder(
     make_plan: MakePlan, execution: Execution, tmp_path: Path
 ) -> None:
     one, two = (sharing(make_plan("e1", name=name), tmp_path / "shared") for name in ("1st", "2nd"))
-    with held(one.checkpoint_folder, run_folder=one.run_folder):
+    with checkpoint_folder_locked(one.checkpoint_folder, run_folder=one.run_folder):
         words = rf"shared is in use by process {os.getpid()} on {socket.gethostname()}, .*1st: wait"
         with pytest.raises(LaunchError, match=words):
             run_cell(two, execution)
@@ -225,8 +225,8 @@ HOLDER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from ckptbench.launch.checkpoint_folder import held
-with held(Path(sys.argv[2]), run_folder=Path(sys.argv[3])):
+from ckptbench.launch.folder_locks import checkpoint_folder_locked
+with checkpoint_folder_locked(Path(sys.argv[2]), run_folder=Path(sys.argv[3])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -240,12 +240,12 @@ def test_a_killed_launcher_leaves_no_lock(tmp_path: Path) -> None:
     holder.stdout.readline()
     with (
         pytest.raises(LaunchError, match=f"in use by process {holder.pid} on"),
-        held(tmp_path / "checkpoints", run_folder=tmp_path / "run"),
+        checkpoint_folder_locked(tmp_path / "checkpoints", run_folder=tmp_path / "run"),
     ):
         raise AssertionError("two have the lock")
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
-    with held(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
+    with checkpoint_folder_locked(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
         assert json.loads((tmp_path / "checkpoints" / ".lock").read_text())["pid"] == os.getpid()
 
 
@@ -257,14 +257,14 @@ def test_a_file_system_without_locks_is_used_with_a_warning(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with held(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
+    with checkpoint_folder_locked(tmp_path / "checkpoints", run_folder=tmp_path / "run"):
         assert "is on a file system without locks" in caplog.text
 
 
 @pytest.mark.parametrize("lock", ["", "{", "[]", "{}"])
 def test_a_lock_file_that_was_cut_short_names_nobody(tmp_path: Path, lock: str) -> None:
     (tmp_path / ".lock").write_text(lock)
-    with held(tmp_path, run_folder=tmp_path / "run"):
+    with checkpoint_folder_locked(tmp_path, run_folder=tmp_path / "run"):
         assert json.loads((tmp_path / ".lock").read_text())["run_folder"] == str(tmp_path / "run")
 
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_folder_that_is_a_file_is_named(
 ) -> None:
     plan = make_plan("e1")
     plan.checkpoint_folder.write_text("no folder")
-    with pytest.raises(LaunchError, match=r"run/checkpoints is no folder: remove it, or set check"):
+    with pytest.raises(LaunchError, match=r"run/checkpoints cannot be written: .*, or set check"):
         run_cell(plan, execution)
 
 

@@ -15,7 +15,7 @@ from test_levels import interrupted
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, LaunchError
-from ckptbench.launch import checkpoint_folder
+from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.machine import own_folder
 from ckptbench.machine.own_folder import ForeignFolder, make_own
@@ -168,7 +168,7 @@ def test_a_checkpoint_folder_that_another_user_has_made_where_all_may_is_refused
         give_away(folder.parent)
     with (
         pytest.raises(LaunchError, match=r"set checkpoints\.folder to another folder") as refused,
-        checkpoint_folder.held(folder, run_folder=tmp_path / "run"),
+        checkpoint_folder_locked(folder, run_folder=tmp_path / "run"),
     ):
         pass
     assert "\n" not in str(refused.value)

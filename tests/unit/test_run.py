@@ -203,7 +203,7 @@ def test_two_launchers_do_not_share_a_run_folder(make_plan: MakePlan, execution:
     plan = make_plan("e1")
     with (plan.run_folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(LaunchError, match="in use by another run of the same cell"):
+        with pytest.raises(LaunchError, match="in use by another process: wait for it, or end"):
             run_cell(plan, execution)
 
 

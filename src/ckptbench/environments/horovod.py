@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ckptbench.environments.earlier import clear_away
+from ckptbench.environments.folder import clear_away
 from ckptbench.environments.lock_file import pinned, read_lock, version_in
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import file_sha256

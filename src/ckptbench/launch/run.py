@@ -18,14 +18,14 @@ from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import LaunchError
 from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
-from ckptbench.launch import attempts, checkpoint_folder
+from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
+from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
 from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import launch
-from ckptbench.launch.run_lock import locked
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.catalogue import RECOVERIES
@@ -77,8 +77,8 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     plan = attempts.identified(plan, execution.lock)
     with (
         _written(plan.run_folder),
-        locked(plan.run_folder),
-        checkpoint_folder.held(plan.checkpoint_folder, run_folder=plan.run_folder),
+        run_folder_locked(plan.run_folder),
+        checkpoint_folder_locked(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
     ):
         inputs = made_from(

@@ -15,8 +15,8 @@ from typing import Any
 from ckptbench import __version__
 from ckptbench.errors import EnvironmentSetupError, LaunchError
 from ckptbench.launch.allocation import granted_cores, scheduler_job
+from ckptbench.launch.folder_locks import run_folder_locked
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.run_lock import locked
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.host import host_facts
@@ -72,7 +72,7 @@ def run_own(cell: OwnCell, execution: Execution) -> None:
             "Snakemake's environment has no ckptbench-probe: run `make environment`, or `pip install ./probe` there"
         )
     folder = (execution.runs / cell.id).resolve()
-    with locked(folder, patience_s=PATIENCE_SECONDS), stop_requests() as stop:
+    with run_folder_locked(folder, patience_s=PATIENCE_SECONDS), stop_requests() as stop:
         if not execution.repeat and made_from(folder) == cell.to_json():
             log.info("the run is complete: it is kept (to make it again, remove %s)", folder)
             seal(folder)
