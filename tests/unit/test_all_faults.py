@@ -15,14 +15,12 @@ from ckptbench.data.dataset import Dataset
 from ckptbench.data.sources import prepare
 from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.decide.given import read_given
-from ckptbench.decide.log_faults import SHOWN_LINES
 from ckptbench.decide.rates import read_rate, read_rates
 from ckptbench.errors import CkptbenchError, ConfigError, DataError, RunFolderError, all_of
 from ckptbench.settings.sources import MOST_LINES
 from ckptbench.study.planning import plan_study
 
 LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
-HELP = 'use a number of seconds, or a time as in "2026-01-31T08:00:00Z"'
 COSTS = {
     "title": "mine", "gpus": 8, "step_s": 0.5, "steps_per_epoch": 100, "interval": "5 steps",
     "strategies": [{"name": "save", "stall_s": 3.0, "durable_s": 4.0, "shared_every": 2, "shared_durable_s": 9.0, "bytes": 5}],
@@ -35,73 +33,6 @@ RATES = [
     {"title": "a", "counts": "all", "mean_gpu_hours": 300.0},
 ]
 WRONG = [-5, 0, float("nan"), float("inf"), -float("inf"), "64", True, [], {}, 10**400, "a\0b", {"value": 1}]  # fmt: skip
-
-
-def lines(folder: Path, times: str, **changes: object) -> list[str]:
-    """What refuses a log with these lines, without the path of the folder."""
-    (folder / "log.csv").write_text(times)
-    (folder / "log.yaml").write_text(yaml.safe_dump(LOG | changes))
-    with pytest.raises((ConfigError, DataError)) as caught:
-        read_rate(folder / "log.yaml")
-    return str(caught.value).replace(f"{folder}/", "").splitlines()
-
-
-def test_form_and_range_of_a_log_are_told_at_once(tmp_path: Path) -> None:
-    times = "time\n2/4/2004 14:45\n2/3/2004 14:00\n2003-01-01\n"
-    assert lines(tmp_path, times) == [
-        f"log.csv: line 2: time is '2/4/2004 14:45': {HELP}: write it as \"2004-02-04T14:45:00\" if it is month/day/year, "
-        'or as "2004-04-02T14:45:00" if it is day/month/year (also line 3)',
-        "log.csv: line 4: time is '2003-01-01': the log was kept from 2004-01-01T00:00:00 to 2005-01-01T00:00:00: "
-        "remove the line, or correct `from` and `to`",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "written"),
-    [
-        ("30.5.2004 14:45", "29.5.2004 14:45", "2004-05-30T14:45:00"),
-        ("5/30/2004 02:45 PM", "5/29/2004 02:45 PM", "2004-05-30T14:45:00"),
-        ("30-May-2004 14:45:10", "29-May-2004 14:45:10", "2004-05-30T14:45:10"),
-        ("May 30, 2004", "May 29, 2004", "2004-05-30T00:00:00"),
-        ("2004/05/30 14:45", "2004/05/29 14:45", "2004-05-30T14:45:00"),
-        ("Sun May 30 14:45:10 2004", "Sat May 29 14:45:10 2004", "2004-05-30T14:45:10"),
-    ],
-)
-def test_times_in_another_form_are_shown_as_they_should_be(
-    tmp_path: Path, first: str, second: str, written: str
-) -> None:
-    quoted = f'time\n"{first}"\n"{second}"\n'
-    assert lines(tmp_path, quoted) == [
-        f'log.csv: line 2: time is {first!r}: {HELP}: write it as "{written}" (also line 3)',
-    ]
-
-
-def test_every_kind_of_fault_of_a_log_has_its_line(tmp_path: Path) -> None:
-    times = "time,node\n2004-03-01,a\n2003-01-01,a\nsoon,a\n2004-04-01T00:00:00Z,a\n"
-    (tmp_path / "log.csv").write_text(times)
-    assert [line.split(": ")[3] for line in lines(tmp_path, times)] == [
-        "the log was kept from 2004-01-01T00:00:00 to 2005-01-01T00:00:00",
-        HELP,
-        "it is with a time zone, but `from` is without a time zone",
-    ]
-
-
-def test_many_lines_with_one_fault_are_counted(tmp_path: Path) -> None:
-    times = "time\n" + "never\n" * 1 + "".join(f"{n} o'clock\n" for n in range(1500))
-    (line,) = lines(tmp_path, times)
-    assert line.endswith("(also lines 3, 4, 5 and 1,497 more)")
-    assert SHOWN_LINES == 3
-
-
-def test_a_log_that_breaks_off_still_tells_what_came_before(tmp_path: Path) -> None:
-    words = lines(tmp_path, 'time\nsoon\n"' + "x" * 200_000 + '"\n')
-    assert words[0].startswith("log.csv: line 2: time is 'soon'")
-    assert "cannot be read as CSV in UTF-8: field larger than field limit" in words[1]
-
-
-def test_a_rate_tells_its_own_faults_and_those_of_its_log(tmp_path: Path) -> None:
-    words = lines(tmp_path, "time\nsoon\n", gpus=-5, titel="trial")
-    assert [line.split(":")[0] for line in words] == ["log.yaml", "log.yaml", "log.csv"]
 
 
 @pytest.mark.parametrize("read", [read_rates, lambda folder: read_failure_files(folder, "a")])

@@ -10,7 +10,7 @@ import pytest
 from drawn_logs import SHAPES, coverage
 
 from ckptbench.decide import rates
-from ckptbench.decide.moments import moment
+from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
 from ckptbench.decide.watched import LogOptions, Watched
 from ckptbench.errors import DataError

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from ckptbench.decide.clock import seconds_of
 from ckptbench.decide.failure_log import count_failures
-from ckptbench.decide.moments import LOCAL, NOW, Moment, moment, now
 from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import ConfigFile, FieldError, Sources, Words
+from ckptbench.settings.sources import ConfigFile, FieldError, Sources
 from ckptbench.settings.text import Text, unseen_in
 from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
 
 LARGEST_HOURS = 10**12
+NOW = "now"
 MOST_FAILURES = 100_000
 """More than any machine has had."""
 REFERENCE = re.compile(r"(arXiv:\d{4}\.\d{4,5}|doi:10\.\S+|https?://\S+)")
@@ -31,7 +32,6 @@ WAYS: tuple[tuple[set[str], set[str]], ...] = (
     ({"log"}, {"gpus", "from", "to", "column", "states", "restart_minutes"}),
 )
 """The ways to give a rate: the fields that each needs, and those that it may have."""
-LOG_FIELDS = set[str]().union(*WAYS[-1])
 NO_FILE = "no file *.yaml is there: name a folder like config/failures"
 NUMBERS = set[str]().union(*(needed | allowed for needed, allowed in WAYS))
 WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"
@@ -43,8 +43,8 @@ def _reference(value: object) -> str:
     return value
 
 
-def _moment(value: object) -> Moment | None:
-    return None if value is None else now(LOCAL) if value == NOW else moment(value)
+def _seconds(value: object) -> float | None:
+    return None if value is None else time.time() if value == NOW else seconds_of(value)
 
 
 def _states(value: object) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _states(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-MomentOrNull = Annotated[Moment | None, PlainValidator(_moment)]
+TimeOrNull = Annotated[float | None, PlainValidator(_seconds)]
 Hours = Annotated[float | None, Number(above=0, maximum=LARGEST_HOURS, or_null=True)]
 
 
@@ -120,94 +120,44 @@ class FailureFile(Section):
         default=RESTART_S / 60,
         description="Failures within so long count as one: as long as a restart takes.",
     )
-    begin: MomentOrNull = Field(
+    begin: TimeOrNull = Field(
         default=None,
         alias="from",
         description="When the watching began. Without: a list's first failure, which is not counted.",
     )
-    end: MomentOrNull = Field(
+    end: TimeOrNull = Field(
         default=None,
         alias="to",
         description="When it ended, or `now`. Without: a list's last failure.",
     )
 
     def log_options(self) -> LogOptions:
-        """What the file says of its log. Raises ConfigError where the log cannot be kept `from` then `to` then."""
-        begin, end = self.begin, self.end
-        if begin is not None and end is not None:
-            if end.written == NOW:
-                try:
-                    end = now(begin.clock)
-                except ValueError as error:
-                    raise FieldError(("to",), str(error), Words(NOW)) from None
-            if begin.clock != end.clock:
-                words = (
-                    f"it is {end.clock}, but `from` is {begin.clock}: write both in the same way"
-                )
-                raise FieldError(("to",), words, Words(end.written))
-            if end.seconds <= begin.seconds:
-                words = f"it must come after `from`, which is {begin.written}"
-                raise FieldError(("to",), words, Words(end.written))
+        """What the file says of its log."""
         return LogOptions(
             gpus=self.gpus,
-            begin=begin,
-            end=end,
+            begin=self.begin,
+            end=self.end,
             column=self.column,
             states=self.states,
             restart_s=self.restart_minutes * 60,
         )
 
 
-def read_failure_file(path: Path) -> FailureFile:
-    """Raises ConfigError with the file, the field and what to do."""
+def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
+    """The file, and what was counted in the log that it names.
+
+    Raises ConfigError or DataError with the file, the field or line, and what to do.
+    """
     written = ConfigFile.read(path)
     file = checked(FailureFile, Sources(written.content, [written]))
-    given = {name for name, value in written.content.items() if value is not None}
-    if faults := list(_faults(file, given)):
-        raise ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
-    return file
-
-
-def read_both(path: Path) -> tuple[FailureFile, Counted | None]:
-    """The file, and what was counted in the log that it names. Raises ConfigError or DataError with the faults of both."""
-    counted: list[Counted] = []
-
-    def read_named_log() -> None:
-        if (named := _named_log(path)) is not None:
-            counted.append(count_failures(*named))
-
-    files = all_of((partial(read_failure_file, path), read_named_log))
-    (file,) = (each for each in files if each is not None)
-    return file, counted[0] if counted else None
-
-
-def _named_log(path: Path) -> tuple[Path, LogOptions] | None:
-    """The log of a file that may be wrong elsewhere: the faults of its log are then told with its own. None where it does not say how to read it."""
-    try:
-        content = {
-            name: value
-            for name, value in ConfigFile.read(path).content.items()
-            if name in LOG_FIELDS
-        }
-        if type(content.get("gpus")) is not int or content["gpus"] < 1:
-            content["gpus"] = 1 if content.get("gpus") is not None else None
-        file = FailureFile.model_validate({"title": "-", "counts": "-", **content})
-        return None if file.log is None else (path.parent / file.log, file.log_options())
-    except (ConfigError, ValueError):
-        return None
-
-
-def _faults(file: FailureFile, given: set[str]) -> Iterator[ConfigError]:
-    """Fields that do not go together."""
-    own = given & NUMBERS
-    if not any(needed <= own <= needed | allowed for needed, allowed in WAYS):
-        yield ConfigError(
-            f"the rate is given by {', '.join(sorted(own)) or 'nothing'}: {WAYS_HELP}"
+    given = {name for name, value in written.content.items() if value is not None} & NUMBERS
+    if not any(needed <= given <= needed | allowed for needed, allowed in WAYS):
+        raise ConfigError(
+            f"{path}: the rate is given by {', '.join(sorted(given)) or 'nothing'}: {WAYS_HELP}"
         )
-    try:
-        file.log_options()
-    except ConfigError as error:
-        yield error
+    if file.begin is not None and file.end is not None and file.end <= file.begin:
+        raise ConfigError(f"{path}: {FieldError(('to',), 'it must come after `from`', written.content['to'])}")  # fmt: skip
+    return file, count_failures(path.parent / file.log, file.log_options()) if file.log else None
 
 
 def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
@@ -228,5 +178,5 @@ def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no file of this name: use {' or '.join(map(show, names))}"
         )
-    read = all_of(partial(read_both, path) for path in paths)
+    read = all_of(partial(read_failure_file, path) for path in paths)
     return {path: file for path, (file, _) in zip(paths, read, strict=True)}

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
-from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_both
+from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
 from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted, LogOptions
@@ -127,7 +127,7 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
             raise ConfigError(
                 f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log"
             )
-    file, counted = read_both(path)
+    file, counted = read_failure_file(path)
     rate = FailureRate(
         name=path.stem,
         title=file.title,

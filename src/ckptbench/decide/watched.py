@@ -7,6 +7,7 @@ failure are not at risk either, and what is left is the *time at risk*. (A count
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,8 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-
-from ckptbench.decide.moments import Moment
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ ENDS = (
 """Slurm's states in which a job no longer runs."""
 NODES = ("node", "nodes", "nodelist", "host", "hostname")
 """Columns that say where a failure was, in small letters."""
+OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 MOST_NODES, MOST_LETTERS = 100_000, 20
 """So many nodes of one range are looked at, and numbers of so many letters."""
 NODE = re.compile(r"(?:[\w.-]+|\[[\d,-]+\])+")
@@ -45,12 +46,19 @@ class LogOptions:
     """What the file of a log does not say itself."""
 
     gpus: int | None = None
-    begin: Moment | None = None
-    end: Moment | None = None
+    begin: float | None = None
+    """When the watching began and ended, in seconds."""
+    end: float | None = None
     column: str | None = None
     """Of the times. None: COLUMN of a list, `End` of a scheduler's table."""
     states: tuple[str, ...] = FAILURE_STATES
     restart_s: float = RESTART_S
+
+    def spans(self, at_s: pd.Series[float]) -> pd.Series[bool]:
+        """Which of these times lie where GPUs were watched."""
+        begin = -math.inf if self.begin is None else self.begin
+        end = math.inf if self.end is None else self.end
+        return (begin < at_s) & (at_s <= end)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

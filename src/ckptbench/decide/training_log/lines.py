@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import re
 import zlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
+from ckptbench.decide import clock
 from ckptbench.errors import DataError
 from ckptbench.machine.files import read_regular
 from ckptbench.remedies import blame
@@ -39,9 +38,7 @@ def content_of(path: Path) -> bytes:
 
 def lines_of(content: bytes) -> Iterator[str]:
     """Each as it was written, without colours. A bar of progress that a carriage return ends is a line too."""
-    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "utf-16" if is_wide else "utf-8-sig"
-    for line in io.TextIOWrapper(io.BytesIO(content), encoding, "replace", newline=None):
+    for line in io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", "replace", newline=None):
         for begin in range(0, len(line), LONGEST):
             part = line[begin : begin + LONGEST]
             yield COLOURS.sub("", part) if "\x1b" in part else part
@@ -57,8 +54,4 @@ def seconds_of(text: str) -> float:
     """Of a date and time, of `7:21` and `1:07:21`, or of a number: since the beginning of its clock. Raises ValueError."""
     if match := CLOCK.fullmatch(text):
         return int(match[1] or 0) * 3600 + int(match[2]) * 60 + float(match[3])
-    try:
-        return float(text)
-    except ValueError:
-        at = datetime.fromisoformat(text.strip().replace("/", "-"))
-        return at.timestamp() if at.tzinfo else at.replace(tzinfo=UTC).timestamp()
+    return clock.seconds_of(text)
