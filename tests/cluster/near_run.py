@@ -43,7 +43,7 @@ TRAINING = Training(
 
 
 STRUCK = {"struck": "restart", "struck_torchrun": "torchrun"}
-"""What the runs with a failure are called here, where the others are by their history, and their recoveries."""
+"""What the runs with a listed failure are called here, where the others are by their faults, and their recoveries."""
 FAILURE = {"step": 7, "node": 1}
 
 
@@ -63,7 +63,7 @@ def plan_of(folder: Path, history: str) -> Plan:
         **(
             {"faults": Variant("listed", (("name", "node"),)), "recovery": Variant(STRUCK[history])}
             if history in STRUCK
-            else {"history": history}
+            else {"faults": Variant(history)}
         ),
     )
     return Plan(
@@ -82,7 +82,7 @@ def lose(node: str) -> None:
     bring_together = ShardAssembler.bring_together
 
     def lost(self: ShardAssembler, plan: Plan, *, after: int) -> None:
-        if plan.cell.is_struck:  # its injector has removed them
+        if not plan.cell.is_killed:  # its injector has removed them
             bring_together(self, plan, after=after)
             return
         folder = open_levels(plan, node=node).stores[MEMORY].folder
@@ -97,7 +97,7 @@ def lose(node: str) -> None:
 def train(folder: Path, python: Path, lost: str) -> None:
     prepare("synthetic", folder / "dataset", IMAGES)
     lose(lost)
-    for history in ("whole", "killed_between", *STRUCK):
+    for history in ("none", "killed_between", *STRUCK):
         logs = folder / f"logs-{history}"
         lock = folder / "lock.txt"
         lock.write_text("none\n")

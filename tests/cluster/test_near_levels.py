@@ -57,8 +57,8 @@ def events(folder: Path, history: str, rank: int) -> list[dict[str, Any]]:
 def test_a_lost_node_is_survived_from_the_copies_on_the_next_one(job: Path) -> None:
     manifest = read_json(job / "killed_between" / "manifest.json")
     assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
-    (kill,) = manifest["kills"]
-    took = (kill["step"] - 1) // BETWEEN * BETWEEN  # the last one that had surely begun
+    (kill,) = manifest["failures"]
+    took = kill["step"] // BETWEEN * BETWEEN  # the last one that had surely begun
     for rank in range(RANKS):
         trace = events(job, "killed_between", rank)
         assert {e["host"] for e in trace if e["event"] == "start"} == {NODES[rank]}
@@ -72,7 +72,7 @@ def test_it_ends_with_the_bits_of_a_run_that_lost_nothing(job: Path) -> None:
     for rank in range(RANKS):
         last = [
             [e for e in events(job, history, rank) if e["event"] == "digest" and e["when"] == "end"]
-            for history in ("whole", "killed_between")
+            for history in ("none", "killed_between")
         ]
         assert last[0][-1]["step"] == STEPS
         assert last[0][-1]["tensors"] == last[1][-1]["tensors"]
@@ -89,14 +89,14 @@ def test_a_failed_node_is_survived(job: Path, struck: str) -> None:
         (loaded,) = (e for e in trace if e["event"] == "digest" and e["when"] == "loaded")
         # The strike comes from outside, so some steps later on a busy machine.
         assert loaded["step"] >= FAILURE["step"] - 2 * BETWEEN
-        whole = [e for e in events(job, "whole", rank) if e.get("when") == "end"]
+        whole = [e for e in events(job, "none", rank) if e.get("when") == "end"]
         own = [e for e in trace if e.get("when") == "end"]
         assert own[-1]["tensors"] == whole[-1]["tensors"]
 
 
 def test_versions_on_the_nodes_are_the_states_of_their_steps(job: Path) -> None:
     for rank in range(RANKS):
-        digests = [e for e in events(job, "whole", rank) if e["event"] == "digest"]
+        digests = [e for e in events(job, "none", rank) if e["event"] == "digest"]
         (version,) = [e for e in digests if e["when"] == "version"]
         assert (version["level"], version["step"]) == ("memory", STEPS)
         (saved,) = [e for e in digests if e["when"] == "saved" and e["step"] == STEPS]

@@ -34,7 +34,6 @@ OF_OTHER_STUDIES = (
     "failure_fits",
     "validation",
     "digests",
-    "kills",
     "values",
     "consistency",
     "resume_proof",

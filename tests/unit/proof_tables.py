@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from training_tables import Setup
 
-from ckptbench.matrix.catalogue import FRAMEWORKS, KILLED, OMISSIONS
+from ckptbench.matrix.catalogue import FAULTS, FRAMEWORKS, KILLED, OMISSIONS
 
 GROUPS = {
     "counters": 3,
@@ -66,16 +66,18 @@ class Restarts:
         return (setup["framework"], setup["deterministic"]) in self.parting
 
 
+def kills(setup: Setup) -> int:
+    return FAULTS[setup["history"]].kills if setup["history"] in KILLED else 0
+
+
 def proof(setup: Setup, restarts: Restarts, run: str, reference: str, repeat: int) -> Setup:
     parts = restarts.parts(setup)
     is_control = setup["omit"] != "nothing"
-    kills = KILLED.get(setup["history"], 0)
     return setup | {
         "run": run,
         "reference": reference,
         "repeat": repeat,
-        "attempts": kills + 1,
-        "kills": kills,
+        "attempts": kills(setup) + 1,
         "digests": 166 * setup["epochs"],
         "different_digests": 400 if parts else 0,
         "bit_equal": not parts,
@@ -127,15 +129,14 @@ def divergence(setup: Setup, restarts: Restarts, run: str, repeat: int) -> Itera
 
 
 def restore(setup: Setup, restarts: Restarts, run: str, repeat: int) -> Iterator[Setup]:
-    kills = KILLED.get(setup["history"], 0)
     is_cold = setup["cache"] == "cold"
     slower = {"tensorflow": 3.0, "horovod_tensorflow": 4.0}.get(setup["framework"], 1.0)
-    for kill in range(kills):
+    for kill in range(kills(setup)):
         times = {name: seconds * slower * (1 + 0.02 * repeat) for name, seconds in PHASES_S.items()}
         times["load_s"] *= 3 if is_cold else 1
         shown = (restarts.cold_shown or {}).get(setup["framework"], True) if is_cold else True
         read = CHECKPOINT_BYTES if is_cold and shown else 0
-        epoch = setup["epochs"] * (kill + 1 + 0.2 * repeat) / (kills + 1.5)
+        epoch = setup["epochs"] * (kill + 1 + 0.2 * repeat) / (kills(setup) + 1.5)
         yield setup | {
             **times,
             "run": run,
@@ -163,7 +164,7 @@ def curve(setup: Setup, restarts: Restarts, run: str, repeat: int) -> Iterator[S
         yield setup | {
             "run": run,
             "repeat": repeat,
-            "attempts": KILLED.get(setup["history"], 0) + 1,
+            "attempts": kills(setup) + 1,
             "epoch": epoch,
             "training_loss": loss,
             "test_loss": 1.1 * loss,

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.faults.failure import Failure
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import SHARED
 from ckptbench.proof.digest import digests
-from ckptbench.runs import events
 from ckptbench.runs.events import (
+    Begun,
     Captured,
     Counted,
     Digest,
@@ -36,6 +37,8 @@ from ckptbench.runs.events import (
     Retained,
     Save,
     Start,
+    Strike,
+    Struck,
     Written,
 )
 from ckptbench.runs.layout import (
@@ -44,6 +47,7 @@ from ckptbench.runs.layout import (
     MANIFEST,
     SCHEMA_VERSION,
     final_path,
+    strikes_path,
     trace_path,
 )
 from ckptbench.runs.recorder import Recorder
@@ -97,6 +101,15 @@ class Kill(NamedTuple):
     rank: int
     step: int
     inside: str | None = None
+
+    @property
+    def failure(self) -> Failure:
+        return Failure(
+            step=self.step,
+            moment="save" if self.inside else "step",
+            stage=self.inside,
+            rank=self.rank,
+        )
 
 
 def trained(moment: Moment) -> Arrays:
@@ -214,16 +227,10 @@ class FakeRun:
             "seed": 1 + self.cell.repeat,
             "status": "complete",
             "attempts": len(self.spans()),
-            "kills": [
-                {
-                    "attempt": attempt,
-                    "epoch": (kill.step - 1) // self.steps_per_epoch,
-                    **kill._asdict(),
-                }
-                for attempt, kill in enumerate(self.kills, start=1)
+            "failures": [kill.failure.to_json() for kill in self.kills],
+            "strikes": [
+                {"failure": number, "attempt": number + 1} for number in range(len(self.kills))
             ],
-            "failures": [],
-            "strikes": [],
             "requeues": 0,
             "hosts": ["node1"] * self.cell.ranks,
             "started": "2026-01-02T03:04:05.000+00:00",
@@ -319,7 +326,7 @@ class _Rank:
         end = (epoch + 1) * run.steps_per_epoch
         for step in range(max(epoch * run.steps_per_epoch, self._first), min(end, last)):
             self._step(step, epoch)
-            if self._killed(epoch, step + 1):
+            if self._killed(step + 1):
                 return False
             if run.cell.interval.due(steps_done=step + 1, steps_per_epoch=run.steps_per_epoch):
                 self._checkpoint(epoch, step + 1)
@@ -348,15 +355,23 @@ class _Rank:
             self._phase("first_step", window)
             self._see("stepped", epoch, step + 1)
 
-    def _killed(self, epoch: int, step: int) -> bool:
+    def _killed(self, step: int) -> bool:
         kill = dict(enumerate(self._run.kills, start=1)).get(self._attempt)
         if kill is None or kill.step != step:
             return False
+        # A failure at a step waits for the next one to begin. This rank ends before, which makes no difference here.
         if kill.rank == self._rank:
-            self._recorder.write(
-                events.Kill(step=step, epoch=epoch, inside=kill.inside, monotonic_ns=self._now_ns)
-            )
+            self._record_strike()
         return True
+
+    def _record_strike(self) -> None:
+        number = self._attempt - 1
+        times = {"monotonic_ns": self._now_ns, "unix_ns": self._now_ns - self._rank * 10**12}
+        journal = Recorder(strikes_path(self._folder, self._rank))
+        journal.write(Begun(monotonic_ns=1, unix_ns=1))
+        journal.write(Strike(failure=number, kind="kill", attempt=self._attempt, pids=[1], **times))
+        journal.write(Struck(failure=number, **times))
+        journal.close()
 
     def _checkpoint(self, epoch: int, step: int) -> None:
         self._look("before", step)

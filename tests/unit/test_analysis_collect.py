@@ -46,7 +46,6 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         ),  # save, capture and write of each rank; sync, checksum and commit of the one that commits
         "memory": 2 * (2 * 2 + 2 + 1),
         "digests": 0,
-        "kills": 0,
         "values": 0,
         "failures": 0,
         "progress": 0,

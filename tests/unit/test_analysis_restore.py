@@ -15,6 +15,7 @@ from run_folders import FakeRun, Kill, cell
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.errors import RunFolderError
+from ckptbench.matrix.variant import Variant
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.seal import seal
 
@@ -24,9 +25,9 @@ SIZE = 1024
 
 def killed(*kills: Kill, **fields: Any) -> FakeRun:
     once = "killed_inside" if kills[0].inside else "killed_between"
-    history = once if len(kills) == 1 else "killed_thrice"
+    faults = Variant(once if len(kills) == 1 else "killed_thrice")
     cell_fields = {name: fields.pop(name) for name in ("ranks", "cache") if name in fields}
-    return FakeRun(cell=cell(history=history, **cell_fields), kills=kills, proof=True, **fields)
+    return FakeRun(cell=cell(faults=faults, **cell_fields), kills=kills, proof=True, **fields)
 
 
 def restore(folder: Path, run: FakeRun) -> pd.DataFrame:
@@ -152,55 +153,32 @@ def test_without_a_proof_the_step_is_not_known(tmp_path: Path) -> None:
     assert row["total_s"] == pytest.approx(8.1)
 
 
-def test_kills_are_a_table(tmp_path: Path) -> None:
+def test_kills_are_in_the_table_of_failures(tmp_path: Path) -> None:
     run = killed(Kill(0, 11), Kill(1, 20, "begun"), Kill(0, 20, "synced"), ranks=2)
-    kills = collect([run.write(tmp_path)])["kills"]
-    assert kills.drop(columns="run").to_numpy().tolist() == [
-        [1, 0, 11, 1, ""],
-        [2, 1, 20, 1, "begun"],
-        [3, 0, 20, 1, "synced"],
+    failures = collect([run.write(tmp_path)])["failures"]
+    assert failures[["attempt", "kind", "victim", "stage"]].to_numpy().tolist() == [
+        [1, "kill", "rank 0", ""],
+        [2, "kill", "rank 1", "begun"],
+        [3, "kill", "rank 0", "synced"],
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"attempts": 1}, "was killed 1 times in 1 attempts, its history asks for 1"),
-        ({"kills": []}, "was killed 0 times in 2 attempts, its history asks for 1"),
-        (
-            {"kills": [{"attempt": 1, "rank": 0, "step": 14, "epoch": 1, "inside": None}]},
-            r"kills are .*step=14, .*, the traces say .*step=15",
-        ),
-    ],
-)
-def test_a_run_that_was_not_killed_as_it_says_is_refused(
-    tmp_path: Path, fields: dict[str, Any], message: str
-) -> None:
-    run = killed(Kill(0, 15), manifest=fields)
-    with pytest.raises(RunFolderError, match=rf"manifest.json: {message}.*; remove"):
+def test_a_run_that_was_not_killed_as_planned_is_refused(tmp_path: Path) -> None:
+    run = killed(Kill(0, 15), manifest={"strikes": []})
+    with pytest.raises(
+        RunFolderError, match=r"manifest.json: strikes has .* \[\], not each once; "
+    ):
         collect([run.write(tmp_path)])
 
 
-@pytest.mark.parametrize(
-    ("history", "stages", "wanted"),
-    [
-        ("killed_between", ["synced"], 0),
-        ("killed_inside", [None], 1),
-        ("killed_thrice", [None, "begun", None], 2),
-        ("killed_thrice", ["begun", "begun", "begun"], 2),
-    ],
-)
-def test_a_run_that_was_killed_at_other_moments_than_its_history_asks_is_refused(
-    tmp_path: Path, history: str, stages: list[str | None], wanted: int
-) -> None:
-    kills = tuple(Kill(0, 20, stage) for stage in stages)
-    run = FakeRun(cell=cell(history=history), kills=kills)
-    inside = len(stages) - stages.count(None)
-    message = (
-        rf"manifest.json: {inside} of {len(stages)} kills came inside a checkpoint, its history"
-    )
-    with pytest.raises(RunFolderError, match=rf"{message} asks for {wanted}; remove"):
-        collect([run.write(tmp_path)])
+def test_a_run_that_began_anew_after_a_kill_is_refused(tmp_path: Path) -> None:
+    folder = killed(Kill(0, 15)).write(tmp_path)
+    trace = folder / "trace-0.jsonl"
+    lines = [line for line in trace.read_text().splitlines(True) if '"name":"load"' not in line]
+    trace.write_text("".join(lines))
+    seal(folder, 1)
+    with pytest.raises(RunFolderError, match=r'no "load" phase in the attempts \[2\]; remove'):
+        collect([folder])
 
 
 def test_a_run_of_which_not_every_ranks_host_is_known_is_refused(tmp_path: Path) -> None:
@@ -213,9 +191,9 @@ def test_a_run_of_which_not_every_ranks_host_is_known_is_refused(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("kills", "lacks kills"), ("proof", "lacks training.proof")],
+    [("failures", "lacks failures"), ("proof", "lacks training.proof")],
 )
-def test_a_manifest_that_does_not_speak_of_kills_or_proof_is_refused(
+def test_a_manifest_that_does_not_speak_of_failures_or_proof_is_refused(
     tmp_path: Path, name: str, message: str
 ) -> None:
     folder = FakeRun(cell=cell()).write(tmp_path)

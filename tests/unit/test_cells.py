@@ -236,9 +236,9 @@ def test_an_elastic_recovery_is_compared_with_undisturbed_runs_that_have_it(
             "recovery shrink has no environment for accelerator cuda: use accelerator cpu, or recovery restart",
         ),
         (
-            {"history": "killed_inside", "recovery": Variant("agent")},
-            "recovery agent with history killed_inside: restarts follow its kills; use recovery restart, or faults in "
-            "place of the history",
+            {"faults": Variant("killed_inside"), "recovery": Variant("agent")},
+            "recovery agent with faults killed_inside: they are there to compare restarts; use recovery restart, or other "
+            "faults",
         ),
         (
             {"recovery": Variant("agent")},

@@ -202,7 +202,7 @@ KILLED = {
     "framework": ["chainer", "pytorch"],
     "ranks": [1, 2],
     "interval": 1,
-    "history": "killed_between",
+    "faults": "killed_between",
     "deterministic": True,
 }
 PROOF = {"proof": True}
@@ -211,7 +211,7 @@ PROOF = {"proof": True}
 def test_a_killed_cell_brings_its_uninterrupted_one_before_it_and_no_baseline() -> None:
     matrix = {**KILLED, "framework": "pytorch", "ranks": 1}
     expanded = cells(matrix=matrix, training=PROOF, repeats=2)
-    assert [(cell.history, cell.repeat) for cell in expanded] == [
+    assert [(cell.disturbance, cell.repeat) for cell in expanded] == [
         ("whole", 0), ("killed_between", 0), ("whole", 1), ("killed_between", 1),
     ]  # fmt: skip
     assert not any(cell.is_baseline for cell in expanded)
@@ -244,14 +244,14 @@ def test_an_omission_that_no_cell_needs_is_an_error() -> None:
     ):
         cells(matrix=matrix, training=PROOF)
     with pytest.raises(
-        ConfigError, match="the matrix is empty: omit and cache need a history with restarts"
+        ConfigError, match="the matrix is empty: omit and cache need a run that is killed"
     ):
         cells(matrix={"interval": 1, "omit": "random"}, training=PROOF)
 
 
 def test_a_history_or_cache_that_no_cell_can_have_is_an_error() -> None:
-    matrix = {"interval": "never", "history": ["whole", "killed_between"]}
-    with pytest.raises(ConfigError, match=r"matrix.history\[1\] is .* needs an interval"):
+    matrix = {"interval": "never", "faults": ["none", "killed_between"]}
+    with pytest.raises(ConfigError, match=r"matrix.faults\[1\] is .* needs an interval"):
         cells(matrix=matrix, training=PROOF)
     with pytest.raises(ConfigError, match=r"matrix.cache\[1\] is 'cold'"):
         cells(matrix={"interval": 1, "cache": ["warm", "cold"]}, training=PROOF)
@@ -366,22 +366,24 @@ def test_a_control_of_nt3_is_looked_at_with_the_images_of_its_dataset() -> None:
 
 def test_a_run_that_is_surely_too_short_to_be_killed_is_an_error_before_anything_runs() -> None:
     training = {**PROOF, "steps_per_epoch": 2}
-    matrix = {**KILLED, "epochs": 2, "history": "killed_thrice"}
+    matrix = {**KILLED, "epochs": 2, "faults": "killed_thrice"}
     with pytest.raises(ConfigError, match=r"the cell chainer-.*-rep0 cannot be: a run of 4 steps"):
         cells(matrix=matrix, training=training)
     assert cells(matrix={**matrix, "epochs": 8}, training=training)
 
 
 def test_a_history_without_a_proof_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"training\.proof is false: runs with a history"):
+    with pytest.raises(
+        ConfigError, match=r"training\.proof is false: runs with history again or killed faults"
+    ):
         cells(matrix=KILLED)
 
 
 def test_include_adds_the_product_of_its_lists() -> None:
     matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]}
-    added = {"history": ["again", "killed_inside"], "ranks": [1, 2]}
-    expanded = cells(matrix=matrix, include=[added], training=PROOF, repeats=1)
-    assert {(cell.history, cell.ranks, str(cell.interval)) for cell in expanded} == {
+    added = [{"history": "again", "ranks": [1, 2]}, {"faults": "killed_inside", "ranks": [1, 2]}]
+    expanded = cells(matrix=matrix, include=added, training=PROOF, repeats=1)
+    assert {(cell.disturbance, cell.ranks, str(cell.interval)) for cell in expanded} == {
         ("whole", 1, "never"), ("whole", 1, "e1"), ("again", 1, "e1"), ("killed_inside", 1, "e1"),
         ("whole", 2, "e1"), ("again", 2, "e1"), ("killed_inside", 2, "e1"),
     }  # fmt: skip

@@ -120,7 +120,7 @@ def test_a_version_is_held_against_what_its_own_attempt_saved(tmp_path: Path) ->
         own = trained(moment)
         return {**own, STATISTICS: own[STATISTICS] + 100 * moment.attempt}
 
-    killed = cell(ranks=2, epochs=4, history="killed_between")
+    killed = cell(ranks=2, epochs=4, faults=Variant("killed_between"))
     run = proof(cell=killed, kills=(Kill(rank=0, step=25),), state=state)
     (row,) = consistency(tmp_path, run)
     assert (row["versions_compared"], row["consistent"]) == (4, True)

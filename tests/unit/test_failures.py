@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
 
 from ckptbench.errors import ConfigError
-from ckptbench.faults.arrivals import failures_of, first_failures, intervals
+from ckptbench.faults.arrivals import first_failures, intervals
 from ckptbench.faults.failure import Failure
+from ckptbench.faults.schedule import failures_of
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.variant import Variant
 
 NODES = ["a", "a", "b", "b"]
+BASELINE = Cell(
+    framework="pytorch", model="small_cnn", dataset="digits", ranks=4, batch_size=8, epochs=1, format="none",
+    interval=NEVER,
+)  # fmt: skip
 DRAWN = Variant("exponential", (("mean_s", 20.0), ("most", 5)))
+
+
+LISTED = Variant("listed", (("name", "x"),))
+
+
+def drawn(
+    faults: Variant, listed: Iterable[Failure] = (), *, seed: int = 1, nodes: Sequence[str] = NODES
+) -> tuple[Failure, ...]:
+    struck = dataclasses.replace(BASELINE, faults=faults)
+    return failures_of(struck, listed, seed=seed, nodes=nodes, steps_per_epoch=9)
 
 
 @pytest.mark.parametrize("shape", [0.5, 0.7, 1.0, 2.0])
@@ -37,9 +55,9 @@ def test_units_that_are_more_fail_so_much_more_often() -> None:
 
 
 def test_a_trace_depends_on_the_seed_and_the_nodes_alone() -> None:
-    one = failures_of(DRAWN, (), seed=1, nodes=NODES)
-    assert one == failures_of(DRAWN, (), seed=1, nodes=["c", "d", "e", "f"])
-    assert one != failures_of(DRAWN, (), seed=2, nodes=NODES)
+    one = drawn(DRAWN)
+    assert one == drawn(DRAWN, nodes=["c", "d", "e", "f"])
+    assert one != drawn(DRAWN, seed=2)
     seconds = [failure.second for failure in one]
     assert len(one) == 5
     assert seconds == sorted(seconds, key=float)  # type: ignore[arg-type]
@@ -48,29 +66,30 @@ def test_a_trace_depends_on_the_seed_and_the_nodes_alone() -> None:
 
 def test_nodes_fail_as_units_of_their_own() -> None:
     of_nodes = dataclasses.replace(DRAWN, options=(("most", 50), ("of", "node")))
-    failures = failures_of(of_nodes, (), seed=1, nodes=NODES)
+    failures = drawn(of_nodes)
     assert {failure.node for failure in failures} == {0, 1}
     assert {failure.victims(NODES) for failure in failures} == {(0, 1), (2, 3)}
 
 
 def test_a_run_without_faults_has_no_failures() -> None:
-    assert failures_of(Variant("none"), (), seed=1, nodes=NODES) == ()
+    assert drawn(Variant("none")) == ()
 
 
 def test_a_listed_failure_survives_the_way_through_a_file() -> None:
     for failure in (
         Failure(second=2.5, rank=1, kind="hang", lasts_s=9.0),
         Failure(step=4, moment="save", node=0),
+        Failure(step=4, moment="save", stage="written", rank=0),
         Failure(moment="recovery", rank=0, delay_s=1.0),
     ):
         assert Failure.from_json(failure.to_json()) == failure
-        assert failures_of(Variant("listed"), [failure], seed=1, nodes=NODES) == (failure,)
+        assert drawn(LISTED, [failure]) == (failure,)
 
 
 @pytest.mark.parametrize("victim", [{"rank": 4}, {"node": 2}])
 def test_a_failure_that_strikes_nobody_is_refused(victim: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="strikes nobody: the run has 4 ranks on 2 nodes"):
-        failures_of(Variant("listed"), [Failure(step=1, **victim)], seed=1, nodes=NODES)
+        drawn(LISTED, [Failure(step=1, **victim)])
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,11 @@ def steps_done(folder: Path) -> int:
     [
         Failure(step=7, rank=0),
         Failure(step=5, moment="save", rank=0),
+        Failure(step=10, moment="save", stage="written", rank=0),
         Failure(second=0.05, rank=0),
         Failure(second=0.0, delay_s=0.05, node=0),
     ],
-    ids=["at a step", "in a save", "at a second", "a node"],
+    ids=["at a step", "in a save", "at a stage", "at a second", "a node"],
 )
 def test_a_kill_ends_its_victim_and_the_journal_says_when(tmp_path: Path, failure: Failure) -> None:
     (tmp_path / "near").mkdir()
@@ -72,7 +73,7 @@ def test_a_kill_ends_its_victim_and_the_journal_says_when(tmp_path: Path, failur
     assert (strike.failure, strike.kind, strike.attempt) == (0, "kill", 1)
     assert strike.unix_ns - begun.unix_ns >= ((failure.second or 0) + failure.delay_s) * 1e9
     if failure.step is not None:
-        assert steps_done(tmp_path) >= failure.step
+        assert steps_done(tmp_path) == failure.step, "the victim stands still until it is killed"
     if failure.node is not None:  # its injector is still at work after the victim's end
         command = ["tail", f"--pid={strike.pids[0]}", "-f", "/dev/null"]
         subprocess.run(command, timeout=BOUND_S, check=True)

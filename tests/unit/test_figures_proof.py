@@ -21,6 +21,7 @@ from ckptbench.figures.kit.style import look, paper
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.variant import Variant
 
 PROOFS = ("determinism", "divergence")
 EVERY = tuple(FRAMEWORKS)
@@ -61,7 +62,7 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         "determinism",
         "divergence",
     }
-    assert shows("restore", history="killed_inside")
+    assert shows("restore", faults=Variant("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
     assert FIGURES["determinism_cost"].shows(deterministic)
 

@@ -108,7 +108,7 @@ def test_only_checkpoints_of_the_steady_state_count_where_every_run_has_some(
 def test_the_time_to_load_is_that_of_the_warm_restarts_of_the_same_cell(tmp_path: Path) -> None:
     def restarted(load_s: float, **fields: str) -> FakeRun:
         return FakeRun(
-            cell=cell(history="killed_between", **fields),
+            cell=cell(faults=Variant("killed_between"), **fields),
             kills=(Kill(rank=0, step=15),),
             load_s=lambda rank, attempt: load_s,
         )
@@ -288,7 +288,9 @@ def test_runs_that_were_continued_are_counted_and_not_timed(tmp_path: Path) -> N
     timed = FakeRun(cell=cell("s5"))
     again = FakeRun(cell=cell("s5", repeat=1), attempts=2)
     alone = FakeRun(cell=cell("s2"), attempts=2)
-    killed = FakeRun(cell=cell("s5", history="killed_between"), kills=(Kill(rank=0, step=8),))
+    killed = FakeRun(
+        cell=cell("s5", faults=Variant("killed_between")), kills=(Kill(rank=0, step=8),)
+    )
     unwritten = FakeRun(cell=cell("never"), attempts=2)
     found = tables(tmp_path, timed, again, alone, killed, unwritten)
     rows = found["strategies"].set_index("interval")

@@ -271,7 +271,7 @@ def test_no_rank_checks_its_node_in_a_restart_that_is_timed(plan: Plan) -> None:
     )  # fmt: skip
     again = dataclasses.replace(plan, attempt=2)
     killed = dataclasses.replace(
-        again, cell=dataclasses.replace(again.cell, history="killed_thrice")
+        again, cell=dataclasses.replace(again.cell, faults=Variant("killed_thrice"))
     )
     assert rank._checks_node(again, place, Unasked())
     assert not rank._checks_node(killed, place, Unasked())

@@ -46,6 +46,7 @@ def main() -> None:
         if (done + 1) % 5 == 0:
             target.save(done + 1)
             save(Path(folder))
+            target.at_stage("written")
     target.close()
     save(Path(folder))  # as one that a strategy has still to finish
 

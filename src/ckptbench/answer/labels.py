@@ -11,6 +11,7 @@ from ckptbench.matrix.catalogue import (
     FORMAT_LABELS,
     FRAMEWORKS,
     HISTORIES,
+    KILLED,
     OMISSIONS,
     RECOVERIES,
     STRATEGIES,
@@ -146,7 +147,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "framework": tuple(FRAMEWORKS),
     "format": tuple(FORMAT_LABELS),
-    "history": HISTORIES,
+    "history": (*HISTORIES, *KILLED),
     "omit": OMISSIONS,
     "group": tuple(GROUP_NAMES),
     "cache": CACHES,

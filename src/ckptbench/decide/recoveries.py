@@ -12,7 +12,7 @@ import pandas as pd
 
 from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
 from ckptbench.analysis.tables.columns import SYSTEM
-from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
+from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records, struck
 from ckptbench.matrix.catalogue import NOTHING, RECOVERIES, WHOLE, registered
 from ckptbench.matrix.interval import NEVER
 
@@ -37,11 +37,12 @@ def means(
 
 
 def kills(tables: Tables) -> pd.DataFrame:
-    """The failures that killed ranks and were recovered from before the next one, with columns of their run.
+    """The failures that killed ranks and were recovered from before the next one, those of resume proofs apart, with columns of their run.
 
     `went_on`: whether survivors went on; `leaves_some`: whether there could be any; `down_s`: the cost without lost work.
     """
-    failures = tables["failures"]
+    runs, failures = tables["runs"], tables["failures"]
+    failures = failures[failures["run"].isin(runs.loc[struck(runs), "run"])]
     if failures.empty:
         return failures.assign(
             went_on=False, leaves_some=False, down_s=0.0, **dict.fromkeys((*CELL, "recovery"), "")

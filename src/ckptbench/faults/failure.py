@@ -25,6 +25,8 @@ class Failure:
     """Completed steps of the run: it strikes at the moment when the next step begins, or the checkpoint of this one."""
     moment: Moment = "step"
     """`recovery` goes without a step: when the victim begins to recover from a failure before this one."""
+    stage: str | None = None
+    """With the moment `save`: the stage of this checkpoint at which it strikes. None: when the checkpoint begins."""
     delay_s: float = 0.0
     """It strikes this much later."""
     rank: int | None = None
@@ -51,6 +53,15 @@ class Failure:
             raise ConfigError("a failure strikes at a second or at a step: name one of them")
         elif self.second is not None and self.moment != "step":
             raise ConfigError(f"a failure at a second has no moment {self.moment}: name a step")
+        assert self.stage is None or self.moment == "save"
+
+    def waits_for(self, moment: Moment, step: int | None, stage: str | None = None) -> bool:
+        """Whether it strikes at this moment of its victim's work."""
+        return self.second is None and (self.moment, self.step, self.stage) == (moment, step, stage)
+
+    @property
+    def kills(self) -> bool:
+        return self.kind in ("kill", "damage")
 
     def victims(self, nodes: Sequence[str]) -> tuple[int, ...]:
         """The ranks that it strikes. `nodes` has the node of every rank, by rank. Empty if there is no such rank or node."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.faults.failure import Failure
+from ckptbench.faults.failure import Failure, Moment
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.held_syncs import answer
 from ckptbench.machine.removal import make_way
@@ -35,7 +35,7 @@ from ckptbench.world.variables import TOKEN, rank_of
 Lines = Generator[str | None, float | None, None]
 """Send it how long to wait, in seconds or None, and it gives a line, or None when the time is over."""
 OVER = b"over\n"
-"""What a injector says when it will strike no more, and has written all of its journal."""
+"""What an injector says when it will strike no more, and has written all of its journal."""
 TURN_S = 0.02
 """A slow victim is stopped for so long, and then runs for so long."""
 GROWTH_BYTES = 2**20
@@ -46,7 +46,7 @@ DYING_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a injector is told at its start."""
+    """What an injector is told at its start."""
 
     rank: int
     pid: int
@@ -55,7 +55,7 @@ class Orders:
     attempt: int
     journal: Path
     failures: dict[int, Failure]
-    """Those whose (first) victim is this rank, each with its number in the trace of failures."""
+    """Those that are still to strike and whose (first) victim is this rank, each with its number in the trace of failures."""
     token: str
     """Marks the processes of this run."""
     near: tuple[Path, ...]
@@ -103,15 +103,10 @@ class FaultInjector:
         """Time of day at which the first step of the run began."""
         self._due: dict[int, float] = {}
         """Monotonic times of the failures whose moment has come, by number."""
-        struck = set()
         for event in whole_events(orders.journal):
             if isinstance(event, Begun):
                 self._began_ns = event.unix_ns
-            elif isinstance(event, Strike):
-                struck.add(event.failure)
-        self._waiting = {
-            number: failure for number, failure in orders.failures.items() if number not in struck
-        }
+        self._waiting = dict(orders.failures)
         self._journal = Recorder(orders.journal)
         self._lines = lines
         self._unheard = deque[str]()
@@ -151,14 +146,14 @@ class FaultInjector:
         missed = sorted(left.keys() - ahead)
         self._journal.write(Rested(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
-    def _hear(self, moment: str, step: int | None, at_ns: int) -> None:
+    def _hear(self, moment: Moment, step: int | None, stage: str | None, at_ns: int) -> None:
         """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
         if moment == "step" and self._began_ns is None:
             self._began_ns = day_ns(at_ns)
             self._journal.write(Begun(monotonic_ns=at_ns, unix_ns=self._began_ns))
             self._schedule()
         for number, failure in list(self._waiting.items()):
-            if failure.second is None and (failure.moment, failure.step) == (moment, step):
+            if failure.waits_for(moment, step, stage):
                 self._take(number, at_ns / 1e9 + failure.delay_s)
                 if moment == "recovery":
                     break  # the next one waits for the next recovery

@@ -11,28 +11,38 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ckptbench.errors import CkptbenchError
-from ckptbench.faults.failure import Failure
+from ckptbench.faults.failure import Failure, Moment
 from ckptbench.faults.fault_injector import OVER, Orders
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.remedies import cause
+from ckptbench.runs.events import Strike
 from ckptbench.runs.layout import strikes_path
+from ckptbench.runs.trace import whole_events
 from ckptbench.world.seats import Place
 from ckptbench.world.variables import TOKEN
 
 CLOSING_S = 300.0
-"""How long a injector may take to finish when its rank has nothing more to tell."""
+"""How long an injector may take to finish when its rank has nothing more to tell."""
 
 
 class InjectorClient:
-    """Tells a injector of this rank's work. Without a injector it does nothing."""
+    """Tells an injector of this rank's work. Without an injector it does nothing.
 
-    def __init__(self, injector: subprocess.Popen[bytes] | None = None) -> None:
+    Where a failure kills this rank at a moment of its work, the rank stands still at this moment until it is killed.
+    """
+
+    def __init__(
+        self, injector: subprocess.Popen[bytes] | None = None, failures: Sequence[Failure] = ()
+    ) -> None:
+        """`failures` are those that are still to strike this rank, or it and others."""
         self._injector = injector
+        self._failures = failures
+        self._saving: int | None = None
         self._is_ready = False
         self._kills = MemoryKills.now()
 
@@ -60,13 +70,15 @@ class InjectorClient:
         }
         if not own:
             return cls()
+        journal = strikes_path(run_folder, place.rank)
+        struck = {event.failure for event in whole_events(journal) if isinstance(event, Strike)}
         orders = Orders(
             rank=place.rank,
             pid=os.getpid(),
             nodes=tuple(nodes),
             attempt=attempt,
-            journal=strikes_path(run_folder, place.rank),
-            failures=own,
+            journal=journal,
+            failures={number: each for number, each in own.items() if number not in struck},
             token=os.environ[TOKEN],
             near=tuple(near),
             told=Instant.now(),
@@ -89,7 +101,7 @@ class InjectorClient:
             )
             if holds:
                 _hand_over_syncs(ours)
-        target = cls(injector)
+        target = cls(injector, list(orders.failures.values()))
         # Not in the command, which every user of the host can read: the token is a secret.
         target._write(orders.to_json())
         if attempt > 1 or comes_again:
@@ -108,9 +120,15 @@ class InjectorClient:
         self._tell("step", done)
 
     def save(self, done: int) -> None:
-        """The checkpoint of this step begins."""
+        """The checkpoint of this step begins, and the one before is finished."""
+        self._saving = done
         if self._injector is not None:
             self._tell("save", done)
+
+    def at_stage(self, stage: str) -> None:
+        """The checkpoint comes to this stage. Threads of background saves may call it too."""
+        if any(failure.waits_for("save", self._saving, stage) for failure in self._failures):
+            self._tell("save", self._saving, stage)
 
     def recovering(self) -> None:
         """This rank begins to recover from a failure. That the injector is gone is said in the next step."""
@@ -135,15 +153,26 @@ class InjectorClient:
         raise CkptbenchError(f"the injector of this rank has not finished within {CLOSING_S:g} s")
 
     def _await_ready(self, injector: subprocess.Popen[bytes]) -> None:
-        """A short training would be over before a injector that is still starting could strike it."""
+        """A short training would be over before an injector that is still starting could strike it."""
         assert injector.stdout is not None
         if not injector.stdout.readline():
             raise self._ended(injector)
         self._is_ready = True
 
-    def _tell(self, moment: str, step: int | None) -> None:
+    def _tell(self, moment: Moment, step: int | None, stage: str | None = None) -> None:
         # With its time: the injector may still be starting.
-        self._write({"moment": moment, "step": step, "at_ns": clock()})
+        self._write({"moment": moment, "step": step, "stage": stage, "at_ns": clock()})
+        if step is not None and any(
+            failure.kills and not failure.delay_s and failure.waits_for(moment, step, stage)
+            for failure in self._failures
+        ):
+            self._await_kill()
+
+    def _await_kill(self) -> NoReturn:
+        assert self._injector is not None
+        assert self._injector.stdout is not None
+        self._injector.stdout.read()  # to its end, which comes only if the injector fails
+        raise self._ended(self._injector)
 
     def _write(self, line: dict[str, Any]) -> None:
         assert self._injector is not None

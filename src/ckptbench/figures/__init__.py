@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckptbench.matrix.catalogue import FAULTS, WHOLE
+from ckptbench.matrix.catalogue import FAULTS
 from ckptbench.matrix.cell import Cell
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def _checkpointed(cell: Cell) -> bool:
 
 
 def _compared(cell: Cell) -> bool:
-    """Whether the run is compared with an uninterrupted one."""
-    return cell.history != WHOLE
+    return cell.is_compared
 
 
 def _killed(cell: Cell) -> bool:
@@ -39,13 +38,13 @@ def _killed(cell: Cell) -> bool:
 
 
 def _struck(cell: Cell) -> bool:
-    """Whether failures of a trace strike the run."""
-    return cell.is_struck
+    """Whether the run shows what failures cost."""
+    return cell.is_struck and not cell.is_killed
 
 
 def _drawn(cell: Cell) -> bool:
     """Whether drawn failures strike the run: of such the decision predicts the goodput."""
-    return cell.is_struck and "mean_s" in FAULTS[cell.faults.name].options
+    return "mean_s" in FAULTS[cell.faults.name].options
 
 
 def _no_cell(cell: Cell) -> bool:

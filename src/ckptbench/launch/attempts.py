@@ -211,13 +211,7 @@ def _lost_epoch(plan: Plan, position: Position) -> str | None:
 
     Where ranks may be lost and the others go on, it is enough that one trace has it.
     """
-    dataset = Dataset.open(plan.dataset_folder)
-    each = steps_per_epoch(
-        len(dataset.train_labels),
-        plan.cell.ranks,
-        plan.cell.batch_size,
-        plan.training.steps_per_epoch,
-    )
+    each = steps_of_an_epoch(plan)
     paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
     recorded = [{e.epoch for e in whole_events(path) if isinstance(e, Epoch)} for path in paths]
     if RECOVERIES[plan.cell.recovery.name].elastic:
@@ -227,6 +221,16 @@ def _lost_epoch(plan: Plan, position: Position) -> str | None:
             if epoch not in epochs:
                 return f'{path} has no "epoch" event for epoch {epoch}'
     return None
+
+
+def steps_of_an_epoch(plan: Plan) -> int:
+    dataset = Dataset.open(plan.dataset_folder)
+    return steps_per_epoch(
+        len(dataset.train_labels),
+        plan.cell.ranks,
+        plan.cell.batch_size,
+        plan.training.steps_per_epoch,
+    )
 
 
 def _interrupted_attempt(plan: Plan) -> Attempt | None:

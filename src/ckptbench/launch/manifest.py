@@ -15,9 +15,8 @@ from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.machine.clock import Instant
 from ckptbench.machine.files import write_json
 from ckptbench.machine.host import host_facts, source_revision
-from ckptbench.matrix.catalogue import KILLED, RECOVERIES
+from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
-from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import check_struck, recorded_strikes
@@ -60,13 +59,10 @@ def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
 
 
 def measured(plan: Plan) -> dict[str, Any]:
-    """The fields that come from the ranks' traces: device, versions, size of the state, kills.
+    """The fields that come from the ranks' traces: device, versions, size of the state, failures.
 
-    Raises LaunchError where the run was not killed as often as its history asks, or where its replicas differ.
+    Raises LaunchError where a failure did not strike as planned, or where the replicas of the run differ.
     """
-    kills = recorded_kills(plan.run_folder, plan.cell.ranks)
-    if len(kills) != (wanted := KILLED.get(plan.cell.history, 0)):
-        raise LaunchError(f"the run was killed {len(kills)} times, its history asks for {wanted}")
     starts: list[Start] = []
     states: list[State] = []
     replicas = {}
@@ -86,7 +82,6 @@ def measured(plan: Plan) -> dict[str, Any]:
     return {
         "device": starts[0].device,
         "versions": starts[0].versions,
-        "kills": [kill.to_json() for kill in kills],
         "failures": [dict(each) for each in plan.failures],
         "strikes": [to_json(strike) for strike in recorded_strikes(plan.run_folder)],
         "hosts": nodes,

@@ -16,8 +16,8 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import LaunchError
-from ckptbench.faults.arrivals import failures_of
 from ckptbench.faults.failure import Failure
+from ckptbench.faults.schedule import failures_of
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
@@ -68,7 +68,7 @@ class Execution:
 def run_cell(plan: Plan, execution: Execution) -> None:
     """Train the cell and seal its run folder.
 
-    A run that its history kills is restarted here, as a new attempt. A run that was sealed, and whose seal alone was
+    A run that failures strike is restarted here, as a new attempt. A run that was sealed, and whose seal alone was
     removed since, as workflows do before they repeat a job, is not trained again but sealed again (`restore_seal`).
     Raises LaunchError if the run does not end well, and RunStopped if it was told to stop. The manifest then says why.
     """
@@ -249,12 +249,13 @@ def _damage_as_planned(plan: Plan) -> None:
 
 
 def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
-    """The plan with the failures that strike it on these nodes. Raises ConfigError where one strikes nobody."""
+    """The plan with the failures that strike it on these nodes. Raises ConfigError where they cannot."""
     failures = failures_of(
-        plan.cell.faults,
+        plan.cell,
         [Failure.from_json(each) for each in plan.listed],
         seed=plan.seed,
         nodes=[seat.node for seat in allocation.seats(plan.cell.ranks)],
+        steps_per_epoch=attempts.steps_of_an_epoch(plan),
     )
     return dataclasses.replace(plan, failures=tuple(each.to_json() for each in failures))
 

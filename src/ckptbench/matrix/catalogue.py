@@ -103,13 +103,8 @@ FORMAT_LABELS = {
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
 WHOLE = "whole"
-KILLED = {"killed_between": 1, "killed_inside": 1, "killed_thrice": 3}
-"""How many times a run of each killed history is ended by SIGKILL."""
-KILLED_INSIDE = {"killed_between": 0, "killed_inside": 1, "killed_thrice": 2}
-"""How many of the KILLED kills come while a checkpoint is being written."""
-HISTORIES = (WHOLE, "again", *KILLED)
-"""How a run is disturbed. `whole`: not at all. `again`: not at all; a second run with the same seed. `killed_*`: killed
-and restarted."""
+HISTORIES = (WHOLE, "again")
+"""`whole`: a run. `again`: a second run with the same seed, to compare the two."""
 NOTHING = "nothing"
 OMISSIONS = (NOTHING, "position", "momentum", "random", "dropout", "statistics", "first_update")
 """Parts of the state that a restart can leave out on purpose. A framework's entry lists those that matter to it."""
@@ -132,7 +127,7 @@ class StrategyEntry:
     formats: tuple[str, ...] | None = None
     """The formats that it writes. None: the framework's own, by the framework's code."""
     stages: tuple[str, ...]
-    """Stages of a rank's share of a version, in order. A kill inside a checkpoint comes at one of them or at SYNCED."""
+    """Stages of a rank's share of a version, in order. A drawn kill inside a checkpoint comes at one of them or at SYNCED."""
     blocking: bool = True
     """Whether every save returns with this rank's files written. All ranks must agree on how they meet, so this cannot
     depend on how fast one of them was. The saves of any other strategy end in the background."""
@@ -152,7 +147,7 @@ SYNCED = "synced"
 rank that commits reaches it."""
 REMOVING = "removing"
 """Stage of every strategy: the version is committed, and old ones are about to be removed behind training. Only the rank
-that commits reaches it, and only where there are old ones. No history kills there, but the tests do."""
+that commits reaches it, and only where there are old ones. No drawn kill comes there, but the tests do it."""
 NATIVE = Variant("native")
 STRATEGIES = {
     NATIVE.name: StrategyEntry(
@@ -255,8 +250,12 @@ UNWRITABLE = ("full_disk", "io_error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultsEntry:
-    """A kind of trace of failures: its options. Module `faults.failures` draws or reads the trace."""
+    """A kind of trace of failures: its options. Module `faults.schedule` draws or reads the trace."""
 
+    kills: int = 0
+    """How many kills it draws by the steps of the run."""
+    inside: int = 0
+    """How many of these come while a checkpoint is being written."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Default of each option, by its name."""
     choices: Choices = field(default_factory=dict)
@@ -277,9 +276,15 @@ FAULTS = {
     "exponential": FaultsEntry(options=_DRAWN, choices=_DRAWN_CHOICES),
     "weibull": FaultsEntry(options={**_DRAWN, "shape": 0.7}, choices=_DRAWN_CHOICES),
     "listed": FaultsEntry(options={"name": ""}),
+    "killed_between": FaultsEntry(kills=1),
+    "killed_inside": FaultsEntry(kills=1, inside=1),
+    "killed_thrice": FaultsEntry(kills=3, inside=2),
 }
 """Traces of failures. `exponential` and `weibull`: every rank or node (`of`) fails again and again, after times with this
-distribution and the mean `mean_s`; the first `most` failures of all count. `listed`: those in the config under `failures`."""
+distribution and the mean `mean_s`; the first `most` failures of all count. `listed`: those in the config under `failures`. `killed_*`: kills at drawn
+steps, for the resume proof."""
+KILLED = tuple(name for name, entry in FAULTS.items() if entry.kills)
+"""The faults of the resume proof: the run is killed, restarted, and compared with its undisturbed run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

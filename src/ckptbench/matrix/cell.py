@@ -11,6 +11,7 @@ from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import (
     FAULTS,
     FRAMEWORKS,
+    HISTORIES,
     KILLED,
     NATIVE,
     NO_FORMAT,
@@ -54,7 +55,7 @@ class Cell:
     accelerator: Accelerator = "cpu"
     history: str = WHOLE
     faults: Variant = UNDISTURBED
-    """The trace of failures that strike the run."""
+    """The failures that strike the run."""
     recovery: Variant = RESTART
     """How training goes on after a failure."""
     omit: str = NOTHING
@@ -64,6 +65,8 @@ class Cell:
     repeat: int = 0
 
     def __post_init__(self) -> None:
+        if self.history not in HISTORIES:
+            raise ConfigError(f'unknown history "{self.history}": use {", ".join(HISTORIES)}')
         if self.framework not in FRAMEWORKS:
             raise ConfigError(f'unknown framework "{self.framework}": use {", ".join(FRAMEWORKS)}')
         if (self.interval == NEVER) != (self.format == NO_FORMAT):
@@ -111,8 +114,8 @@ class Cell:
             )
         if self.is_killed and self.recovery != RESTART:
             raise ConfigError(
-                f"recovery {self.recovery} with history {self.history}: restarts follow its kills; use recovery "
-                f"{RESTART.name}, or faults in place of the history"
+                f"recovery {self.recovery} with faults {self.faults}: they are there to compare restarts; use recovery "
+                f"{RESTART.name}, or other faults"
             )
         if not self.is_struck and self.recovery != self._undisturbed_recovery:
             raise ConfigError(
@@ -121,9 +124,9 @@ class Cell:
             )
 
     def _check_history(self) -> None:
-        if self.history != WHOLE and self.is_baseline:
+        if self.is_compared and self.is_baseline:
             raise ConfigError(
-                f"history {self.history} needs an interval other than never: baselines are not disturbed"
+                f"{self.disturbance} needs an interval other than never: a baseline is not compared with itself"
             )
         if self.history != WHOLE and self.is_struck:
             raise ConfigError(
@@ -131,7 +134,7 @@ class Cell:
             )
         if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
             raise ConfigError(
-                f"omit and cache need a history with restarts, and {self.history} has none: use {', '.join(KILLED)}"
+                f"omit and cache need a run that is killed for its resume proof: use faults {', '.join(KILLED)}"
             )
         needed = FRAMEWORKS[self.framework].omissions
         if self.omit not in (NOTHING, *needed):
@@ -142,13 +145,19 @@ class Cell:
             raise ConfigError(f"omit {self.omit} changes nothing with one rank: use ranks from 2")
 
     @property
-    def is_killed(self) -> bool:
-        return self.history in KILLED
+    def is_struck(self) -> bool:
+        """Whether failures strike the run."""
+        return self.faults != UNDISTURBED
 
     @property
-    def is_struck(self) -> bool:
-        """Whether failures of a trace strike the run."""
-        return self.faults != UNDISTURBED
+    def is_killed(self) -> bool:
+        """Whether they are drawn kills, for the resume proof."""
+        return self.faults.name in KILLED
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the run is there to be compared with its reference, bit by bit."""
+        return self.history != WHOLE or self.is_killed
 
     @property
     def is_undisturbed(self) -> bool:
@@ -156,7 +165,7 @@ class Cell:
 
     @property
     def disturbance(self) -> str:
-        """The history, or the trace of failures, in one text: `whole`, `killed_thrice`, `exponential_mean_s_30`."""
+        """The history, or the faults, in one text: `whole`, `killed_thrice`, `exponential_mean_s_30`."""
         return str(self.faults) if self.is_struck else self.history
 
     @property

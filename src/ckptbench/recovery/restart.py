@@ -1,7 +1,7 @@
 """The recovery `restart`: when a rank dies, all ranks end, and training starts again from the newest checkpoint.
 
-The launcher itself restarts a run only after the kills that the cell's history asks for, and after the failures of its
-trace. After any other death the run has failed. Then a user or a scheduler's requeue must start it again.
+The launcher itself restarts a run only after its planned failures. After any other death the run has failed. Then a user
+or a scheduler's requeue must start it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError
 from ckptbench.recovery.contract import GiveUp, Loss, RankRecovery, Recovery, Relaunch, Verdict
 from ckptbench.runs.events import Strike
-from ckptbench.runs.kills import recorded_kills
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import have_passed, recorded_strikes
 
@@ -34,17 +33,6 @@ class Restart(Recovery):
         return float(options["patience_s"])
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
-        if plan.cell.is_struck:
-            return self._after_strike(loss, plan)
-        kills = recorded_kills(plan.run_folder, plan.cell.ranks)
-        if len(kills) == plan.kills:
-            return GiveUp(loss.how)
-        last = kills[-1]
-        moment = f'at stage "{last.inside}" of the checkpoint of' if last.inside else "after"
-        log.info("rank %d killed itself %s step %d, as planned", last.rank, moment, last.step)
-        return Relaunch()
-
-    def _after_strike(self, loss: Loss, plan: Plan) -> Verdict:
         strikes = recorded_strikes(plan.run_folder)
         over = have_passed(plan.run_folder)
         ending = [each for each in strikes[plan.strikes :] if each.kind != "slow" and not has_no_part(each, loss, over)]  # fmt: skip
@@ -54,13 +42,11 @@ class Restart(Recovery):
         return Relaunch()
 
     def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
-        if plan.cell.is_struck:
-            return after_failures(plan, newest)
-        if newest is None:
+        if newest is None and plan.cell.is_killed:
             raise LaunchError(
                 f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
             )
-        return resumed(plan, newest, attempt=plan.attempt + 1)
+        return after_failures(plan, newest)
 
 
 def has_no_part(strike: Strike, loss: Loss, over: Collection[int]) -> bool:
@@ -84,11 +70,9 @@ def after_failures(plan: Plan, newest: Version | None) -> Plan:
 def resumed(plan: Plan, version: Version, *, attempt: int) -> Plan:
     """The plan of the attempt that goes on from `version`."""
     log.info("attempt %d goes on from %s", attempt, version.folder)
-    kills = len(recorded_kills(plan.run_folder, plan.cell.ranks))
     return dataclasses.replace(
         plan,
         attempt=attempt,
         resume_from=version.folder,
-        kills=kills,
         strikes=len(recorded_strikes(plan.run_folder)),
     )

@@ -20,7 +20,7 @@ where the two differ.
 - `epoch` counts from 0. `step` is the number of completed steps of the whole run. A field without a value is left out.
 - Until `captured` the state must not change. Until `written`, and during `retained`, steps may be slower. From `durable` on the version survives a power cut.
 - A resumed attempt appends. If two attempts have the same step, epoch or checkpoint, the later counts. Steps are written when their epoch ends, so those of an
-  epoch that a kill cut short are missing; killed cells also write them at every checkpoint.
+  epoch that a kill cut short are missing; runs that failures strike write them after every step.
 """
 SAID_ABOVE = {
     "step": "completed steps of the whole run", "epoch": "from 0",

@@ -96,9 +96,7 @@ class State:
 class Steps:
     """A block of consecutive steps. Every list has one element for each step."""
 
-    moment: ClassVar = (
-        "after each epoch, outside all measured times; in killed cells also after each checkpoint"
-    )
+    moment: ClassVar = "after each epoch, outside all measured times; of a run that failures strike after each step"
     epoch: EpochNumber
     first_step: Annotated[int, "index in the run of the block's first step, from 0"]
     start_ns: Annotated[list[int], "ns"]
@@ -278,24 +276,10 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    """This rank is about to send itself SIGKILL, as the cell's history asks."""
-
-    moment: ClassVar = "just before the kill"
-    step: Step
-    epoch: EpochNumber
-    inside: Annotated[
-        str | None,
-        "the stage of the step's checkpoint at which it comes",
-    ] = None
-    monotonic_ns: Ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """The first step of the run begins. The seconds of a trace of failures count from here."""
 
-    moment: ClassVar = "in the journal of a injector, once for a run"
+    moment: ClassVar = "in the journal of an injector, once for a run"
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
@@ -304,7 +288,7 @@ class Begun:
 class Strike:
     """A failure is about to strike."""
 
-    moment: ClassVar = "in the journal of a injector, just before"
+    moment: ClassVar = "in the journal of an injector, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
     kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
     attempt: Annotated[int, "the attempt that it strikes, from 1"]
@@ -317,7 +301,7 @@ class Strike:
 class Struck:
     """A failure has struck: its victims are gone, or go on."""
 
-    moment: ClassVar = "in the journal of a injector, afterwards"
+    moment: ClassVar = "in the journal of an injector, afterwards"
     failure: int
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
@@ -327,7 +311,7 @@ class Struck:
 class Rested:
     """Training is over, and no failure strikes this rank any more."""
 
-    moment: ClassVar = "in the journal of a injector, at the end of the last attempt"
+    moment: ClassVar = "in the journal of an injector, at the end of the last attempt"
     ahead: Annotated[list[int], "numbers of the failures whose second is still to come"]
     missed: Annotated[list[int], "numbers of those whose step, save or recovery never came"]
     monotonic_ns: Ns
@@ -448,7 +432,7 @@ class End:
 
 Event = (
     Phase | Start | State | Steps | Pause | Memory | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
-    | Epoch | Evaluation | Stop | Digest | Kill | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
+    | Epoch | Evaluation | Stop | Digest | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
     | World | Regroup | Counted
 )  # fmt: skip
 

@@ -37,8 +37,6 @@ class Plan:
     attempt: int = 1
     resume_from: Path | None = None
     """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
-    kills: int = 0
-    """How many of the kills that the cell's history asks for have already happened."""
     listed: tuple[Mapping[str, Any], ...] = ()
     """The failures of the list that the cell's `faults` names, as JSON objects."""
     failures: tuple[Mapping[str, Any], ...] = ()

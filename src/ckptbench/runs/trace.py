@@ -22,7 +22,6 @@ from ckptbench.runs.events import (
     Evaluation,
     Event,
     Hold,
-    Kill,
     Memory,
     Pause,
     Phase,
@@ -217,8 +216,7 @@ class Trace:
     pauses: list[Pause] = field(default_factory=list)
     digests: list[tuple[int, Digest]] = field(default_factory=list)
     memory: list[tuple[int, Memory]] = field(default_factory=list)
-    kills: list[tuple[int, Kill]] = field(default_factory=list)
-    """Digests, samples of memory and kills, each with its attempt, from 1."""
+    """Digests and samples of memory, each with its attempt, from 1."""
     regrouped: list[World | Regroup] = field(default_factory=list)
     """Each Regroup with its World before it."""
     ended: bool = False
@@ -263,8 +261,6 @@ class Trace:
                 self.digests.append((self.attempt, event))
             case World() | Regroup():
                 self._world(event)
-            case Kill():
-                self.kills.append((self.attempt, event))
             case SaveFailed():
                 self.checkpoints.pop(event.step, None)
 

@@ -120,11 +120,11 @@ class Matrix(Section):
     )
     history: Sweep[HistoryName] = Field(
         default=[WHOLE],
-        description="`whole`: undisturbed. `again`: a second run of the same seed. `killed_between`: killed once between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
+        description="`whole`: the run. `again`: a second run of the same seed.",
     )
     faults: Sweep[FaultsVariant] = Field(
         default=[UNDISTURBED],
-        description="[Which failures](#faults-and-recoveries) strike a run.",
+        description="[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
         validate_default=False,
     )
     recovery: Sweep[RecoveryVariant] = Field(

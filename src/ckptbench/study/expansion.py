@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ckptbench.errors import ConfigError
-from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, WHOLE, formats_of
+from ckptbench.matrix.catalogue import KILLED, NATIVE, NO_FORMAT, formats_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
@@ -61,10 +61,10 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
     cells |= dict.fromkeys(cell for each in _all_added(config) for cell in each)
     if not cells:
         raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
-    if not config.training.proof and any(cell.history != WHOLE for cell in cells):
+    if not config.training.proof and any(cell.is_compared for cell in cells):
         raise FieldError(
             ("training", "proof"),
-            "runs with a history are there to be compared, so set it to true",
+            "runs with history again or killed faults are there to be compared, so set it to true",
             config.training.proof,
         )
     for cell in cells:
@@ -182,7 +182,10 @@ def added_by(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
         for values in [getattr(addition, axis)]
     }
     never = [str(NEVER)]
-    if addition.interval is None and (addition.format or addition.strategy or addition.history):
+    killed = any(each.name in KILLED for each in addition.faults or ())
+    if addition.interval is None and (
+        addition.format or addition.strategy or addition.history or killed
+    ):
         # A baseline has no format, no strategy and nothing to restart from: who names one wants checkpoints.
         axes["interval"] = [i for i in config.matrix.interval if i != str(NEVER)][:1] or never
     if addition.format is not None and axes["interval"] == never:
@@ -275,7 +278,7 @@ def _side_by_side(baseline: Cell, group: list[Cell]) -> Iterator[Cell]:
     """Cells with what they are compared with: the baseline, which all uninterrupted cells need, comes first in even
     repeats and last in odd ones, the uninterrupted run before those that are held against it.
     """
-    timed = any(cell.history == WHOLE for cell in group)  # struck ones need it for their goodput
+    timed = not all(cell.is_compared for cell in group)
     if timed and baseline.repeat % 2 == 0:
         yield baseline
     yield from dict.fromkeys(

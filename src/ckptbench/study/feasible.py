@@ -12,7 +12,7 @@ from pathlib import Path
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.order import steps_per_epoch
 from ckptbench.data.sources import cifar10, digits, nt3
-from ckptbench.errors import CkptbenchError, ConfigError, DataError
+from ckptbench.errors import ConfigError, DataError
 from ckptbench.faults.schedule import kills_of
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
@@ -73,7 +73,7 @@ def check_omission(cell: Cell, config: StudyConfig) -> None:
 
 
 def check_length(cell: Cell, config: StudyConfig) -> None:
-    """Raises ConfigError where the run is surely too short: for one step, for its warm-up, for its kills, or for its failures.
+    """Raises ConfigError where the run is surely too short: for one step, for its warm-up, or for its failures.
 
     Of a dataset whose size is not known here, `training.steps_per_epoch` says how many steps an epoch has at most. The
     run itself checks again what it finds.
@@ -91,13 +91,9 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
         )
     _check_listed(cell, config, cell.epochs * steps)
     try:
-        kills_of(
-            cell,
-            seed=training.seed,
-            steps=cell.epochs * steps,
-            steps_between=cell.interval.steps(steps),
-        )
-    except CkptbenchError as error:
+        if cell.is_killed:
+            kills_of(cell, seed=training.seed, steps_per_epoch=steps)
+    except ConfigError as error:
         raise ConfigError(f"the cell {cell.id} cannot be: {error}") from error
 
 

@@ -14,8 +14,6 @@ from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of, steps_per_epoch
 from ckptbench.faults.injector_client import InjectorClient
-from ckptbench.faults.schedule import Kill, kills_of
-from ckptbench.faults.self_killer import SelfKiller
 from ckptbench.frameworks.contract import Framework, Sgd
 from ckptbench.machine import page_cache
 from ckptbench.machine.clock import clock
@@ -103,7 +101,6 @@ class Trainer:
             steps_per_epoch=self._steps_per_epoch,
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
-        self._self_killer = SelfKiller(self._next_kill(), place.rank, recorder)
         self._footprints = Footprints(recorder)
         self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
         levels = self._levels = open_levels(plan, node=place.node if place.is_spread else None)
@@ -127,7 +124,7 @@ class Trainer:
             identity=self._plan.identity,
             levels=self._levels,
             recorder=self._recorder,
-            reach=self._self_killer.at_stage,
+            reach=self._target.at_stage,
             begin=self._begin_save,
             barrier=self._recovery.barrier,
             gather=self._link.gather,
@@ -143,18 +140,6 @@ class Trainer:
 
     def _begin_save(self, position: Position) -> None:
         self._target.save(position.step)
-        self._self_killer.before_save(position)
-
-    def _next_kill(self) -> Kill | None:
-        """The kill that ends this attempt. None: no kill is planned, or all have happened."""
-        cell = self._plan.cell
-        kills = kills_of(
-            cell,
-            seed=self._plan.seed,
-            steps=cell.epochs * self._steps_per_epoch,
-            steps_between=cell.interval.steps(self._steps_per_epoch),
-        )
-        return dict(enumerate(kills)).get(self._plan.kills)
 
     def build(self) -> None:
         started_ns = clock()
@@ -187,7 +172,7 @@ class Trainer:
         self._began = version.position.step
         if self._plan.cell.omit == "position":
             self._reader.forgotten = version.position.step
-        if self._plan.cell.is_killed or self._plan.cell.is_struck:
+        if self._plan.cell.is_struck:
             self._see("loaded", version.position)
         log.info("goes on from %s", version.folder)
         return version.position
@@ -364,7 +349,6 @@ class Trainer:
             after = self._reached = self._position(epoch, step_in_epoch + 1)
             if self._is_first_after_restart(before.step):
                 self._see("stepped", after)
-            self._self_killer.after_step(after)
             if self._plan.cell.interval.due(
                 steps_done=after.step, steps_per_epoch=self._steps_per_epoch
             ):
@@ -417,9 +401,6 @@ class Trainer:
         self._strategy.save(position, everywhere=everywhere)
         with self._pause(position):
             self._footprints.look("saved", position.step)
-        if self._plan.cell.is_killed:
-            # A kill later in this epoch would lose these steps. Writing here costs time, but a killed run is no timing.
-            self._recorder.write_steps(position.epoch)
 
     @contextmanager
     def _pause(self, position: Position) -> Iterator[None]:

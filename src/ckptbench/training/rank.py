@@ -102,7 +102,7 @@ def _checks_node(plan: Plan, place: Place, link: Link) -> bool:
 
     Not in a restart that is timed: the node was checked when the run began.
     """
-    timed = plan.attempt > 1 and (plan.cell.is_killed or plan.cell.is_struck)
+    timed = plan.attempt > 1 and plan.cell.is_struck
     return place.is_spread and place.local_rank == 0 and not (timed or link.comes_again)
 
 

@@ -124,14 +124,14 @@ COMBINATIONS = [
         "matrix: {interval: 1, history: again}\ntraining: {proof: false}",
         "training.proof",
         "false",
-        "runs with a history are there to be compared, so set it to true",
+        "runs with history again or killed faults are there to be compared, so set it to true",
     ),
     Bad(
         "matrix: {interval: 1, cache: [warm, cold]}",
         "matrix.cache[1]",
         "'cold'",
-        "no cell of the matrix can have it: omit and cache need a history with restarts, and whole has none: "
-        "use killed_between, killed_inside, killed_thrice",
+        "no cell of the matrix can have it: omit and cache need a run that is killed for its resume proof: "
+        "use faults killed_between, killed_inside, killed_thrice",
     ),
     Bad(
         "matrix: {framework: pytorch, interval: never, strategy: [native, async]}",

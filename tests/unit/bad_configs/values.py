@@ -305,7 +305,7 @@ VALUES = [
         "matrix: {history: killed}",
         "matrix.history[0]",
         "'killed'",
-        "use 'whole', 'again', 'killed_between', 'killed_inside' or 'killed_thrice'",
+        "use 'whole' or 'again'",
     ),
     Bad(
         "matrix: {faults: {exponential: {mean_s: 0}}}",
@@ -323,7 +323,7 @@ VALUES = [
         "matrix: {faults: weibul}",
         "matrix.faults[0]",
         "'weibul'",
-        "use none, exponential, weibull, listed, or one of them with its options as in {name: {option: value}}",
+        "use none, exponential, weibull, listed, killed_between, killed_inside, killed_thrice, or one of them with its options as in {name: {option: value}}",
     ),
     Bad(
         "matrix: {recovery: pray}",

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.machine.files import read_json
-from ckptbench.runs.kills import RecordedKill
 from ckptbench.runs.layout import SCHEMA_VERSION
 from ckptbench.runs.seal import refused
-from ckptbench.runs.typed import check_fields, types_of
+from ckptbench.runs.typed import check_fields
 
 FIELDS: dict[str, Any] = {
     "schema_version": int, "cell_id": str, "cell": dict[str, Any], "training": dict[str, Any], "seed": int, "status": str,
     "attempts": int, "requeues": int, "started": str, "ended": str, "duration_s": float | None, "measured_on": str, "device": str,
     "host": dict[str, Any], "hosts": list[str], "versions": dict[str, str], "lock_sha256": str, "source": dict[str, Any],
-    "state_bytes": dict[str, int], "kills": list[dict[str, Any]], "failures": list[dict[str, Any]],
+    "state_bytes": dict[str, int], "failures": list[dict[str, Any]],
     "strikes": list[dict[str, Any]], "run_id": str, "dataset_sha256": str,
 }  # fmt: skip
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -30,7 +29,6 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "source": {"revision": str | None, "dirty": bool | None},
     "state_bytes": {"model": int, "optimizer": int, "rest": int},
 }  # fmt: skip
-KILL = types_of(RecordedKill)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -52,8 +50,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise refused(path, f"duration_s is {duration_s}, which is no time")
     for name in ("started", "ended"):
         _check_time(path, name, manifest[name])
-    for index, kill in enumerate(manifest["kills"]):
-        _check(path, kill, KILL, f"kills[{index}].")
     return manifest
 
 

@@ -1,4 +1,4 @@
-"""The tables `digests`, `kills` and `values`: what runs recorded for the resume proof."""
+"""The tables `digests` and `values`: what runs recorded for the resume proof."""
 
 from __future__ import annotations
 
@@ -40,20 +40,6 @@ DIGESTS = Table(
         Column("digest", "text", "", "over dtype, shape and bytes"),
     ),
 )  # fmt: skip
-
-KILLS = Table(
-    "kills",
-    "One row a SIGKILL that a run sent itself.",
-    ("run", "attempt"),
-    (
-        RUN,
-        Column("attempt", "integer", "1", "that it ended, from 1"),
-        RANK,
-        Column("step", "integer", "1", "completed steps of the whole run"),
-        EPOCH,
-        Column("inside", "text", "", "of a checkpoint: begun, written, synced; empty between two"),
-    ),
-)
 
 VALUES = Table(
     "values",
@@ -104,14 +90,6 @@ def _add(columns: dict[str, list[Any]], event: Digest, place: Mapping[str, Any])
     columns["tensor"] += tensors
     columns["group"] += map(group_of, tensors)
     columns["digest"] += [found[tensor] for tensor in tensors]
-
-
-def kills(runs: Sequence[Run]) -> pd.DataFrame:
-    return KILLS.rows(
-        {"run": run.cell.id, **kill, "inside": kill["inside"] or ""}
-        for run in runs
-        for kill in run.manifest["kills"]
-    )
 
 
 def values(runs: Sequence[Run]) -> pd.DataFrame:

@@ -28,10 +28,8 @@ from ckptbench.analysis.collect.course import (
 from ckptbench.analysis.collect.manifest import read_manifest
 from ckptbench.data.order import shares_of
 from ckptbench.errors import ConfigError, RunFolderError
-from ckptbench.matrix.catalogue import KILLED, KILLED_INSIDE
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.events import Lost
-from ckptbench.runs.kills import RecordedKill
 from ckptbench.runs.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,
@@ -171,7 +169,7 @@ class Run:
         run = cls(folder, cell, manifest, ranks, told, done)
         _check_sealed(run.final_arrays.values(), sealed)
         _check(run)
-        _check_kills(run)
+        _check_restarts(run)
         _check_digests(run)
         return run
 
@@ -304,38 +302,16 @@ def _committed(trace: Trace, step: int) -> bool:
     return checkpoint is not None and bool(checkpoint.durable)
 
 
-def _check_kills(run: Run) -> None:
-    """The run was killed as its history asks, and its ranks and its launcher agree on when."""
-    kills = [_kill(run, kill) for kill in run.manifest["kills"]]
-    attempts = run.manifest["attempts"]
-    if len(kills) != (wanted := KILLED.get(run.cell.history, 0)) or attempts <= wanted:
-        raise refused(
-            run.folder / MANIFEST,
-            f"was killed {len(kills)} times in {attempts} attempts, its history asks for {wanted}",
-        )
-    inside = sum(kill.inside is not None for kill in kills)
-    if inside != (asked := KILLED_INSIDE.get(run.cell.history, 0)):
-        raise refused(
-            run.folder / MANIFEST,
-            f"{inside} of {len(kills)} kills came inside a checkpoint, its history asks for {asked}",
-        )
-    recorded = [
-        RecordedKill.of(attempt, rank, kill)
-        for rank, part in enumerate(run.ranks)
-        for attempt, kill in part.trace.kills
-    ]
-    if set(kills) != set(recorded):
-        raise refused(
-            run.folder / MANIFEST,
-            f"kills are {sorted(map(str, kills))}, the traces say {sorted(map(str, recorded))}",
-        )
-
-
-def _kill(run: Run, content: dict[str, Any]) -> RecordedKill:
-    try:
-        return RecordedKill.from_json(content)
-    except TypeError as error:
-        raise refused(run.folder / MANIFEST, f"kills hold {content!r}: {error}") from error
+def _check_restarts(run: Run) -> None:
+    """Every kill for the resume proof struck once, and a restart from a version followed each."""
+    if not run.cell.is_killed:
+        return
+    struck = [strike["failure"] for strike in run.manifest["strikes"]]
+    if sorted(struck) != list(range(len(run.manifest["failures"]))):
+        raise refused(run.folder / MANIFEST, f"strikes has the failures {struck}, not each once")
+    loaded = {attempt for attempt, phase in run.ranks[0].trace.phases if phase.name == "load"}
+    if missing := {strike["attempt"] + 1 for strike in run.manifest["strikes"]} - loaded:
+        raise refused(run.traces[0].path, f'has no "load" phase in the attempts {sorted(missing)}')
 
 
 def _check_digests(run: Run) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.catalogue import KILLED
 
 RESTORE = Table(
     "restore",
@@ -47,19 +48,19 @@ RESTART = ["run", "attempt"]
 
 
 def restore(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `phases`, `kills` and `digests`."""
+    """From the tables `runs`, `phases`, `failures` and `digests`."""
     phases = tables["phases"][tables["phases"]["attempt"] > 1]
     rows = (
         tables["runs"][["run", *SETUP, "repeat", "steps_per_epoch"]]
         .merge(_slowest_ranks(phases), on="run")
         .merge(_read(phases), on=RESTART, how="left")
         .merge(_began_at(tables["digests"]), on=RESTART, how="left")
-        .merge(_killed(tables["kills"]), on=RESTART, how="left")
+        .merge(_killed(tables), on=RESTART, how="left")
     )
     return RESTORE.frame(
         rows.assign(
             epoch=rows["step"].astype("float64") / rows["steps_per_epoch"],
-            after=rows["inside"].fillna(""),
+            after=rows["stage"].fillna(""),
             cold_shown=_cold_shown(rows),
         )
     )
@@ -106,11 +107,13 @@ def _began_at(digests: pd.DataFrame) -> pd.DataFrame:
     return loaded[RESTART].assign(step=loaded["step"].astype("Int64"))
 
 
-def _killed(kills: pd.DataFrame) -> pd.DataFrame:
-    """The moment within a checkpoint of the kill before each restart."""
-    return kills.assign(
-        attempt=kills["attempt"] + 1, inside=kills["inside"].replace("", "between")
-    )[[*RESTART, "inside"]]
+def _killed(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The moment within a checkpoint of the kill before each restart of a resume proof."""
+    runs, failures = tables["runs"], tables["failures"]
+    killed = failures[failures["run"].isin(runs.loc[runs["history"].isin(KILLED), "run"])]
+    return killed.assign(
+        attempt=killed["attempt"] + 1, stage=killed["stage"].replace("", "between")
+    )[[*RESTART, "stage"]]
 
 
 def _cold_shown(rows: pd.DataFrame) -> pd.Series:

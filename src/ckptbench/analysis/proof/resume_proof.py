@@ -19,7 +19,7 @@ from ckptbench.networks.tensor_groups import GROUPS
 
 RESUME_PROOF = Table(
     "resume_proof",
-    "One row a run with a history and a proof, against the uninterrupted run of its seed.",
+    "One row a run that was disturbed, or is a second one of its seed, and has a proof, against the uninterrupted run of its seed.",
     ("run",),
     (
         RUN,
@@ -27,7 +27,6 @@ RESUME_PROOF = Table(
         REPEAT,
         Column("reference", "text", "", "the uninterrupted run that it is held against"),
         Column("attempts", "integer", "1", "1: never restarted"),
-        Column("kills", "integer", "1", "times that SIGKILL ended an attempt"),
         Column("digests", "integer", "1", "compared: of every tensor and rank, after each epoch and at the end"),
         Column("different_digests", "integer", "1", "of these, those that differ"),
         Column("bit_equal", "flag", "", "whether no digest differs, and no element of any tensor at the end"),
@@ -57,13 +56,13 @@ Row = dict[str, Any]
 
 
 def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `digests`, `values`, `steps`, `kills` and `training`."""
+    """From the tables `runs`, `digests`, `values`, `steps` and `training`."""
     runs = proven(tables)
     names = {*runs["run"], *runs["reference"]}
     compared = by_run(compared_digests(tables))
-    digests, values, steps, kills, curves = (
+    digests, values, steps, curves = (
         by_run(tables[table][tables[table]["run"].isin(names)])
-        for table in ("digests", "values", "steps", "kills", "training")
+        for table in ("digests", "values", "steps", "training")
     )
 
     def row(run: Row) -> Row:
@@ -73,7 +72,6 @@ def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         missing = missing_parts(digests[name])
         return {
             **run,
-            "kills": len(kills.get(name, ())),
             **bits,
             **_distances(distances),
             "loss_difference": _loss_difference(steps[name], steps[reference]),

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
-from ckptbench.matrix.catalogue import HISTORIES, RESTART, WHOLE
+from ckptbench.matrix.catalogue import HISTORIES, KILLED, RESTART, WHOLE
 
 
 def groups(
@@ -30,8 +30,8 @@ def by_run(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def struck(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Of each row of the table `runs`, whether failures struck it: its history then is the name of a trace of them."""
-    return ~runs["history"].isin(HISTORIES)
+    """Of each row of the table `runs`, whether failures struck it whose cost counts: not those of a resume proof."""
+    return ~runs["history"].isin((*HISTORIES, *KILLED))
 
 
 def of_first_recovery(baselines: pd.DataFrame) -> pd.DataFrame:

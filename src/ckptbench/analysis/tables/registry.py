@@ -56,7 +56,6 @@ COLLECTED = _entries(
         "phases": "collect.phases",
         "memory": "collect.memory",
         "digests": "collect.proof",
-        "kills": "collect.proof",
         "values": "collect.proof",
         "failures": "collect.failures",
         "lineage": "collect.lineage",
