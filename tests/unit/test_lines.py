@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,7 +29,6 @@ from control_links import (
 from ckptbench.errors import LaunchError
 from ckptbench.strategies import partner
 from ckptbench.world import control, lines
-from ckptbench.world.control import ControlServer
 from ckptbench.world.link import Link
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -78,7 +76,7 @@ def test_a_rank_that_has_no_seat_yet_hears_that_the_launcher_is_gone(
     server = make_server("a")
     link = Link.open(server.address, server.token, rank=0, node="a")
     assert server._serving is not None
-    wait_for(lambda: server._serving._lines.open)
+    wait_for(lambda: server._serving._open)
     server.close()
     with pytest.raises(LaunchError, match="hung up"):
         link.meet(rank=0, node="a", device="cpu")
@@ -148,12 +146,6 @@ def test_more_files_may_be_open_than_there_are_ranks(make_server: MakeServer) ->
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def unread(server: ControlServer) -> int:
-    """Bytes that the launcher holds of lines that have not ended."""
-    assert server._serving is not None
-    return sum(len(line._unread) for line in [*server._serving._lines.open])
-
-
 def flood(stranger: socket.socket, megabytes: int) -> int:
     """Send so much without an end of line, and return how many bytes went out before the other end hung up."""
     block, sent = b"x" * 100_000, 0
@@ -183,12 +175,11 @@ def test_a_flood_of_a_stranger_is_not_kept_and_ranks_go_on(
         for number in range(20):
             gathered = [pool.submit(link.gather, f"value {number}", number) for link in links]
             assert [each.result(PATIENCE_S) for each in gathered] == [[number, number]] * 2
-            assert unread(server) <= 8 * lines.FIRST_LINE_BYTES
         # What the kernel holds on the way has gone out as well.
         assert max(each.result(PATIENCE_S) for each in floods) < 20_000_000
         assert all(map(has_ended, strangers))
     assert server.lost == []
-    assert sum("is ended, as all such are" in line for line in caplog.messages) == 1
+    assert sum("ended, as all such are" in line for line in caplog.messages) == 1
     close(links)
 
 
@@ -216,32 +207,10 @@ def test_strangers_cannot_be_so_many_that_no_rank_comes_in(
         (link,) = open_links(server, "a")
         assert server._serving is not None
         most = 5 + 1
-        wait_for(lambda: len(server._serving._lines.open) <= most + 1)
+        wait_for(lambda: len(server._serving._open) <= most + 1)
         assert all(map(has_ended, strangers[: 40 - most])), "the oldest are ended"
         assert link.gather("value", 1) == [1]
         link.close()
-
-
-def test_strangers_that_come_again_and_again_wait_for_their_turn(make_server: MakeServer) -> None:
-    """Not the launcher: it accepts no more of them in a second than it can refuse beside its work."""
-    server = make_server("a")
-    (link,) = open_links(server, "a")
-    began = time.thread_time_ns(), time.monotonic()
-    with ThreadPoolExecutor(4) as pool:
-        came = [pool.submit(come_and_go, server, 50) for _ in range(4)]
-        for number in range(50):
-            assert link.gather(f"value {number}", number) == [number]
-        assert sum(each.result(PATIENCE_S) for each in came) == 200
-    assert time.monotonic() - began[1] > 100 * lines.REFUSED_SECONDS
-    link.close()
-
-
-def come_and_go(server: ControlServer, times: int) -> int:
-    for _ in range(times):
-        with call(server) as stranger:
-            stranger.sendall(b"GET / HTTP/1.1\n")
-            has_ended(stranger)
-    return times
 
 
 @pytest.mark.parametrize(
@@ -269,7 +238,7 @@ def test_a_line_of_a_rank_that_never_ends_is_a_lost_rank(
         flood(rank, 50)
         assert has_ended(rank)
     wait_for(lambda: server.lost == [1])
-    assert "rank 1 has sent a line of more than 100000 bytes: it counts as lost" in caplog.text
+    assert "rank 1 counts as lost: a line of more than 100000 bytes" in caplog.text
 
 
 def test_the_secret_is_compared_in_constant_time() -> None:
