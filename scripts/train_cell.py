@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ckptbench.environments.ready import installed_sha256
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
@@ -19,6 +20,7 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
 from ckptbench.scripting import add_parent, run_script
 from ckptbench.study import progress
+from ckptbench.study.inputs import with_inputs
 from ckptbench.study.record import StudyRecord
 
 log = logging.getLogger("ckptbench")
@@ -46,7 +48,8 @@ def main() -> int:
         study = StudyRecord.read(options.study) if options.study else StudyRecord()
         execution = Execution(
             python=(options.environment / "bin" / "python").absolute(),
-            lock=options.lock,
+            lock=options.lock.name,
+            environment_sha256=installed_sha256(options.environment),
             logs=(
                 options.log.with_suffix("") if options.log else plan.run_folder / "logs"
             ).absolute(),
@@ -62,7 +65,7 @@ def main() -> int:
         )
         if study.cells:
             log.info("%s", _progress(options.runs, study.cells, cell))
-        run_cell(plan, execution)
+        run_cell(with_inputs(plan, options.lock), execution)
 
     return run_script(work, options.log, append=was_requeued(os.environ) is True)
 

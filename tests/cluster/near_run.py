@@ -24,6 +24,7 @@ from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
+from ckptbench.study.inputs import with_inputs
 
 RANKS = 3
 STEPS = 12
@@ -102,8 +103,8 @@ def train(folder: Path, python: Path, lost: str) -> None:
         lock = folder / "lock.txt"
         lock.write_text("none\n")
         run_cell(
-            plan_of(folder, history),
-            Execution(python=python, lock=lock, logs=logs, timeout_seconds=900),
+            with_inputs(plan_of(folder, history), lock),
+            Execution(python=python, lock=lock.name, logs=logs, timeout_seconds=900),
         )
 
 

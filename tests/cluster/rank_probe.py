@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from ckptbench.errors import CkptbenchError
+from ckptbench.machine.processes import die_with_parent, ignore_stop_signals
 from ckptbench.training.rank import log_to
 from ckptbench.world.place import take_place
-from ckptbench.world.processes import die_with_parent, ignore_stop_signals
 from ckptbench.world.variables import LOGS, read_seat
 
 LONG_S = 900

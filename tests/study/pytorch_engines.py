@@ -20,11 +20,11 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays
+from ckptbench.machine.processes import end_with_parent
 from ckptbench.matrix.catalogue import formats_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.processes import end_with_parent
 from ckptbench.world.seats import Place
 
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)

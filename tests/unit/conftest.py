@@ -14,6 +14,7 @@ from numpy_framework import ALONE, Unasked, linear
 from stored_versions import Busy
 from struck_plans import FAILURES
 
+from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch import run
 from ckptbench.launch.ranks import Attempts
@@ -26,6 +27,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
+from ckptbench.study.inputs import sizes_of
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
 from ckptbench.world.control import ControlServer
@@ -95,6 +97,9 @@ def make_plan(numpy_framework: None, dataset: Path, tmp_path: Path) -> Callable[
             dataset_folder=dataset,
             run_folder=folder,
             checkpoint_folder=folder / "checkpoints",
+            sizes=sizes_of("linear", Dataset.open(dataset)),
+            dataset_sha256=dataset_sha256(dataset),
+            lock_sha256="of a lock",
         )
 
     return make
@@ -119,9 +124,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(run, "launch", launch)
-    lock = tmp_path / "numpy.txt"
-    lock.write_text("numpy==1\n")
-    return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")
+    return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")
 
 
 @pytest.fixture

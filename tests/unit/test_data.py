@@ -13,10 +13,10 @@ from ckptbench.data.order import (
     evaluation_shard,
     rank_batch,
     shares_of,
-    steps_per_epoch,
 )
 from ckptbench.data.sources import prepare
 from ckptbench.errors import DataError
+from ckptbench.runs.training import steps_per_epoch
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
+from ckptbench.machine.processes import living_with
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.control import ControlServer
-from ckptbench.world.processes import living_with
 from ckptbench.world.seats import Seat
 from ckptbench.world.variables import CONTROL, RANK, TOKEN
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked
 
+from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch import run
 from ckptbench.launch.ranks import Attempts
@@ -27,7 +28,7 @@ MakePlan = Callable[..., Plan]
 
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
-    """The rank runs inside this process. The environment is an empty one that is ready."""
+    """The rank runs inside this process."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
 
     def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
@@ -35,12 +36,9 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(run, "launch", launch)
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    (python.parents[1] / "ready.json").write_text("{}")
-    lock = tmp_path / "numpy.txt"
-    lock.write_text("numpy==1\n")
-    return Execution(python=python, lock=lock, logs=tmp_path / "logs")
+    return Execution(
+        python=Path("python"), lock="numpy.txt", environment_sha256="of it", logs=tmp_path / "logs"
+    )
 
 
 def finished(plan: Plan, execution: Execution) -> bytes:
@@ -89,7 +87,7 @@ def another_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
     folder = plan.run_folder.with_name("dataset")
     size = {"height": 4, "width": 4, "channels": 1, "classes": 3, "train_samples": 64}
     prepare("synthetic", folder, {**size, "test_samples": 32})
-    return dataclasses.replace(plan, dataset_folder=folder), execution
+    return dataclasses.replace(plan, dataset_sha256=dataset_sha256(folder)), execution
 
 
 def remade_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
@@ -98,17 +96,16 @@ def remade_dataset(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
     shutil.copytree(plan.dataset_folder, folder)
     description = folder / "dataset.json"
     description.write_text(description.read_text() + "\n")
-    return dataclasses.replace(plan, dataset_folder=folder), execution
+    other = dataclasses.replace(plan, dataset_folder=folder, dataset_sha256=dataset_sha256(folder))
+    return other, execution
 
 
 def another_lock(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
-    execution.lock.write_text("numpy==2\n")
-    return plan, execution
+    return dataclasses.replace(plan, lock_sha256="another"), execution
 
 
 def another_environment(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
-    (execution.python.parents[1] / "ready.json").write_text('{"recipe": "another"}')
-    return plan, execution
+    return plan, dataclasses.replace(execution, environment_sha256="another")
 
 
 def forced(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:

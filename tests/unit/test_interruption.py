@@ -133,9 +133,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
                 raise AssertionError(verdict)
 
     monkeypatch.setattr(run, "launch", launch)
-    lock = tmp_path / "numpy.txt"
-    lock.write_text("numpy==1\n")
-    return Execution(python=Path("python"), lock=lock, logs=tmp_path / "logs")
+    return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")
 
 
 def proven(plan: Plan, **changes: object) -> Plan:

@@ -269,7 +269,7 @@ def test_a_restarted_attempt_ends_where_the_workflow_is_gone_meanwhile(tmp_path:
 
 
 def test_die_with_parent_asks_the_kernel() -> None:
-    code = "from ckptbench.world.processes import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
+    code = "from ckptbench.machine.processes import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

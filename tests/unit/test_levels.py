@@ -18,7 +18,6 @@ from test_native import built, same
 
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import Levels, open_levels
-from ckptbench.data.dataset import Dataset
 from ckptbench.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
@@ -29,7 +28,7 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import seats_of
+from ckptbench.world.seats import part_on
 
 MakePlan = Callable[..., Plan]
 
@@ -339,7 +338,7 @@ def test_a_folder_of_a_level_that_is_not_used_may_be_that_of_another(
 ) -> None:
     cell = dataclasses.replace(plan.cell, strategy=deepfreeze(memory=1, shared=4))
     alone = dataclasses.replace(plan, cell=cell, node_folder=plan.memory_folder)
-    preflight.check_levels(alone, seats_of(["one"]), here="one")
+    preflight.check_levels(alone, None, part=1)
 
 
 def test_levels_never_share_a_folder(plan: Plan) -> None:
@@ -369,8 +368,9 @@ def test_the_space_of_a_node_is_for_its_shares_and_copies(
     plan = dataclasses.replace(plan, cell=cell)
     asked: list[int] = []
     monkeypatch.setattr(preflight, "_compare", lambda need, needed, *_: asked.append(needed))
-    preflight.check_levels(plan, seats_of(list(nodes)), here="a")
-    one = preflight.needed_disk(plan, Dataset.open(plan.dataset_folder), 0)
+    part = part_on("a", list(nodes), preflight.copies_of(plan))
+    preflight.check_levels(plan, "a" if len(set(nodes)) > 1 else None, part=part)
+    one = preflight.needed_disk(plan, 0)
     assert asked == [pytest.approx(versions * one, abs=3)]
 
 
@@ -381,4 +381,4 @@ def test_a_memory_that_is_too_small_for_its_versions_is_named(
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: usage)
     wanted = re.escape(f"2 checkpoint versions in {plan.memory_folder} need about")
     with pytest.raises(LaunchError, match=wanted):
-        preflight.check_levels(plan, seats_of(["one"]), here="one")
+        preflight.check_levels(plan, None, part=1)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ckptbench.checkpoints import preflight
-from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
@@ -133,7 +132,7 @@ def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
         format={"native": {"chainer": "npz", "pytorch": "torch_save"}[framework]}.get(strategy.name, "dcp"),
     )  # fmt: skip
     plan = dataclasses.replace(plan, cell=cell)
-    needed = preflight.needed_shared_memory(plan, Dataset.open(plan.dataset_folder), ranks)
+    needed = preflight.needed_shared_memory(plan, ranks)
     assert least <= needed <= 1.5 * least
     monkeypatch.setattr(preflight, "free_shared_memory", lambda: needed - 1)
     monkeypatch.setattr(preflight, "available_memory", lambda: None)

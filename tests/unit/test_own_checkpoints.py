@@ -24,7 +24,7 @@ from ckptbench.data.sources import prepare
 from ckptbench.errors import CheckpointError, LaunchError, RunStopped
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.machine.files import file_sha256, read_json
+from ckptbench.machine.files import read_json
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.plan import Plan
 
@@ -55,7 +55,7 @@ def test_a_version_says_of_which_run_training_dataset_and_lock_it_is(
     assert identity.cell == plan.cell.to_json()
     assert identity.training == dataclasses.asdict(plan.training)
     assert identity.dataset_sha256 == dataset_sha256(plan.dataset_folder)
-    assert identity.lock_sha256 == file_sha256(execution.lock)
+    assert identity.lock_sha256 == plan.lock_sha256
 
 
 def test_a_difference_is_named_with_both_values() -> None:
@@ -83,15 +83,15 @@ def change_training(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
 
 
 def change_lock(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
-    execution.lock.write_text("numpy==2\n")
-    return plan
+    return dataclasses.replace(plan, lock_sha256="another")
 
 
 def remake_dataset(plan: Plan, execution: Execution, tmp_path: Path) -> Plan:
     shape = {"height": 4, "width": 4, "channels": 1, "classes": 3}
     samples = {"train_samples": 64, "test_samples": 16}
     prepare("synthetic", tmp_path / "synthetic", {**shape, **samples, "seed": 7})
-    return dataclasses.replace(plan, dataset_folder=tmp_path / "synthetic")
+    folder = tmp_path / "synthetic"
+    return dataclasses.replace(plan, dataset_folder=folder, dataset_sha256=dataset_sha256(folder))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,8 @@ def test_after_a_change_of_the_lock_a_requeued_job_starts_over(
     with pytest.raises(RunStopped):
         run_cell(plan, execution)
     assert versions(plan) == ["version-00000003"]
-    execution.lock.write_text("numpy==2\n")
     stop_after(monkeypatch, None)
-    run_cell(plan, execution)
+    run_cell(dataclasses.replace(plan, lock_sha256="another"), execution)
     assert Run.read(plan.run_folder).manifest["attempts"] == 1
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ckptbench.errors import LaunchError, RunFolderError
+from ckptbench.machine.processes import living_with
 from ckptbench.own import run as own_run
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config
@@ -23,7 +24,6 @@ from ckptbench.own.record import OwnStudy, changed, read_run
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.supervised import MARK
 from ckptbench.own.surroundings import of_command, of_user
-from ckptbench.world.processes import living_with
 from tests.own_training import TRAINING
 
 Run = Callable[..., Path]

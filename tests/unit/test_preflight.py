@@ -14,23 +14,19 @@ from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
+from ckptbench.study.inputs import sizes_of
 
 
 def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:
     plan = make_plan("e1")
-    dataset = Dataset.open(plan.dataset_folder)
-    assert preflight.needed_memory(plan, dataset, 2) == 2 * preflight.needed_memory(
-        plan, dataset, 1
-    )
+    assert preflight.needed_memory(plan, 2) == 2 * preflight.needed_memory(plan, 1)
     more = dataclasses.replace(plan, training=dataclasses.replace(plan.training, keep_during_run=5))
-    assert preflight.needed_disk(more, dataset) == pytest.approx(
-        2 * preflight.needed_disk(plan, dataset), abs=2
-    )
+    assert preflight.needed_disk(more) == pytest.approx(2 * preflight.needed_disk(plan), abs=2)
 
 
 def test_a_baseline_needs_no_disk(make_plan: Callable[..., Plan]) -> None:
     plan = make_plan("never")
-    assert preflight.needed_disk(plan, Dataset.open(plan.dataset_folder)) == 0
+    assert preflight.needed_disk(plan) == 0
 
 
 def test_resnet50_with_two_ranks_fits_a_small_machine(
@@ -38,7 +34,8 @@ def test_resnet50_with_two_ranks_fits_a_small_machine(
 ) -> None:
     plan = make_plan("e1")
     cell = dataclasses.replace(plan.cell, ranks=2, model="resnet50", batch_size=8)
-    needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell), Dataset.open(dataset), 2)
+    sizes = sizes_of("resnet50", Dataset.open(dataset))
+    needed = preflight.needed_memory(dataclasses.replace(plan, cell=cell, sizes=sizes), 2)
     assert 2e9 < needed < 5e9
 
 
@@ -50,8 +47,8 @@ def test_nt3_needs_the_memory_that_was_measured_and_chainer_that_of_its_windows(
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, framework=framework, model="nt3", batch_size=4)
     images = dataclasses.replace(Dataset.open(dataset), image_shape=(60_483, 1, 1), classes=2)
-    plan = dataclasses.replace(plan, cell=cell)
-    assert preflight.needed_memory(plan, images, 1) == pytest.approx(needed, rel=0.02)
+    plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
+    assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 
 
 @pytest.mark.parametrize(("framework", "needed"), [("pytorch", 1.98e9), ("chainer", 2.10e9)])
@@ -62,15 +59,15 @@ def test_branches_and_auxiliary_heads_count(
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet_aux", batch_size=8)
     images = dataclasses.replace(Dataset.open(dataset), image_shape=(224, 224, 3), classes=1000)
-    plan = dataclasses.replace(plan, cell=cell)
-    assert preflight.needed_memory(plan, images, 1) == pytest.approx(needed, rel=0.02)
+    plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
+    assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 
 
 def test_the_versions_from_which_a_run_goes_on_count_as_free(
     make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan("e1")
-    needed = preflight.needed_disk(plan, Dataset.open(plan.dataset_folder))
+    needed = preflight.needed_disk(plan)
     usage = shutil.disk_usage(plan.run_folder.parent)._replace(free=needed - 100_000)
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(LaunchError, match="are free there"):

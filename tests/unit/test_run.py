@@ -324,8 +324,7 @@ def test_a_whole_run_of_another_environment_is_trained_again(
 ) -> None:
     plan = make_plan("e1")
     trace = whole_and_requeued(plan, execution, monkeypatch)
-    execution.lock.write_text("numpy==2\n")
-    run_cell(plan, execution)
+    run_cell(dataclasses.replace(plan, lock_sha256="another"), execution)
     assert trace_path(plan.run_folder, 0).read_bytes() != trace
 
 

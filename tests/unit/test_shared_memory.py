@@ -15,8 +15,8 @@ from typing import IO
 import pytest
 
 from ckptbench.launch import ranks
+from ckptbench.machine.processes import living_with
 from ckptbench.machine.shared_memory import forget_names, named_segments, remove_unused
-from ckptbench.world.processes import living_with
 from ckptbench.world.variables import TOKEN
 
 PREFIX = f"ckptbench_test_{os.getpid()}_"

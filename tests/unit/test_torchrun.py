@@ -44,7 +44,7 @@ sys.exit(1)
 RANK = """
 import os, signal, sys, time
 from ckptbench.world.link import Link
-from ckptbench.world.processes import die_with_parent
+from ckptbench.machine.processes import die_with_parent
 die_with_parent()
 rank, attempt = int(os.environ["LOCAL_RANK"]), int(sys.argv[1])
 link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=rank, node="here")

@@ -453,15 +453,3 @@ def test_a_restarted_rank_ends_with_the_error_of_its_step(
 
 def ends(plan: Plan) -> list[dict[str, str]]:
     return [digest["tensors"] for digest in events(plan.run_folder, "digest")][-1:]
-
-
-def test_a_name_that_says_not_what_it_is_is_refused_before_the_first_step(
-    make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(NumpyFramework, "rank_state", lambda _: {"rng/state": np.zeros(1)})
-    plan = make_plan("e1")
-    with pytest.raises(
-        CkptbenchError, match='NumpyFramework: the name "rng/state" does not say to which'
-    ):
-        run(plan)
-    assert events(plan.run_folder, "steps") == []

@@ -233,16 +233,13 @@ def test_a_file_system_without_locks_is_warned_of_and_one_that_fails_refused(
 
 
 def test_each_node_of_several_checks_its_own(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(
-        rank=1, world_size=2, local_rank=0, node="b", threads=1, addresses=("a:1", "b:1"), nodes=("a", "b")
-    )  # fmt: skip
-    preflight.check_node(plan, place)
+    preflight.check_node(plan, "b", ranks_here=1, part=1)
     unfit_at(monkeypatch, open_levels(plan, node="b").stores[NODE].folder)
     with pytest.raises(LaunchError, match=r"^on b: .* fsync of a folder fails there .*node: 0$"):
-        preflight.check_node(plan, place)
+        preflight.check_node(plan, "b", ranks_here=1, part=1)
     monkeypatch.setattr(preflight, "available_memory", lambda: 10**6)
     with pytest.raises(LaunchError, match=r"^on b: 1 ranks of linear need about .* of memory"):
-        preflight.check_node(plan, place)
+        preflight.check_node(plan, "b", ranks_here=1, part=1)
 
 
 def test_the_first_rank_of_a_node_checks_before_it_imports_its_framework(
@@ -250,8 +247,8 @@ def test_the_first_rank_of_a_node_checks_before_it_imports_its_framework(
 ) -> None:
     checked: list[str] = []
 
-    def refuse(_: Plan, place: Place) -> None:
-        checked.append(place.node)
+    def refuse(_: Plan, node: str, **__: object) -> None:
+        checked.append(node)
         raise LaunchError("on b: no room")
 
     monkeypatch.setattr(preflight, "check_node", refuse)

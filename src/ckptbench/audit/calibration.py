@@ -7,7 +7,9 @@ are left out: all runs are made in this one, one after the other.
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.audit import disturbance, parts
 from ckptbench.audit.check import Check, Words, against_truth
 from ckptbench.data.sources import prepare
-from ckptbench.launch.attempts import identified
 from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest
 from ckptbench.machine.clock import Instant, clock
@@ -35,6 +36,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
 from ckptbench.runs.training import Training
+from ckptbench.study.inputs import with_inputs
 from ckptbench.training.rank import run_rank
 from ckptbench.world.control import ControlServer
 from ckptbench.world.link import Link
@@ -133,9 +135,9 @@ def _run(cell: Cell, folder: Path, lock: Path) -> Path:
         run_folder=run_folder,
         checkpoint_folder=run_folder / "checkpoints",
     )
-    plan = identified(plan, lock)
+    plan = with_inputs(dataclasses.replace(plan, run_id=uuid.uuid4().hex), lock)
     plan.write()
-    manifest: dict[str, Any] = {**opening_manifest(plan, lock), "requeues": 0}
+    manifest: dict[str, Any] = {**opening_manifest(plan, lock.name), "requeues": 0}
     os.environ[LAUNCHED] = str(Instant.now())
     with closing(LauncherTrace(plan)) as seen, closing(_server()) as server:
         seen.begins(plan.attempt)

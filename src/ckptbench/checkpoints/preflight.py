@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, open_levels
 from ckptbench.checkpoints.store import held_bytes
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
-from ckptbench.data.dataset import Dataset
-from ckptbench.data.order import steps_per_epoch
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.memory import available_memory, free_shared_memory
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, STRATEGIES
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
-from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
-from ckptbench.world.seats import Place, Seat, partners_of, seats_of
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
@@ -37,19 +33,17 @@ FORMAT_MARGIN = 1.1
 """A checkpoint's size ÷ the bytes of the state, estimated from above for every format."""
 
 
-def needed_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
+def needed_memory(plan: Plan, ranks: int) -> int:
     """Bytes of memory that this number of ranks needs together, estimated from above."""
-    network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
-    activations = network.activation_count(dataset.image_shape) * plan.cell.batch_size
+    activations = plan.sizes.activations * plan.cell.batch_size
     copies = PARAMETER_COPIES + (PROOF_COPIES if plan.training.proof else 0)
-    floats = copies * network.parameter_count + ACTIVATION_COPIES * activations
+    floats = copies * plan.sizes.parameters + ACTIVATION_COPIES * activations
     if FRAMEWORKS[plan.cell.framework].unfolds:
-        unfolded = network.unfolded_count(dataset.image_shape) * plan.cell.batch_size
-        floats += UNFOLDED_COPIES * unfolded
+        floats += UNFOLDED_COPIES * plan.sizes.unfolded * plan.cell.batch_size
     return ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
 
 
-def needed_disk(plan: Plan, dataset: Dataset, keep: int | None = None) -> int:
+def needed_disk(plan: Plan, keep: int | None = None) -> int:
     """Bytes for the kept versions and the one that is being written. 0 for a baseline.
 
     `keep` versions stay; None: as many as the config says of the shared level.
@@ -57,12 +51,11 @@ def needed_disk(plan: Plan, dataset: Dataset, keep: int | None = None) -> int:
     if plan.cell.is_baseline:
         return 0
     kept = plan.training.keep_during_run if keep is None else keep
-    network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
-    state = FLOAT_BYTES * (2 * network.parameter_count + plan.cell.ranks * network.buffer_count)
+    state = FLOAT_BYTES * (2 * plan.sizes.parameters + plan.cell.ranks * plan.sizes.buffers)
     return int((kept + 1) * state * FORMAT_MARGIN)
 
 
-def needed_shared_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
+def needed_shared_memory(plan: Plan, ranks: int) -> int:
     """Bytes in /dev/shm that this number of ranks on a node needs together, estimated from above.
 
     What lies there without a place on it is killed by SIGBUS ("Bus error"). The memory of `async` and `deepfreeze` has no
@@ -71,9 +64,8 @@ def needed_shared_memory(plan: Plan, dataset: Dataset, ranks: int) -> int:
     strategy = plan.cell.strategy
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec" and ranks > 1
     by_process = strategy.chosen(STRATEGIES[strategy.name].options).get("checkpointer") == "process"
-    network = ARCHITECTURES[plan.cell.model](dataset.image_shape, dataset.classes)
     copies = by_process and not plan.cell.is_baseline
-    state = FLOAT_BYTES * (2 * network.parameter_count + network.buffer_count)
+    state = FLOAT_BYTES * (2 * plan.sizes.parameters + plan.sizes.buffers)
     return ranks * (speaks_mpi * MPI_BYTES + copies * int(state * FORMAT_MARGIN))
 
 
@@ -84,8 +76,7 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     cannot be written, where the warm-up leaves no step to time, or where the recovery starts ranks of one node alone. Raises
     DataError where the dataset has too few samples for one step.
     """
-    dataset = Dataset.open(plan.dataset_folder)
-    _check_steps(plan, dataset)
+    _check_steps(plan)
     recovery = plan.cell.recovery.name
     if RECOVERIES[recovery].one_node and ranks_here < plan.cell.ranks:
         raise LaunchError(
@@ -93,53 +84,51 @@ def check(plan: Plan, *, ranks_here: int) -> None:
             "or as many ranks as a node has room for"
         )
     _try_folders(plan)
-    _check_memory(plan, dataset, ranks_here)
+    _check_memory(plan, ranks_here)
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
-        needed_disk(plan, dataset),
+        needed_disk(plan),
         shutil.disk_usage(plan.checkpoint_folder).free + held_bytes(plan.checkpoint_folder),
         "are free there: free some, set checkpoints.folder to another file system, or lower checkpoints.keep_during_run",
     )
 
 
-def check_node(plan: Plan, place: Place) -> None:
+def check_node(plan: Plan, node: str, *, ranks_here: int, part: float) -> None:
     """Check the same of the node of this rank, for a run on several nodes, of which the launcher sees one.
 
-    Raises LaunchError or CheckpointError, which names the node.
+    `part` is as for `check_levels`. Raises LaunchError or CheckpointError, which names the node.
     """
     try:
         _try_folders(plan)
-        _check_memory(plan, Dataset.open(plan.dataset_folder), len(place.ranks_here))
-        check_levels(plan, seats_of(list(place.nodes)), here=place.node)
+        _check_memory(plan, ranks_here)
+        check_levels(plan, node, part=part)
     except (LaunchError, CheckpointError) as error:
-        raise type(error)(f"on {place.node}: {error}") from error
+        raise type(error)(f"on {node}: {error}") from error
 
 
-def _check_memory(plan: Plan, dataset: Dataset, ranks_here: int) -> None:
+def _check_memory(plan: Plan, ranks_here: int) -> None:
     _compare(
         f"{ranks_here} ranks of {plan.cell.model} need about",
-        needed_memory(plan, dataset, ranks_here),
+        needed_memory(plan, ranks_here),
         available_memory() if plan.cell.accelerator == "cpu" else None,
         "of memory are free, or left in this process's control group: use fewer ranks, a smaller batch_size or model, or ask for "
         "more memory",
     )
     _compare(
         f"{ranks_here} ranks of {plan.cell.model} need about",
-        needed_shared_memory(plan, dataset, ranks_here),
+        needed_shared_memory(plan, ranks_here),
         free_shared_memory(),
         "are free in /dev/shm, their shared memory: enlarge it (of a container: --shm-size), or use fewer ranks a node",
     )
 
 
-def check_levels(plan: Plan, seats: Sequence[Seat], *, here: str | None) -> None:
-    """Check that the near levels of node `here` can hold its part of the versions of the run's strategy.
+def check_levels(plan: Plan, node: str | None, *, part: float) -> None:
+    """Check that this node's own levels can hold its part of the versions of the run's strategy.
 
-    Of ranks on several nodes that are the shares of its own ranks, and those of which they keep copies. The other nodes
-    check their own (`check_node`). Raises LaunchError, also where two levels are one folder, and CheckpointError where another
-    user has made one.
+    `node` is None where all ranks are on one. The other nodes check their own (`check_node`). Raises LaunchError, also
+    where two levels are one folder, and CheckpointError where another user has made one.
     """
-    spread = len({seat.node for seat in seats}) > 1
-    levels = open_levels(plan, node=here if spread else None)
+    levels = open_levels(plan, node=node)
     near = levels.near
     if not near or plan.cell.is_baseline:
         return
@@ -147,9 +136,8 @@ def check_levels(plan: Plan, seats: Sequence[Seat], *, here: str | None) -> None
     levels.make()
     for level, store in near.items():
         _try(store.folder, f"set {SETTINGS[level]} to another folder, or set {level}: 0")
-    kept = KEPT_SPREAD if spread else KEPT_NEAR
-    shares = _shares_on(here, seats, _copies(plan)) / len(seats) if spread else 1
-    needed = int(needed_disk(plan, Dataset.open(plan.dataset_folder), kept) * shares)
+    kept = KEPT_NEAR if node is None else KEPT_SPREAD
+    needed = int(needed_disk(plan, kept) * part)
     for level, base in ((MEMORY, plan.memory_folder), (NODE, plan.node_folder)):
         if level in near and base is not None:
             _compare(
@@ -183,28 +171,18 @@ def _same_folder(one: Path, other: Path) -> bool:
         return False  # one of them is still to be made
 
 
-def _copies(plan: Plan) -> int:
+def copies_of(plan: Plan) -> int:
     """On how many other nodes the run's strategy keeps copies."""
     strategy = plan.cell.strategy
     return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
 
 
-def _shares_on(node: str | None, seats: Sequence[Seat], copies: int) -> int:
-    """The number of ranks' shares that a node holds, copies included."""
-    nodes = [seat.node for seat in seats]
-    partners = [
-        partner for rank in range(len(nodes)) for partner in partners_of(nodes, rank, copies)
-    ]
-    return sum(nodes[rank] == node for rank in (*range(len(nodes)), *partners))
-
-
-def _check_steps(plan: Plan, dataset: Dataset) -> None:
-    samples, limit = len(dataset.train_labels), plan.training.steps_per_epoch
-    each = steps_per_epoch(samples, plan.cell.ranks, plan.cell.batch_size, limit)
-    if plan.training.warmup_steps >= plan.cell.epochs * each:
+def _check_steps(plan: Plan) -> None:
+    steps = plan.cell.epochs * plan.steps_per_epoch
+    if plan.training.warmup_steps >= steps:
         raise LaunchError(
-            f"training.warmup_steps is {plan.training.warmup_steps}, and the run has "
-            f"{plan.cell.epochs * each} steps in all: none is left to time; lower it, or train longer"
+            f"training.warmup_steps is {plan.training.warmup_steps}, and the run has {steps} steps in all: none is left "
+            "to time; lower it, or train longer"
         )
 
 

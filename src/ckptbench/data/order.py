@@ -9,24 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.data.dataset import Dataset
-from ckptbench.errors import DataError
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
     """A permutation of the samples that depends only on the arguments, so that a resume needs no saved state for it."""
     return np.random.default_rng((seed, epoch)).permutation(samples)
-
-
-def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:
-    """Number of whole global batches in an epoch, at most `limit`. Raises DataError if not even one fits."""
-    global_batch = world_size * batch_size
-    steps = samples // global_batch
-    if steps == 0:
-        raise DataError(
-            f"{world_size} ranks with batch size {batch_size} need {global_batch} training samples a "
-            f"step, and the dataset has {samples}: use a smaller batch size or fewer ranks"
-        )
-    return steps if limit is None else min(steps, limit)
 
 
 @dataclass(frozen=True, slots=True)

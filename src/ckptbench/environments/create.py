@@ -20,8 +20,8 @@ from ckptbench.environments.ready import READY, described
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import write_json
 from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.machine.processes import die_with_parent
 from ckptbench.remedies import free
-from ckptbench.world.processes import die_with_parent
 
 log = logging.getLogger("ckptbench")
 

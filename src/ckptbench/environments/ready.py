@@ -39,6 +39,11 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
     return [name for name, value in wanted.items() if ready.get(name) != value]
 
 
+def installed_sha256(folder: Path) -> str | None:
+    """`environment_sha256` of the environment at `folder`; None where there is none. Raises RunFolderError."""
+    return environment_sha256(read_json(folder / READY)) if (folder / READY).is_file() else None
+
+
 def environment_sha256(ready: Mapping[str, Any]) -> str:
     """SHA-256 of what makes an environment another one, from the content of its `ready.json`."""
     content = {name: ready[name] for name in MAKES if name in ready}

@@ -25,11 +25,11 @@ from typing import Any, Self
 from ckptbench.faults.failure import Failure, Moment
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.held_syncs import answer
+from ckptbench.machine.processes import living_with
 from ckptbench.machine.removal import make_way
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import whole_events
-from ckptbench.world.processes import living_with
 from ckptbench.world.variables import TOKEN, rank_of
 
 Lines = Generator[str | None, float | None, None]

@@ -6,16 +6,12 @@ import dataclasses
 import datetime
 import logging
 import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.order import steps_per_epoch
-from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import ShardAssembler
@@ -40,16 +36,6 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.trace import whole_events
 
 log = logging.getLogger(__name__)
-
-
-def identified(plan: Plan, lock: Path) -> Plan:
-    """The plan with the identity of a new run. Raises DataError if its dataset is not a prepared one."""
-    return dataclasses.replace(
-        plan,
-        run_id=uuid.uuid4().hex,
-        dataset_sha256=dataset_sha256(plan.dataset_folder),
-        lock_sha256=pinned_sha256(lock),
-    )
 
 
 def prepare(
@@ -211,26 +197,15 @@ def _lost_epoch(plan: Plan, position: Position) -> str | None:
 
     Where ranks may be lost and the others go on, it is enough that one trace has it.
     """
-    each = steps_of_an_epoch(plan)
     paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
     recorded = [{e.epoch for e in whole_events(path) if isinstance(e, Epoch)} for path in paths]
     if RECOVERIES[plan.cell.recovery.name].elastic:
         recorded = [set().union(*recorded)]
     for path, epochs in zip(paths, recorded, strict=False):
-        for epoch in range(position.step // each):
+        for epoch in range(position.step // plan.steps_per_epoch):
             if epoch not in epochs:
                 return f'{path} has no "epoch" event for epoch {epoch}'
     return None
-
-
-def steps_of_an_epoch(plan: Plan) -> int:
-    dataset = Dataset.open(plan.dataset_folder)
-    return steps_per_epoch(
-        len(dataset.train_labels),
-        plan.cell.ranks,
-        plan.cell.batch_size,
-        plan.training.steps_per_epoch,
-    )
 
 
 def _interrupted_attempt(plan: Plan) -> Attempt | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ckptbench.errors import LaunchError
 from ckptbench.launch.stopping import StopRequest
 from ckptbench.launch.watched import Group
-from ckptbench.world.processes import is_orphan
+from ckptbench.machine.processes import is_orphan
 from ckptbench.world.seats import Seat
 
 COME_UP_SECONDS = 300.0

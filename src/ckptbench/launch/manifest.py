@@ -32,8 +32,8 @@ def status_of(error: BaseException) -> str:
     return "failed" if isinstance(error, Exception) else "interrupted"
 
 
-def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
-    """The fields that are known before the ranks start. `lock` is the lock file of the framework's environment."""
+def opening_manifest(plan: Plan, lock: str) -> dict[str, Any]:
+    """The fields that are known before the ranks start. `lock` is the name of the lock file of the framework's environment."""
     began = Instant.now()
     return {
         "schema_version": SCHEMA_VERSION,
@@ -54,7 +54,7 @@ def opening_manifest(plan: Plan, lock: Path) -> dict[str, Any]:
         },
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
-        "lock": lock.name,
+        "lock": lock,
     }
 
 

@@ -19,12 +19,12 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.machine.clock import Instant
+from ckptbench.machine.processes import living_with
 from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
 from ckptbench.runs.plan import PLAN, Plan
 from ckptbench.world.control import ControlServer
-from ckptbench.world.processes import living_with
 from ckptbench.world.seats import Seat, ranks_a_node
 from ckptbench.world.variables import TOKEN, rank_environment
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from typing import Any
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.environments.ready import READY, environment_sha256
 from ckptbench.errors import LaunchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.schedule import failures_of
@@ -27,7 +27,8 @@ from ckptbench.launch.manifest import close_manifest, measured, opening_manifest
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import launch
 from ckptbench.launch.stopping import stop_requests
-from ckptbench.machine.files import read_json, write_json
+from ckptbench.machine.files import write_json
+from ckptbench.machine.processes import is_orphan
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.recovery.loading import load_recovery
@@ -37,8 +38,7 @@ from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
 from ckptbench.runs.strikes import await_lost_nodes, recorded_strikes
-from ckptbench.world.processes import is_orphan
-from ckptbench.world.seats import ranks_a_node
+from ckptbench.world.seats import part_on, ranks_a_node
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,10 @@ class Execution:
 
     python: Path
     """The interpreter of the framework's environment."""
-    lock: Path
-    """The lock file of that environment."""
+    lock: str
+    """Name of the lock file of that environment."""
+    environment_sha256: str | None = None
+    """See `runs.finished.made_from`."""
     logs: Path
     resume: bool = False
     """Whether an interrupted run continues from its newest complete version."""
@@ -74,7 +76,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     """
     if is_orphan(execution.parent):
         raise LaunchError("the workflow that started this run is gone: the run was not started")
-    plan = attempts.identified(plan, execution.lock)
+    plan = dataclasses.replace(plan, run_id=uuid.uuid4().hex)
     with (
         _written(plan.run_folder),
         run_folder_locked(plan.run_folder),
@@ -83,7 +85,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     ):
         inputs = made_from(
             plan,
-            environment_sha256=_environment_sha256(execution.python),
+            environment_sha256=execution.environment_sha256,
             levels=execution.levels,
         )
         if not execution.repeat and restore_seal(plan.run_folder, inputs):
@@ -113,11 +115,16 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
             allocation = read_allocation(os.environ)
-            _check_host(allocation)
+            here = _own_node(allocation)
             seats = allocation.seats(plan.cell.ranks)
             plan = _with_failures(plan, allocation)
             preflight.check(plan, ranks_here=ranks_a_node(seats))
-            preflight.check_levels(plan, seats, here=allocation.here)
+            nodes = [seat.node for seat in seats]
+            preflight.check_levels(
+                plan,
+                here if len(set(nodes)) > 1 else None,
+                part=part_on(here, nodes, preflight.copies_of(plan)),
+            )
             _launch_until_done(plan, execution, allocation, assembler, manifest)
             manifest |= measured(plan)
         except BaseException as error:
@@ -147,11 +154,6 @@ def _name_near(plan: Plan) -> None:
                 store.folder,
                 level,
             )
-
-
-def _environment_sha256(python: Path) -> str | None:
-    ready = python.parent.parent / READY
-    return environment_sha256(read_json(ready)) if ready.is_file() else None
 
 
 def _prune(plan: Plan, keep: int) -> None:
@@ -255,7 +257,7 @@ def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
         [Failure.from_json(each) for each in plan.listed],
         seed=plan.seed,
         nodes=[seat.node for seat in allocation.seats(plan.cell.ranks)],
-        steps_per_epoch=attempts.steps_of_an_epoch(plan),
+        steps_per_epoch=plan.steps_per_epoch,
     )
     return dataclasses.replace(plan, failures=tuple(each.to_json() for each in failures))
 
@@ -274,8 +276,8 @@ def _written(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_host(allocation: Allocation) -> None:
-    """Raises LaunchError where this host is no node of the job, such as a login node.
+def _own_node(allocation: Allocation) -> str:
+    """The node on which this process runs. Raises LaunchError where this host is no node of the job, such as a login node.
 
     The launcher measures cores, memory and disk of this host, and takes them for those of a node.
     """
@@ -284,3 +286,4 @@ def _check_host(allocation: Allocation) -> None:
             f"this host is no node of job {allocation.job_id}: start the study inside the job "
             "(a script for sbatch or qsub, or srun --pty), or leave the job and use a cluster's profile"
         )
+    return allocation.here

@@ -16,8 +16,8 @@ from typing import Self
 from ckptbench.errors import LaunchError
 from ckptbench.launch.starters import Process
 from ckptbench.machine.memory_kills import BUS_ERROR, MemoryKills, ended
+from ckptbench.machine.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.remedies import blame, free, is_full
-from ckptbench.world.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
 log = logging.getLogger(__name__)

@@ -21,13 +21,13 @@ from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.host import host_facts
 from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.machine.processes import is_orphan
 from ckptbench.machine.removal import remove_or_warn, try_to_remove
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import FORMAT, OUTPUT, PROBE, RUN, SEAL, SUMMARY, made_from, seal
 from ckptbench.own.supervised import run_probed
 from ckptbench.own.surroundings import check_program, of_command
 from ckptbench.remedies import blame
-from ckptbench.world.processes import is_orphan
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from ckptbench.errors import LaunchError
 from ckptbench.launch.limits import Limits
 from ckptbench.machine.counters import Counters
+from ckptbench.machine.processes import die_with_parent, is_orphan, living_with
 from ckptbench.remedies import blame
-from ckptbench.world.processes import die_with_parent, is_orphan, living_with
 
 log = logging.getLogger(__name__)
 

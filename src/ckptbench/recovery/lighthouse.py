@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from ckptbench.world.processes import die_with_parent
+from ckptbench.machine.processes import die_with_parent
 
 
 def _native() -> ModuleType:

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
+from ckptbench.machine.processes import die_with_parent, ignore_stop_signals
 from ckptbench.recovery.contract import ComeAnew, GiveUp, Loss, RankRecovery, Relaunch, Verdict
 from ckptbench.recovery.restart import Restart
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import recorded_strikes
-from ckptbench.world.processes import die_with_parent, ignore_stop_signals
 from ckptbench.world.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, ranks_here
 
 NUMBER = "LOCAL_RANK"

@@ -12,9 +12,23 @@ from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.identity import Identity
-from ckptbench.runs.training import Training
+from ckptbench.runs.training import Training, steps_per_epoch
 
 PLAN = "plan.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The sizes from which a run's steps, memory and disk space follow. Those of the network are numbers of values."""
+
+    samples: int = 0
+    """Of the training set."""
+    parameters: int = 0
+    buffers: int = 0
+    activations: int = 0
+    """Outputs of all layers, of one sample."""
+    unfolded: int = 0
+    """The largest unfolded input of a layer, of one sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +44,8 @@ class Plan:
     """Where all runs of this user keep versions in a node's memory. None, as for `node_folder`: no run does."""
     node_folder: Path | None = None
     """Where they keep versions on a disk of the node."""
+    sizes: Sizes = Sizes()
+    """All are 0 where nothing is launched."""
     run_id: str = ""
     """See Identity. The launcher fills in this field and the next two."""
     dataset_sha256: str = ""
@@ -48,6 +64,16 @@ class Plan:
     def seed(self) -> int:
         """The seed of the run. Repeats have different seeds; a cell and its baseline have the same."""
         return self.training.seed + self.cell.repeat
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of an epoch. Raises DataError if the dataset has too few samples for one."""
+        return steps_per_epoch(
+            self.sizes.samples,
+            self.cell.ranks,
+            self.cell.batch_size,
+            self.training.steps_per_epoch,
+        )
 
     @property
     def identity(self) -> Identity:
@@ -70,7 +96,12 @@ class Plan:
         plain = {
             name: str(value) if isinstance(value, Path) else value for name, value in fields.items()
         }
-        return {**plain, "cell": self.cell.to_json(), "training": dataclasses.asdict(self.training)}
+        return {
+            **plain,
+            "cell": self.cell.to_json(),
+            "training": dataclasses.asdict(self.training),
+            "sizes": dataclasses.asdict(self.sizes),
+        }
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -89,6 +120,7 @@ class Plan:
                     "failures": tuple(content["failures"]),
                     "cell": Cell.from_json(content["cell"]),
                     "training": Training(**content["training"]),
+                    "sizes": Sizes(**content["sizes"]),
                 }
             )
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:

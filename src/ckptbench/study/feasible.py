@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ckptbench.data.dataset import DESCRIPTION
-from ckptbench.data.order import steps_per_epoch
 from ckptbench.data.sources import cifar10, digits, nt3
 from ckptbench.errors import ConfigError, DataError
 from ckptbench.faults.schedule import kills_of
@@ -18,6 +17,7 @@ from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.training import steps_per_epoch
 from ckptbench.settings.sources import FieldError, raise_all
 from ckptbench.study.config import StudyConfig
 

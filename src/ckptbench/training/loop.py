@@ -12,7 +12,7 @@ import numpy as np
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.data.dataset import Dataset
-from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of, steps_per_epoch
+from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework, Sgd
 from ckptbench.machine import page_cache
@@ -29,6 +29,7 @@ from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
+from ckptbench.runs.training import steps_per_epoch
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.evaluation import EVALUATION_BATCH, cross_entropy_sum
 from ckptbench.training.state import checkpoint_format, state_of

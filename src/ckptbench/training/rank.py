@@ -20,6 +20,7 @@ from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework
 from ckptbench.frameworks.loading import load_framework
 from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
+from ckptbench.machine.processes import die_with_parent, end_with_parent, ignore_stop_signals
 from ckptbench.recovery.contract import RankRecovery
 from ckptbench.recovery.loading import load_rank_recovery
 from ckptbench.remedies import in_one_line
@@ -30,8 +31,7 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.training.loop import Stopped, Trainer
 from ckptbench.world.link import Link
 from ckptbench.world.place import take_place
-from ckptbench.world.processes import die_with_parent, end_with_parent, ignore_stop_signals
-from ckptbench.world.seats import Place
+from ckptbench.world.seats import Place, part_on
 from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, read_seat
 
 log = logging.getLogger("ckptbench.training.rank")
@@ -44,7 +44,12 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
     """
     try:
         if _checks_node(plan, place, link):
-            preflight.check_node(plan, place)
+            preflight.check_node(
+                plan,
+                place.node,
+                ranks_here=len(place.ranks_here),
+                part=part_on(place.node, place.nodes, preflight.copies_of(plan)),
+            )
         recorder = Recorder(trace_path(plan.run_folder, place.rank))
         launched = launched_ns(link, os.environ, started_ns)
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))

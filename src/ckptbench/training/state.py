@@ -1,14 +1,11 @@
-"""The size of a rank's state, and checks of its names before the first step."""
+"""The size of a rank's state, and the format of its checkpoints."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from ckptbench.errors import CkptbenchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT
 from ckptbench.networks.layers import Network
-from ckptbench.networks.tensor_groups import group_of
 from ckptbench.runs.events import State
 from ckptbench.runs.plan import Plan
 
@@ -16,8 +13,7 @@ from ckptbench.runs.plan import Plan
 def state_of(network: Network, framework: Framework) -> State:
     """The number of bytes that a checkpoint must hold, as an event of the trace.
 
-    Raises CkptbenchError where the framework built another network than `network`. Raises it too where a tensor's name
-    does not say to which part of the state the tensor belongs: the resume proof groups tensors by their names.
+    Raises CkptbenchError where the framework built another network than `network`.
     """
     tensors = framework.tensors()
     described = {
@@ -29,7 +25,6 @@ def state_of(network: Network, framework: Framework) -> State:
         different = sorted(set(built.items()) ^ set(described.items()))
         raise CkptbenchError(f"{type(framework).__name__} built another network: {different[:4]}")
     own = framework.rank_state()
-    _check_names(framework, [*tensors, *own])
     model = sum(tensors[name].nbytes for name in built)
     return State(
         parameters=network.parameter_count,
@@ -37,14 +32,6 @@ def state_of(network: Network, framework: Framework) -> State:
         optimizer=sum(array.nbytes for array in tensors.values()) - model,
         rest=sum(array.nbytes for array in own.values()),
     )
-
-
-def _check_names(framework: Framework, names: Iterable[str]) -> None:
-    for name in names:
-        try:
-            group_of(name)
-        except CkptbenchError as error:
-            raise CkptbenchError(f"{type(framework).__name__}: {error}") from None
 
 
 def checkpoint_format(plan: Plan) -> str:

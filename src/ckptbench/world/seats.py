@@ -103,3 +103,14 @@ def partners_of(nodes: Sequence[str], rank: int, copies: int) -> tuple[int, ...]
         for away in range(1, min(copies, len(names) - 1) + 1)
     ]
     return tuple(there[local % len(there)] for there in others)
+
+
+def part_on(node: str, nodes: Sequence[str], copies: int) -> float:
+    """The part of a version that lies on a node: what its own ranks write, and what they keep for `copies` other nodes."""
+    if len(set(nodes)) == 1:
+        return 1.0
+    partners = [
+        partner for rank in range(len(nodes)) for partner in partners_of(nodes, rank, copies)
+    ]
+    shares = [nodes[rank] for rank in (*range(len(nodes)), *partners)].count(node)
+    return shares / len(nodes)
