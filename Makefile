@@ -41,7 +41,7 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 # Checks the machine and, if a study was made here, its runs. With REPEATS=20 each takes some seconds more.
 audit: environment ## is this machine's study to be believed? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
 	@$(NAMED_CONFIG)
-	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit -- audit
+	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit --forcerun audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.

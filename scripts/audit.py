@@ -14,27 +14,22 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
-from ckptbench.audit.baselines import TABLES  # noqa: E402
 from ckptbench.audit.calibration import Size  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
-from ckptbench.audit.page import none_made, page  # noqa: E402
+from ckptbench.audit.page import page  # noqa: E402
+from ckptbench.audit.study import TABLES  # noqa: E402
 from ckptbench.audit.table import audit  # noqa: E402
 from ckptbench.scripting import run_script  # noqa: E402
 
 LEAST_REPEATS = 2
-OF_STUDY = (*TABLES, "machine", "restore")
 
 
 def main() -> int:
     options = _parse()
 
     def work() -> None:
-        if options.page:
-            text = options.made.read_text(encoding="utf-8") if options.made else none_made()
-            _write(options.output, text)
-            return
         started = time.monotonic()
-        there = [name for name in OF_STUDY if (options.tables / f"{name}.parquet").exists()]
+        there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
         checks = audit_machine(
             read_tables(options.tables, there),
             options.checkpoints.absolute(),
@@ -48,14 +43,10 @@ def main() -> int:
             seconds=time.monotonic() - started,
         )
         write_tables(options.tables, {"audit": audit(checks)})
-        _write(options.output, text)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(text, encoding="utf-8")
 
     return run_script(work, options.log)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 def _parse() -> argparse.Namespace:
@@ -75,12 +66,6 @@ def _parse() -> argparse.Namespace:
         help="of the calibration: more make its intervals narrower, and take longer",
     )
     parser.add_argument("--output", type=Path, required=True, help="the text file to write")
-    parser.add_argument(
-        "--page", action="store_true", help="measure nothing: only write the page of the report"
-    )
-    parser.add_argument(
-        "--made", type=Path, help="with --page: the text of an audit, if one was made"
-    )
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser.parse_args()
 

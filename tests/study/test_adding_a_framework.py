@@ -84,7 +84,7 @@ def insert(path: Path, registry: str, line: str) -> None:
 def add_the_framework(folder: Path, page: Page) -> None:
     """The steps of the page, in its order."""
     source = folder / "src" / "ckptbench"
-    given = (ROOT / "tests" / "unit" / "numpy_framework.py").read_text(encoding="utf-8")
+    given = (source / "frameworks" / "numpy_framework.py").read_text(encoding="utf-8")
     (source / "frameworks" / "mine.py").write_text(given.replace("NumpyFramework", "Mine"))
     catalogue = source / "matrix" / "catalogue.py"
     insert(catalogue, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))

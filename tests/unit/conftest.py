@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 from control_links import MakeServer
-from numpy_framework import ALONE, Unasked, linear
+from numpy_framework import ALONE, Unasked
 from stored_versions import Busy
 from struck_plans import FAILURES
 
@@ -20,11 +20,9 @@ from ckptbench.launch import run
 from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution
 from ckptbench.machine.clock import boot_id
-from ckptbench.matrix.catalogue import FRAMEWORKS, FrameworkEntry
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
-from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
 from ckptbench.study.inputs import sizes_of
@@ -33,11 +31,6 @@ from ckptbench.world import variables
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import seats_of
 
-ENTRY = FrameworkEntry(
-    location="numpy_framework:NumpyFramework",
-    formats=("npz",),
-    omissions=("position", "momentum", "random"),
-)
 HANGS_SECONDS = 30
 SMALL = {
     "height": 4,
@@ -58,14 +51,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def numpy_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registers the framework `numpy` and the model `linear`."""
-    monkeypatch.setitem(FRAMEWORKS, "numpy", ENTRY)
-    monkeypatch.setitem(ARCHITECTURES, "linear", linear)
-
-
-@pytest.fixture
-def make_plan(numpy_framework: None, dataset: Path, tmp_path: Path) -> Callable[..., Plan]:
+def make_plan(dataset: Path, tmp_path: Path) -> Callable[..., Plan]:
     """A plan of 3 epochs of 4 steps in `tmp_path/<name>`, with a checkpoint every `interval`."""
 
     def make(interval: str = "e1", *, name: str = "run", epochs: int = 3, keep: int = 2) -> Plan:

@@ -18,20 +18,22 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.tables.registry import AUDITED
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.audit import baselines, calibration, cold, disturbance, parts, recorder_cost, storage
-from ckptbench.audit.check import Check, Words, against_limit, against_truth, exactly
+from ckptbench.audit import calibration, recorder_cost, storage, study
+from ckptbench.audit.check import Check, Question, exactly
 from ckptbench.audit.machine import audit_machine
-from ckptbench.audit.page import none_made, page
-from ckptbench.audit.ratio import Ratio
+from ckptbench.audit.page import page
 from ckptbench.audit.table import audit
-from ckptbench.errors import CheckpointError
+from ckptbench.errors import CheckpointError, ConfigError
 from ckptbench.machine import page_cache
 from ckptbench.machine.block_device import BlockDevice, device_of
 from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.study.config import load_config
 
-WORDS = Words(holds="good", fails="bad", unknown="who knows")
-SMALL = calibration.Size(repeats=2, steps_per_epoch=20, interval=10)
+QUESTION = Question(
+    check="a", subject="b", limit=1.0, holds="good", fails="bad", unknown="who knows"
+)
+SMALL = calibration.Size(repeats=2, steps_per_epoch=20, interval=10, stall_ms=20)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,9 @@ def test_a_truth_must_lie_in_an_interval_that_is_narrow_enough_to_say_something(
     lo: float, hi: float, verdict: str
 ) -> None:
     estimate = Estimate(0.01, Interval(lo, hi))
-    check = against_truth("a", "b", estimate, truth=0.0, limit=0.005, widest=0.05, unit="1", words=WORDS)  # fmt: skip
+    check = dataclasses.replace(QUESTION, limit=0.005).truth(0.0, estimate, widest=0.05)
     assert check.verdict == verdict
-    assert check.meaning == WORDS.of(check.verdict)
+    assert check.meaning == {"holds": "good", "fails": "bad", "unknown": "who knows"}[verdict]
 
 
 @pytest.mark.parametrize(
@@ -68,35 +70,34 @@ def test_a_limit_must_have_the_whole_interval_on_one_side(
     interval: Interval, at_most: str, at_least: str
 ) -> None:
     estimate = Estimate(1.0, interval)
-    for allowed, verdict in ((True, at_most), (False, at_least)):
-        check = against_limit("a", "b", estimate, limit=1.0, at_most=allowed, unit="1", words=WORDS)
-        assert check.verdict == verdict
+    assert QUESTION.at_most(estimate).verdict == at_most
+    assert QUESTION.at_least(estimate).verdict == at_least
 
 
-def test_no_config_can_name_the_parts_of_the_calibration() -> None:
-    registries = (FRAMEWORKS, STRATEGIES, ARCHITECTURES)
-    before = [dict(registry) for registry in registries]
-    with pytest.raises(RuntimeError), parts.registered():  # noqa: PT012
-        assert parts.FRAMEWORK in FRAMEWORKS
-        raise RuntimeError
-    assert [dict(registry) for registry in registries] == before
+def test_what_the_calibration_trains_is_no_choice_of_a_config() -> None:
+    assert "numpy" in FRAMEWORKS
+    assert "numpy" not in list(FRAMEWORKS)
+    assert not {"null", "stall"} & set(STRATEGIES.keys())
+    assert "linear" not in ARCHITECTURES
+    for name, value in {"framework": "numpy", "model": "linear"}.items():
+        with pytest.raises(ConfigError, match=value):
+            load_config({"matrix": {name: value}})
 
 
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, pd.DataFrame]]:
     lock = tmp_path_factory.mktemp("lock") / "main.txt"
     lock.write_text("numpy==1\n")
-    with pytest.MonkeyPatch.context() as patch, parts.registered():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setitem(calibration.IMAGES, "classes", 16)
-        patch.setattr(parts, "STALL_S", 0.02)
         yield calibration.collected_runs(tmp_path_factory.mktemp("audit"), lock, SMALL)
 
 
 def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
     calibrated: dict[str, pd.DataFrame],
 ) -> None:
-    _, nothing = calibration._estimated(calibrated, parts.NOTHING)
-    overhead, stalling = calibration._estimated(calibrated, parts.STALLING)
+    _, nothing = calibration.estimated(calibrated, calibration.NULL)
+    overhead, stalling = calibration.estimated(calibrated, SMALL.stall)
     assert nothing["stall_s"] < 0.015
     assert 0.02 <= stalling["stall_s"] < 0.05
     assert SMALL.saves == 4
@@ -106,32 +107,30 @@ def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
 
 
 def test_the_checks_of_a_calibration_know_the_truth(
-    calibrated: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+    calibrated: dict[str, pd.DataFrame],
 ) -> None:
-    monkeypatch.setattr(parts, "STALL_S", 0.02)
     found = calibration.checks_of(calibrated, SMALL)
     assert len(found) == 6
     assert [each.truth for each in found[:3]] == [0.0, 0.0, 0.0]
-    overhead, _ = calibration._estimated(calibrated, parts.STALLING)
+    overhead, _ = calibration.estimated(calibrated, SMALL.stall)
     truths = [0.08 / overhead["baseline_s"]] * 2 + [0.02]
     assert [each.truth for each in found[3:]] == pytest.approx(truths)
 
 
 def test_a_cost_that_is_measured_wrongly_does_not_hold(
-    calibrated: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+    calibrated: dict[str, pd.DataFrame],
 ) -> None:
     """The stalls were 20 ms, and are held against half a second."""
-    monkeypatch.setattr(parts, "STALL_S", 0.5)
-    found = calibration.checks_of(calibrated, SMALL)
-    assert "holds" not in [each.verdict for each in found[3:]]
+    _, cost = calibration.estimated(calibrated, SMALL.stall)
+    assert calibration.of_stall("stall", cost, 0.5).verdict != "holds"
 
 
 def test_a_narrow_interval_without_the_truth_in_it_fails() -> None:
     cost = {"stall_s": 0.05, "stall_low_s": 0.049, "stall_high_s": 0.051}
-    assert calibration._of_stall("stall", cost, 0.02).verdict == "fails"
-    assert calibration._of_stall("stall", cost, 0.0505).verdict == "holds"
+    assert calibration.of_stall("stall", cost, 0.02).verdict == "fails"
+    assert calibration.of_stall("stall", cost, 0.0505).verdict == "holds"
     row = {"in_run": 0.3, "in_run_lo": 0.29, "in_run_hi": 0.31}
-    assert calibration._of_overhead("overhead", row, "in_run", 0.2).verdict == "fails"
+    assert calibration.of_overhead("overhead", row, "in_run", 0.2).verdict == "fails"
 
 
 def of_baselines(folder: Path, step_s: list[float]) -> Check:
@@ -139,7 +138,7 @@ def of_baselines(folder: Path, step_s: list[float]) -> Check:
         FakeRun(cell=cell("never", repeat=repeat), step_s=lambda rank, step, s=seconds: s)
         for repeat, seconds in enumerate(step_s)
     ]
-    return baselines.check(collect([run.write(folder) for run in runs]))
+    return study.equal_runs(collect([run.write(folder) for run in runs]))
 
 
 def test_equal_baselines_measure_the_same(tmp_path: Path) -> None:
@@ -160,7 +159,7 @@ def test_too_few_baselines_say_what_is_needed(tmp_path: Path, step_s: list[float
     check = of_baselines(tmp_path, step_s)
     assert check.verdict == "unknown"
     assert "run it, then the audit again" in check.meaning
-    assert baselines.check({}).verdict == "unknown"
+    assert study.equal_runs({}).verdict == "unknown"
 
 
 def test_baselines_that_differ_without_order_cannot_tell(tmp_path: Path) -> None:
@@ -174,21 +173,29 @@ def test_disturbed_runs_are_named(tmp_path: Path) -> None:
         FakeRun(cell=cell(repeat=repeat), counted=during(busy=100, own=100 - others))
         for repeat, others in enumerate((0, 20))
     ]
-    stolen, others = disturbance.checks(collect([run.write(tmp_path) for run in runs]))
+    stolen, others = study.undisturbed_runs(collect([run.write(tmp_path) for run in runs]))
     assert stolen.verdict == "holds"
     assert others.verdict == "fails"
     assert others.value == pytest.approx(0.1)
     assert "rep1 (10.0%)" in others.meaning
-    assert [each.verdict for each in disturbance.checks({})] == ["unknown"] * 2
+    assert [each.verdict for each in study.undisturbed_runs({})] == ["unknown"] * 2
 
 
 def test_the_recorder_is_measured_against_the_loop_without_it(tmp_path: Path) -> None:
     pairs = recorder_cost.measure(tmp_path, pairs=3, steps=2, size=8)
     assert len(pairs) == 3
     assert all(one > 0 and two > 0 for one, two in pairs)
-    ratio = Ratio.of([(1.01, 1.0), (1.02, 1.0), (1.03, 1.0)])
-    assert ratio.value == pytest.approx(1.02)
-    assert ratio.lo <= ratio.value <= ratio.hi
+
+
+@pytest.mark.parametrize(("recorded", "verdict"), [(1.001, "holds"), (1.02, "fails")])
+def test_the_recorder_may_cost_half_a_percent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: float, verdict: str
+) -> None:
+    made = [(recorded + noise, 1.0) for noise in (-0.0005, 0.0, 0.0005)]
+    monkeypatch.setattr(recorder_cost, "measure", lambda folder, pairs: made)
+    check = recorder_cost.check(tmp_path)
+    assert check.verdict == verdict
+    assert check.value == pytest.approx(recorded - 1)
 
 
 @pytest.fixture
@@ -199,9 +206,9 @@ def in_memory() -> Iterator[Path]:
 
 def test_a_file_system_in_memory_flushes_nothing_and_has_no_cold_read(in_memory: Path) -> None:
     assert device_of(in_memory) is None
-    flushes = storage._flushes(in_memory)
+    flushes = storage.flushes(in_memory)
     assert (flushes.verdict, math.isnan(flushes.value)) == ("unknown", True)
-    evicted, _ = cold.checks(in_memory, {}, size=2**20)
+    evicted, _ = storage.cold_reads(in_memory, size=2**20)
     assert evicted.verdict in ("fails", "unknown")
     assert not list(in_memory.iterdir())
 
@@ -210,8 +217,8 @@ def test_a_write_that_fsync_does_not_sync_is_too_fast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = {0: 0.01, storage.os.O_DIRECT: 0.1}
-    monkeypatch.setattr(storage, "_written_s", lambda path, memory, blocks, flags: seconds[flags])
-    check = storage._bandwidth(tmp_path, storage.BLOCK, 3)
+    monkeypatch.setattr(storage, "written_s", lambda path, memory, blocks, flags: seconds[flags])
+    check = storage.bandwidth(tmp_path, size=storage.BLOCK)
     assert (check.verdict, check.value) == ("fails", pytest.approx(10.0))
 
 
@@ -221,8 +228,8 @@ def test_a_file_system_without_direct_writes_says_so(
     def refuse(*_: object) -> float:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(storage, "_written_s", refuse)
-    check = storage._bandwidth(tmp_path, storage.BLOCK, 3)
+    monkeypatch.setattr(storage, "written_s", refuse)
+    check = storage.bandwidth(tmp_path, size=storage.BLOCK)
     assert check.verdict == "unknown"
     assert "takes no O_DIRECT writes (Invalid argument)" in check.meaning
 
@@ -281,8 +288,8 @@ def test_each_sync_must_flush_the_device(
     synced, others = flushes
     fake = Device(tmp_path, "1:1", partition=False, cache=cache)
     monkeypatch.setattr(storage, "device_of", lambda folder: BlockDevice(fake.disk))
-    monkeypatch.setattr(storage, "_counted", lambda device, path, sync: synced if sync else others)
-    assert storage._flushes(tmp_path).verdict == verdict
+    monkeypatch.setattr(storage, "counted", lambda device, path, sync: synced if sync else others)
+    assert storage.flushes(tmp_path).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -302,23 +309,23 @@ def test_cold_reads_are_what_the_kernel_counts(
 ) -> None:
     told = iter(counts)
     monkeypatch.setattr(page_cache, "read_bytes", lambda: next(told))
-    assert [each.verdict for each in cold.checks(tmp_path, {}, size=100)] == verdicts
+    assert [each.verdict for each in storage.cold_reads(tmp_path, size=100)] == verdicts
 
 
-def test_restarts_of_the_study_that_were_not_as_cold_as_asked_are_named(tmp_path: Path) -> None:
+def test_restarts_of_the_study_that_were_not_as_cold_as_asked_are_named() -> None:
     restore = pd.DataFrame(
         {"run": ["one", "two"], "cold_shown": pd.array([True, False], "boolean")}
     )
-    *_, study = cold.checks(tmp_path, {"restore": restore}, size=100)
-    assert (study.verdict, study.value) == ("fails", 0.5)
-    assert "two" in study.meaning
-    assert "one" not in study.meaning
+    (check,) = study.cold_restarts({"restore": restore})
+    assert (check.verdict, check.value) == ("fails", 0.5)
+    assert "two" in check.meaning
+    assert "one" not in check.meaning
 
 
 def test_a_folder_that_cannot_take_the_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"file/runs cannot take .* checkpoints.folder"):
-        audit_machine({}, tmp_path / "file" / "runs", tmp_path / "lock")
+        audit_machine({}, tmp_path / "file" / "runs", tmp_path / "lock", SMALL)
 
 
 CHECKS = [
@@ -341,14 +348,15 @@ def test_the_page_says_first_whether_to_believe_it_and_then_what_fails() -> None
     made = {"host": "node1", "folder": "results/runs", "seconds": 60.0}
     text = page(CHECKS, **made)  # type: ignore[arg-type]
     assert "Not as it is: 1 of 3 checks fail." in text
-    assert text.index("What fails") < text.index("What could not be told") < text.index("holds**")
+    assert (
+        text.index("What fails") < text.index("What could not be told") < text.index("What holds")
+    )
     assert "0.1 % [-1.0 % to 2.0 %]; the truth is 0.0 %. Fine." in text
     assert "Yes: all 1 checks hold." in page(CHECKS[:1], **made)  # type: ignore[arg-type]
     assert "none fails, and 1 could not be told" in page([CHECKS[0], CHECKS[2]], **made)  # type: ignore[arg-type]
-    assert "make audit" in none_made()
 
 
 def test_a_value_that_was_counted_has_itself_as_its_interval() -> None:
-    check = against_limit("a", "b", exactly(1.0), limit=1.0, at_most=True, unit="1", words=WORDS)
+    check = QUESTION.at_most(exactly(1.0))
     assert dataclasses.astuple(check)[2:5] == (1.0, 1.0, 1.0)
     assert check.verdict == "holds"

@@ -16,9 +16,9 @@ IN_RANKS = (
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {
-    "frameworks": ("contract", "determinism", "loading", "random_state", "state"),
+    "frameworks": ("contract", "determinism", "loading", "numpy_framework", "random_state", "state"),
     "strategies": (
-        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "loading", "native", "one_writer", "own_state", "sharded",
+        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "known_cost", "loading", "native", "one_writer", "own_state", "sharded",
         "state_files", "writer",
     ),
     "recovery": ("contract", "elastic", "loading", "restart"),
@@ -97,12 +97,8 @@ def test_the_decision_imports_no_framework_and_trains_nothing(module: str) -> No
 
 @pytest.mark.parametrize("module", modules("audit"))
 def test_the_audit_needs_no_framework(module: str) -> None:
-    assert libraries(module) <= {"numpy", "pandas"}
-    assert not [name for name in own(module) if is_below(name, ("study", "environments"))]
-
-
-def test_benchmarks_take_a_ratio_in_any_environment() -> None:
-    assert libraries("audit.ratio") | set(own("audit.ratio")) <= {"numpy"}
+    assert libraries(module) <= {"numpy", "pandas", "scipy"}
+    assert not [name for name in own(module) if is_below(name, ("environments",))]
 
 
 @pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])

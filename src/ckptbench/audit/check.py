@@ -31,83 +31,66 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What each verdict means for the study."""
+class Question:
+    """What a check asks, and what each verdict means for the study."""
 
+    check: str
+    subject: str
+    unit: str = "1"
+    limit: float
     holds: str
     fails: str
-    unknown: str
+    unknown: str = "too noisy to tell: close other programs and run the audit again"
 
-    def of(self, verdict: Verdict) -> str:
-        text: str = getattr(self, verdict)
-        return text
+    def truth(self, truth: float, measured: Estimate, *, widest: float) -> Check:
+        """It holds if the interval, widened by `limit`, has the truth in it.
 
+        It is unknown without an interval, and where that reaches more than `widest` to a side: it would hold nearly anything.
+        """
+        lo, hi = measured.interval
+        if any(math.isnan(number) for number in (measured.value, lo, hi, truth)):
+            return self._told("unknown", measured, truth)
+        if not lo - self.limit <= truth <= hi + self.limit:
+            return self._told("fails", measured, truth)
+        return self._told("unknown" if (hi - lo) / 2 > widest else "holds", measured, truth)
 
-def against_truth(
-    check: str,
-    subject: str,
-    measured: Estimate,
-    *,
-    truth: float,
-    limit: float,
-    widest: float,
-    unit: str,
-    words: Words,
-) -> Check:
-    """It holds if the interval, widened by `limit`, has the truth in it.
+    def at_most(self, measured: Estimate) -> Check:
+        """It holds if the whole interval is within the limit, and fails if all of it is beyond."""
+        return self._limited(measured, sign=1)
 
-    It is unknown without an interval, and where that reaches more than `widest` to a side: it would hold nearly anything.
-    """
-    lo, hi = measured.interval
-    numbers = (measured.value, lo, hi, truth)
-    verdict: Verdict
-    if any(math.isnan(number) for number in numbers):
-        verdict = "unknown"
-    elif not lo - limit <= truth <= hi + limit:
-        verdict = "fails"
-    else:
-        verdict = "unknown" if (hi - lo) / 2 > widest else "holds"
-    return Check(
-        check=check, subject=subject, value=measured.value, lo=lo, hi=hi, unit=unit, truth=truth,
-        limit=limit, verdict=verdict, meaning=words.of(verdict),
-    )  # fmt: skip
+    def at_least(self, measured: Estimate) -> Check:
+        """The same with the limit below."""
+        return self._limited(measured, sign=-1)
 
+    def _limited(self, measured: Estimate, *, sign: int) -> Check:
+        allowed = [sign * end <= sign * self.limit for end in measured.interval]
+        if any(math.isnan(number) for number in (measured.value, *measured.interval)):
+            return self._told("unknown", measured)
+        if all(allowed):
+            return self._told("holds", measured)
+        return self._told("unknown" if any(allowed) else "fails", measured)
 
-def against_limit(
-    check: str,
-    subject: str,
-    measured: Estimate,
-    *,
-    limit: float,
-    at_most: bool,
-    unit: str,
-    words: Words,
-) -> Check:
-    """It holds if the whole interval is on the allowed side of the limit, and fails if all of it is on the other side."""
-    ends = sorted(
-        measured.interval, reverse=not at_most
-    )  # the one that is nearer to the allowed side first
-    verdict: Verdict
-    if any(math.isnan(number) for number in (measured.value, *ends)):
-        verdict = "unknown"
-    elif _allowed(ends[1], limit, at_most=at_most):
-        verdict = "holds"
-    else:
-        verdict = "unknown" if _allowed(ends[0], limit, at_most=at_most) else "fails"
-    return Check(
-        check=check, subject=subject, value=measured.value, lo=measured.interval.lo,
-        hi=measured.interval.hi, unit=unit, limit=limit, verdict=verdict, meaning=words.of(verdict),
-    )  # fmt: skip
-
-
-def _allowed(value: float, limit: float, *, at_most: bool) -> bool:
-    return value <= limit if at_most else value >= limit
+    def _told(self, verdict: Verdict, measured: Estimate, truth: float = math.nan) -> Check:
+        meanings = {"holds": self.holds, "fails": self.fails, "unknown": self.unknown}
+        lo, hi = measured.interval
+        return Check(
+            check=self.check,
+            subject=self.subject,
+            value=measured.value,
+            lo=lo,
+            hi=hi,
+            unit=self.unit,
+            truth=truth,
+            limit=self.limit,
+            verdict=verdict,
+            meaning=meanings[verdict],
+        )
 
 
 def exactly(value: float) -> Estimate:
-    """Of a value that was counted rather than estimated."""
-    return Estimate(value, Interval(value, value))
+    """Of a value that was counted rather than estimated. NaN: it could not be."""
+    return Estimate(value, UNKNOWN if math.isnan(value) else Interval(value, value))
 
 
-NOTHING = Estimate(math.nan, UNKNOWN)
+NOTHING = exactly(math.nan)
 """Of what could not be measured."""

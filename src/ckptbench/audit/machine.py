@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import tempfile
@@ -11,25 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from ckptbench.audit import baselines, calibration, cold, disturbance, recorder_cost, storage
+from ckptbench.audit import calibration, recorder_cost, storage, study
 from ckptbench.audit.check import Check
 from ckptbench.errors import CheckpointError
 from ckptbench.remedies import blame
 
 log = logging.getLogger(__name__)
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
-"""The errors of a folder that is not there or may not be written to, if they name it."""
-
 
 def audit_machine(
-    tables: Mapping[str, pd.DataFrame],
-    folder: Path,
-    lock: Path,
-    size: calibration.Size | None = None,
+    tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path, size: calibration.Size
 ) -> list[Check]:
-    """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints. `size` is that of the calibration.
+    """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints.
 
     Everything that the audit writes lies in a folder of its own in `folder`, and is removed. Raises CheckpointError where
     that cannot be written.
@@ -41,38 +33,34 @@ def audit_machine(
         ) as own:
             return _checks(tables, Path(own), lock, size)
     except OSError as error:
-        if not _is_of(folder, error):
-            raise
+        named = Path(os.fsdecode(error.filename or folder))
+        if not (named.is_relative_to(folder) or folder.is_relative_to(named)):
+            raise  # a file or a program that is missing elsewhere
         raise CheckpointError(
             f"{folder} cannot take the files of the audit, which need 200 MB there: "
             f"{blame(error, folder, 'name another folder in checkpoints.folder')}"
         ) from error
 
 
-def _is_of(folder: Path, error: OSError) -> bool:
-    """Whether the folder cannot take more files. A file or a program that is missing elsewhere is another error."""
-    if error.errno in FULL:
-        return True
-    if error.errno not in NO_PLACE or error.filename is None:
-        return False
-    named = Path(os.fsdecode(error.filename))
-    return named.is_relative_to(folder) or folder.is_relative_to(named)
-
-
 def _checks(
-    tables: Mapping[str, pd.DataFrame], own: Path, lock: Path, size: calibration.Size | None
+    tables: Mapping[str, pd.DataFrame], own: Path, lock: Path, size: calibration.Size
 ) -> list[Check]:
     usable = storage.takes_versions(own)
     if usable.verdict == "fails":
         return [usable]  # nothing else can be measured where nothing can be saved
-    log.info("calibration: short trainings whose cost is known (half a minute)")
-    found = [usable, *calibration.calibrate(own, lock, size)]
-    log.info("the baselines of the study against one another")
-    found.append(baselines.check(tables))
+    log.info("calibration: short trainings whose cost is known (a minute)")
+    runs = calibration.collected_runs(own, lock, size)
+    found = [
+        usable,
+        *calibration.checks_of(runs, size),
+        *study.undisturbed_runs(runs, "the calibration"),
+        study.equal_runs(tables),
+    ]
     log.info("the cost of the recorder (some seconds)")
     found.append(recorder_cost.check(own))
     log.info("fsync against O_DIRECT, and the flushes of the device")
-    found += storage.checks(own)
+    found += [storage.bandwidth(own), storage.flushes(own)]
     os.sync()  # what was written above must not be written back during the reads
     log.info("cold reads")
-    return [*found, *cold.checks(own, tables), *disturbance.checks(tables)]
+    found += [*storage.cold_reads(own), *study.cold_restarts(tables)]
+    return [*found, *study.undisturbed_runs(tables)]

@@ -1,4 +1,4 @@
-"""The page of the audit, `results/audit.txt`: the verdict in plain words, which the report shows and a terminal prints."""
+"""The page of the audit, `results/audit/audit.txt`: the verdict in plain words, which the report shows and a terminal prints."""
 
 from __future__ import annotations
 
@@ -8,37 +8,27 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from ckptbench.audit.check import Check
-from ckptbench.audit.lines import WIDTH, item
 
-TITLE = "Is this machine's study to be believed?"
+WIDTH = 100
+"""Letters in a line."""
 HEADINGS = {
     "fails": "What fails",
     "unknown": "What could not be told",
     "holds": "What holds",
 }
 """By verdict, in the order of the page."""
-NONE = """\
-No audit was made. `make audit` checks in less than three minutes whether this machine's study is to be believed: whether a known cost is
-measured as what it is, whether equal runs measure the same, whether fsync reaches the device, whether cold reads are cold, and
-whether other programs disturbed the runs. Make the report again afterwards."""
 
 
 def page(checks: Sequence[Check], *, host: str, folder: str, seconds: float) -> str:
-    """The whole page, which is text to read and reStructuredText as well."""
     counts = {verdict: sum(each.verdict == verdict for each in checks) for verdict in HEADINGS}
-    lines = [TITLE, "-" * len(TITLE), "", fill(_verdict(counts), WIDTH), ""]
+    lines = [fill(_verdict(counts), WIDTH), ""]
     for verdict, heading in HEADINGS.items():
         own = [each for each in checks if each.verdict == verdict]
         if own:
-            lines += [f"**{heading}**", "", *(item(_sentence(each)) for each in own), ""]
+            lines += [heading, *(_item(_sentence(each)) for each in own), ""]
     when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     made = f"Made on {host}, {when}, in {seconds:.0f} s, with files in {folder}. A 95 % interval misses the truth in one of twenty cases by chance: if one check fails alone, run the audit again."
-    return "\n".join([*lines, item(made), ""])
-
-
-def none_made() -> str:
-    """The page of a study whose machine was not audited."""
-    return "\n".join([TITLE, "-" * len(TITLE), "", fill(" ".join(NONE.split()), WIDTH), ""])
+    return "\n".join([*lines, fill(made, WIDTH), ""])
 
 
 def _verdict(counts: dict[str, int]) -> str:
@@ -48,6 +38,10 @@ def _verdict(counts: dict[str, int]) -> str:
     if counts["unknown"]:
         return f"As far as it could be told: {counts['holds']} of {all_checks} checks hold, none fails, and {counts['unknown']} could not be told."
     return f"Yes: all {all_checks} checks hold."
+
+
+def _item(sentence: str) -> str:
+    return fill(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
 def _sentence(each: Check) -> str:

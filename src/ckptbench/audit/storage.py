@@ -1,23 +1,24 @@
-"""Does fsync reach the device? By bandwidth, against writes that bypass the page cache, and by the kernel's count of flushes."""
+"""Checks of the storage: does it take a save, does fsync reach the device, is a cold read cold?"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import mmap
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
-from ckptbench.audit.check import NOTHING, Check, Words, against_limit, exactly
+from ckptbench.audit.check import NOTHING, Check, Question, exactly
 from ckptbench.checkpoints.trial import Unfit, try_versions
+from ckptbench.machine import page_cache
 from ckptbench.machine.block_device import BlockDevice, device_of
 from ckptbench.machine.direct import NO_DIRECT
 
-BLOCK = 8 * 2**20
-SIZE = 96 * 2**20
+BLOCK, WRITTEN, READ = 8 * 2**20, 96 * 2**20, 64 * 2**20
 ROUNDS = 5
 SYNCS = 40
 SYNC_S = 0.005
@@ -26,76 +27,61 @@ FASTER = 2.0
 """Writes that are synced may be this much faster than direct ones, which go one after the other. Memory is ten times as fast."""
 FLUSHED = 0.9
 """Part of the syncs that must have flushed the device. Another program's flush may serve two at once."""
-
-
-def checks(folder: Path, *, size: int = SIZE, rounds: int = ROUNDS) -> list[Check]:
-    """Write into `folder`, which is on the file system of the study's checkpoints."""
-    return [_bandwidth(folder, size, rounds), _flushes(folder)]
+COLD, WARM = 0.9, 0.1
+"""Parts of a file: at least so much comes from storage in a cold read, and at most so much in a warm one."""
 
 
 def takes_versions(folder: Path) -> Check:
-    """Whether the file system knows all that a save does to files and folders."""
+    """Whether the file system of the study's checkpoints knows all that a save does to files and folders."""
+    known, fails = 1.0, ""
     try:
         try_versions(folder)
-        known, unfit = 1.0, None
     except Unfit as error:
-        known, unfit = 0.0, error
-    return against_limit(
-        "files",
-        "saves that the file system can take",
-        exactly(known),
+        known, fails = 0.0, error.told("set checkpoints.folder to a folder on another file system")
+    question = Question(
+        check="files",
+        subject="saves that the file system can take",
         limit=1.0,
-        at_most=False,
-        unit="1",
-        words=Words(
-            holds="files and folders are written, synced, renamed and removed as a save does it",
-            fails=unfit.told("set checkpoints.folder to a folder on another file system")
-            if unfit
-            else "",
-            unknown="",
-        ),
+        holds="files and folders are written, synced, renamed and removed as a save does it",
+        fails=fails,
     )
+    return question.at_least(exactly(known))
 
 
-def _bandwidth(folder: Path, size: int, rounds: int) -> Check:
-    direct, why = _if_possible(lambda: _ratio(folder, size, rounds))
-    return against_limit(
-        "fsync",
-        "bandwidth of write and fsync ÷ that of O_DIRECT",
-        direct,
+def bandwidth(folder: Path, *, size: int = WRITTEN) -> Check:
+    """A write with fsync must not be much faster than one past the page cache."""
+    question = Question(
+        check="fsync",
+        subject="bandwidth of write and fsync ÷ that of O_DIRECT",
         limit=FASTER,
-        at_most=True,
-        unit="1",
-        words=Words(
-            holds="a synced write is no faster than the device: durable times are real, as far as the device keeps its promise",
-            fails="fsync returns before the device can have the bytes: durable times, and stalls that contain a sync, are too short",
-            unknown=why or "too noisy to tell: close other programs and run the audit again",
-        ),
+        holds="a synced write is no faster than the device: durable times are real, as far as the device keeps its promise",
+        fails="fsync returns before the device can have the bytes: durable times, and stalls that contain a sync, are too short",
     )
-
-
-def _if_possible(measure: Callable[[], Estimate]) -> tuple[Estimate, str]:
     try:
-        return measure(), ""
+        return question.at_most(_ratio(folder, size))
     except OSError as error:
         if error.errno not in NO_DIRECT:
             raise
-        return (
-            NOTHING,
-            f"this file system takes no O_DIRECT writes ({error.strerror}): nothing to compare with",
+        why = (
+            f"this file system takes no O_DIRECT writes ({error.strerror}): nothing to compare with"
         )
+    return _unknown(question, why)
 
 
-def _ratio(folder: Path, size: int, rounds: int) -> Estimate:
+def _unknown(question: Question, why: str) -> Check:
+    return dataclasses.replace(question, unknown=why).at_most(NOTHING)
+
+
+def _ratio(folder: Path, size: int) -> Estimate:
     blocks = max(1, size // BLOCK)
     memory = mmap.mmap(-1, BLOCK)  # whole pages: O_DIRECT takes aligned memory alone
     memory.write(np.random.default_rng(0).bytes(BLOCK))
     path = folder / "audit-writes.bin"
     try:
-        _written_s(path, memory, blocks, os.O_DIRECT)  # the first writes go to fresh blocks
+        written_s(path, memory, blocks, os.O_DIRECT)  # the first writes go to fresh blocks
         pairs = [
-            (_written_s(path, memory, blocks, os.O_DIRECT), _written_s(path, memory, blocks, 0))
-            for _ in range(rounds)
+            (written_s(path, memory, blocks, os.O_DIRECT), written_s(path, memory, blocks, 0))
+            for _ in range(ROUNDS)
         ]
     finally:
         path.unlink(missing_ok=True)
@@ -104,7 +90,7 @@ def _ratio(folder: Path, size: int, rounds: int) -> Estimate:
     return found
 
 
-def _written_s(path: Path, memory: mmap.mmap, blocks: int, flags: int) -> float:
+def written_s(path: Path, memory: mmap.mmap, blocks: int, flags: int) -> float:
     """Seconds until these blocks are written over those of the file, and synced."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
     try:
@@ -118,48 +104,34 @@ def _written_s(path: Path, memory: mmap.mmap, blocks: int, flags: int) -> float:
         os.close(descriptor)
 
 
-def _flushes(folder: Path) -> Check:
-    counted, where = _flushes_of_a_sync(folder)
-    return against_limit(
-        "fsync",
-        "flushes of the device for each fsync",
-        counted,
-        limit=FLUSHED,
-        at_most=False,
-        unit="1",
-        words=Words(
-            holds=f"each fsync tells {where} to empty its cache; whether a host or a controller obeys cannot be seen from here",
-            fails=f"fsync does not flush {where}: after a power cut a version that counts as durable may be gone",
-            unknown=where,
-        ),
-    )
-
-
-def _flushes_of_a_sync(folder: Path) -> tuple[Estimate, str]:
-    """How many, with the device's name; or nothing, with the reason."""
+def flushes(folder: Path) -> Check:
+    """Each fsync must flush the device, by the kernel's count of its flushes."""
     device = device_of(folder)
+    name = device.name if device else "no device"
+    question = Question(
+        check="fsync",
+        subject="flushes of the device for each fsync",
+        limit=FLUSHED,
+        holds=f"each fsync tells {name} to empty its cache; whether a host or a controller obeys cannot be seen from here",
+        fails=f"fsync does not flush {name}: after a power cut a version that counts as durable may be gone",
+    )
     if device is None:
-        return (
-            NOTHING,
-            "no block device of this machine holds the checkpoints: nothing counts flushes",
-        )
-    if device.flushes is None:
-        return NOTHING, f"this kernel does not count the flushes of {device.name}"
-    if device.caches_writes is False:
-        return (
-            NOTHING,
-            f"{device.name} says that it has no volatile cache, so there is nothing to flush",
-        )
-    path = folder / "audit-syncs.bin"
-    try:
-        others = _counted(device, path, sync=False)
-        own = _counted(device, path, sync=True)
-    finally:
-        path.unlink(missing_ok=True)
-    return exactly(max(0, own - others) / SYNCS), device.name
+        why = "no block device of this machine holds the checkpoints: nothing counts flushes"
+    elif device.flushes is None:
+        why = f"this kernel does not count the flushes of {name}"
+    elif device.caches_writes is False:
+        why = f"{name} says that it has no volatile cache, so there is nothing to flush"
+    else:
+        path = folder / "audit-syncs.bin"
+        try:
+            others, own = (counted(device, path, sync=sync) for sync in (False, True))
+        finally:
+            path.unlink(missing_ok=True)
+        return question.at_least(exactly(max(0, own - others) / SYNCS))
+    return _unknown(question, why)
 
 
-def _counted(device: BlockDevice, path: Path, *, sync: bool) -> int:
+def counted(device: BlockDevice, path: Path, *, sync: bool) -> int:
     """How many flushes the device completes while a file grows SYNCS times, and is synced each time or not."""
     before = device.flushes or 0
     with path.open("ab", buffering=0) as file:
@@ -170,3 +142,43 @@ def _counted(device: BlockDevice, path: Path, *, sync: bool) -> int:
             else:
                 time.sleep(SYNC_S)
     return (device.flushes or 0) - before
+
+
+def cold_reads(folder: Path, *, size: int = READ) -> list[Check]:
+    """An evicted file must come from storage, and a file that was just read must not."""
+    path = folder / "audit-reads.bin"
+    try:
+        path.write_bytes(np.random.default_rng(0).bytes(size))
+        page_cache.evict([path])
+        cold, warm = _fetched(path, size), _fetched(path, size)
+    finally:
+        path.unlink(missing_ok=True)
+    evicted = Question(
+        check="cold reads",
+        subject="part of an evicted file that comes from storage",
+        limit=COLD,
+        holds="cold restarts read from storage here",
+        fails="an evicted file is read from memory, or the kernel does not count the reads of this file system: no restart here is shown to be cold",
+        unknown="the kernel does not tell how much a process reads: no restart here is shown to be cold",
+    )
+    again = Question(
+        check="cold reads",
+        subject="part of a file just read that comes from storage again",
+        limit=WARM,
+        holds="warm restarts read from memory here",
+        fails="what was just read is gone from memory: warm restarts are not warm here",
+        unknown="reads from storage are not seen here, so a warm read looks like a cold one",
+    )
+    # Only where the kernel counts is a small number a finding.
+    return [
+        evicted.at_least(exactly(cold)),
+        again.at_most(exactly(warm) if cold >= COLD else NOTHING),
+    ]
+
+
+def _fetched(path: Path, size: int) -> float:
+    """Part of the file that came from storage while it was read; NaN if the kernel does not count."""
+    before = page_cache.read_bytes()
+    path.read_bytes()
+    after = page_cache.read_bytes()
+    return math.nan if before is None or after is None else (after - before) / size

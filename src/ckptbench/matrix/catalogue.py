@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from ckptbench.matrix.variant import Choices, Option, Variant
+
+Entry = TypeVar("Entry")
+
+
+class Registry(dict[str, Entry], Generic[Entry]):
+    """Entries by name. `hidden` ones are found by their name, but no list and no documentation has them: the audit uses them."""
+
+    def __init__(self, entries: Mapping[str, Entry], hidden: Mapping[str, Entry]) -> None:
+        super().__init__(entries)
+        self.hidden = hidden
+
+    def __missing__(self, name: str) -> Entry:
+        return self.hidden[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self.hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,53 +56,62 @@ class FrameworkEntry:
 HOROVOD_RECIPE = "src/ckptbench/environments/horovod.py"
 
 # Colours of Okabe and Ito's palette (Color Universal Design, 2008), which colour-blind readers can tell apart.
-FRAMEWORKS = {
-    "chainer": FrameworkEntry(
-        location="ckptbench.frameworks.chainer:Chainer",
-        launcher="mpiexec",
-        formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
-        omissions=("position", "momentum", "random", "statistics", "first_update"),
-        unfolds=True,
-        label="Chainer",
-        color="#D55E00",
-        marker="o",
-    ),
-    "pytorch": FrameworkEntry(
-        location="ckptbench.frameworks.pytorch:PyTorch",
-        formats=("torch_save", "safetensors", "hdf5"),
-        # No `statistics`: before every forward pass DistributedDataParallel sends those of rank 0 to all ranks.
-        omissions=("position", "momentum", "random"),
-        label="PyTorch",
-        color="#0072B2",
-        marker="s",
-    ),
-    "tensorflow": FrameworkEntry(
-        location="ckptbench.frameworks.tensorflow.framework:TensorFlow",
-        formats=("hdf5", "keras", "tf_checkpoint"),
-        omissions=("position", "momentum", "dropout", "statistics"),
-        label="TensorFlow",
-        color="#009E73",
-        marker="^",
-    ),
-    "horovod_pytorch": FrameworkEntry(
-        location="ckptbench.frameworks.horovod.pytorch:HorovodPyTorch",
-        formats=("torch_save", "safetensors", "hdf5"),
-        omissions=("position", "momentum", "random", "statistics"),
-        recipe=HOROVOD_RECIPE,
-        label="Horovod (PyTorch)",
-        color="#56B4E9",
-        marker="D",
-    ),
-    "horovod_tensorflow": FrameworkEntry(
-        location="ckptbench.frameworks.horovod.tensorflow:HorovodTensorFlow",
-        formats=("hdf5", "keras", "tf_checkpoint"),
-        omissions=("position", "momentum", "dropout", "statistics"),
-        recipe=HOROVOD_RECIPE,
-        label="Horovod (TensorFlow)",
-        color="#CC79A7",
-        marker="v",
-    ),
-}
+FRAMEWORKS = Registry(
+    {
+        "chainer": FrameworkEntry(
+            location="ckptbench.frameworks.chainer:Chainer",
+            launcher="mpiexec",
+            formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
+            omissions=("position", "momentum", "random", "statistics", "first_update"),
+            unfolds=True,
+            label="Chainer",
+            color="#D55E00",
+            marker="o",
+        ),
+        "pytorch": FrameworkEntry(
+            location="ckptbench.frameworks.pytorch:PyTorch",
+            formats=("torch_save", "safetensors", "hdf5"),
+            # No `statistics`: before every forward pass DistributedDataParallel sends those of rank 0 to all ranks.
+            omissions=("position", "momentum", "random"),
+            label="PyTorch",
+            color="#0072B2",
+            marker="s",
+        ),
+        "tensorflow": FrameworkEntry(
+            location="ckptbench.frameworks.tensorflow.framework:TensorFlow",
+            formats=("hdf5", "keras", "tf_checkpoint"),
+            omissions=("position", "momentum", "dropout", "statistics"),
+            label="TensorFlow",
+            color="#009E73",
+            marker="^",
+        ),
+        "horovod_pytorch": FrameworkEntry(
+            location="ckptbench.frameworks.horovod.pytorch:HorovodPyTorch",
+            formats=("torch_save", "safetensors", "hdf5"),
+            omissions=("position", "momentum", "random", "statistics"),
+            recipe=HOROVOD_RECIPE,
+            label="Horovod (PyTorch)",
+            color="#56B4E9",
+            marker="D",
+        ),
+        "horovod_tensorflow": FrameworkEntry(
+            location="ckptbench.frameworks.horovod.tensorflow:HorovodTensorFlow",
+            formats=("hdf5", "keras", "tf_checkpoint"),
+            omissions=("position", "momentum", "dropout", "statistics"),
+            recipe=HOROVOD_RECIPE,
+            label="Horovod (TensorFlow)",
+            color="#CC79A7",
+            marker="v",
+        ),
+    },
+    hidden={
+        "numpy": FrameworkEntry(
+            location="ckptbench.frameworks.numpy_framework:NumpyFramework",
+            formats=("npz",),
+            omissions=("position", "momentum", "random"),
+        ),
+    },
+)
 
 FORMAT_LABELS = {
     "npz": "npz",
@@ -149,78 +174,92 @@ REMOVING = "removing"
 """Stage of every strategy: the version is committed, and old ones are about to be removed behind training. Only the rank
 that commits reaches it, and only where there are old ones. No drawn kill comes there, but the tests do it."""
 NATIVE = Variant("native")
-STRATEGIES = {
-    NATIVE.name: StrategyEntry(
-        location="ckptbench.strategies.native:Native", stages=("begun", "written")
-    ),
-    "sharded": StrategyEntry(
-        location="ckptbench.strategies.sharded:Sharded",
-        formats=("safetensors",),
-        stages=("begun", "written"),
-    ),
-    "async": StrategyEntry(
-        location="ckptbench.strategies.asynchronous:Asynchronous",
-        formats=("safetensors",),
-        stages=("begun", "copied", "written"),
-        blocking=False,
-        recycles=True,
-    ),
-    "deepfreeze": StrategyEntry(
-        location="ckptbench.strategies.deepfreeze:DeepFreeze",
-        formats=("safetensors",),
-        stages=("begun", "captured", "written"),
-        blocking=False,
-        recycles=True,
-        options={"memory": 0, "node": 0, "shared": 1, "partner": 1},
-    ),
-    "tf_async": StrategyEntry(
-        location="ckptbench.strategies.tf_async:TensorFlowAsync",
-        frameworks=("tensorflow", "horovod_tensorflow"),
-        formats=("tf_checkpoint",),
-        stages=("begun", "copied", "written"),
-        blocking=False,
-    ),
-    "multi_node_checkpointer": StrategyEntry(
-        location="ckptbench.strategies.multi_node_checkpointer:MultiNodeCheckpointer",
-        frameworks=("chainer",),
-        formats=("npz_compressed",),
-        stages=("begun", "written"),
-    ),
-    "dcp": StrategyEntry(
-        location="ckptbench.strategies.pytorch.dcp:Dcp",
-        frameworks=("pytorch",),
-        formats=("dcp",),
-        stages=("begun", "written"),
-    ),
-    "dcp_async": StrategyEntry(
-        location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
-        frameworks=("pytorch",),
-        formats=("dcp",),
-        stages=("begun", "copied", "written"),
-        blocking=False,
-        options={"checkpointer": "thread", "stager": "reused", "staging": "awaited"},
-        choices={
-            "checkpointer": ("thread", "process"),
-            "stager": ("reused", "fresh"),
-            "staging": ("awaited", "unawaited"),
-        },
-    ),
-    "torchsnapshot": StrategyEntry(
-        location="ckptbench.strategies.pytorch.torchsnapshot:TorchSnapshot",
-        frameworks=("pytorch",),
-        formats=("torchsnapshot",),
-        stages=("begun", "copied", "written"),
-        blocking=False,
-    ),
-    "orbax": StrategyEntry(
-        location="ckptbench.strategies.orbax:Orbax",
-        frameworks=("tensorflow",),
-        formats=("orbax",),
-        stages=("begun", "copied", "written"),
-        blocking=False,
-        options={"compression": False},
-    ),
-}
+STRATEGIES = Registry(
+    {
+        NATIVE.name: StrategyEntry(
+            location="ckptbench.strategies.native:Native", stages=("begun", "written")
+        ),
+        "sharded": StrategyEntry(
+            location="ckptbench.strategies.sharded:Sharded",
+            formats=("safetensors",),
+            stages=("begun", "written"),
+        ),
+        "async": StrategyEntry(
+            location="ckptbench.strategies.asynchronous:Asynchronous",
+            formats=("safetensors",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+            recycles=True,
+        ),
+        "deepfreeze": StrategyEntry(
+            location="ckptbench.strategies.deepfreeze:DeepFreeze",
+            formats=("safetensors",),
+            stages=("begun", "captured", "written"),
+            blocking=False,
+            recycles=True,
+            options={"memory": 0, "node": 0, "shared": 1, "partner": 1},
+        ),
+        "tf_async": StrategyEntry(
+            location="ckptbench.strategies.tf_async:TensorFlowAsync",
+            frameworks=("tensorflow", "horovod_tensorflow"),
+            formats=("tf_checkpoint",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+        ),
+        "multi_node_checkpointer": StrategyEntry(
+            location="ckptbench.strategies.multi_node_checkpointer:MultiNodeCheckpointer",
+            frameworks=("chainer",),
+            formats=("npz_compressed",),
+            stages=("begun", "written"),
+        ),
+        "dcp": StrategyEntry(
+            location="ckptbench.strategies.pytorch.dcp:Dcp",
+            frameworks=("pytorch",),
+            formats=("dcp",),
+            stages=("begun", "written"),
+        ),
+        "dcp_async": StrategyEntry(
+            location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
+            frameworks=("pytorch",),
+            formats=("dcp",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+            options={"checkpointer": "thread", "stager": "reused", "staging": "awaited"},
+            choices={
+                "checkpointer": ("thread", "process"),
+                "stager": ("reused", "fresh"),
+                "staging": ("awaited", "unawaited"),
+            },
+        ),
+        "torchsnapshot": StrategyEntry(
+            location="ckptbench.strategies.pytorch.torchsnapshot:TorchSnapshot",
+            frameworks=("pytorch",),
+            formats=("torchsnapshot",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+        ),
+        "orbax": StrategyEntry(
+            location="ckptbench.strategies.orbax:Orbax",
+            frameworks=("tensorflow",),
+            formats=("orbax",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+            options={"compression": False},
+        ),
+    },
+    hidden={
+        # Not blocking: the commit of nothing, which takes what the disk takes, is then no part of the stall.
+        "null": StrategyEntry(
+            location="ckptbench.strategies.known_cost:Null", stages=("begun",), blocking=False
+        ),
+        "stall": StrategyEntry(
+            location="ckptbench.strategies.known_cost:Stall",
+            stages=("begun",),
+            blocking=False,
+            options={"ms": 100},
+        ),
+    },
+)
 
 
 def registered(variant: str, registry: Mapping[str, object] = STRATEGIES) -> str:
@@ -228,7 +267,8 @@ def registered(variant: str, registry: Mapping[str, object] = STRATEGIES) -> str
 
     Raises KeyError if it begins with no registered name.
     """
-    fitting = [name for name in registry if f"{variant}_".startswith(f"{name}_")]
+    names: list[str] = [*registry, *(registry.hidden if isinstance(registry, Registry) else ())]
+    fitting = [name for name in names if f"{variant}_".startswith(f"{name}_")]
     if not fitting:
         raise KeyError(variant)
     return max(fitting, key=len)

@@ -324,6 +324,14 @@ def plain_cnn(image: tuple[int, int, int], classes: int) -> Network:
     )
 
 
+def linear(image: tuple[int, int, int], classes: int) -> Network:
+    """Softmax regression: one dense layer over all pixels. The audit trains it, and no config can name it."""
+    height, width, channels = image
+    return Network(
+        (Flatten(), Dense(name="head", inputs=height * width * channels, outputs=classes))
+    )
+
+
 ARCHITECTURES: dict[str, Callable[[tuple[int, int, int], int], Network]] = {
     "resnet50": resnet50,
     "vgg16": vgg16,
@@ -338,3 +346,9 @@ ARCHITECTURES: dict[str, Callable[[tuple[int, int, int], int], Network]] = {
 
 A function raises DataError for images that its network cannot take.
 """
+
+
+def network_of(model: str, image: tuple[int, int, int], classes: int) -> Network:
+    """The network of a cell's `model`, also of one that only the audit trains."""
+    build = linear if model == "linear" else ARCHITECTURES[model]
+    return build(image, classes)

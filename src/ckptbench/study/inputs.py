@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.networks.models import network_of
 from ckptbench.runs.plan import Plan, Sizes
 
 
@@ -27,7 +27,7 @@ def with_inputs(plan: Plan, lock: Path) -> Plan:
 
 def sizes_of(model: str, dataset: Dataset) -> Sizes:
     """The sizes of the dataset, and of the model for it."""
-    network = ARCHITECTURES[model](dataset.image_shape, dataset.classes)
+    network = network_of(model, dataset.image_shape, dataset.classes)
     return Sizes(
         samples=len(dataset.train_labels),
         parameters=network.parameter_count,

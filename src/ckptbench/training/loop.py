@@ -19,7 +19,7 @@ from ckptbench.machine import page_cache
 from ckptbench.machine.clock import clock
 from ckptbench.machine.footprint import forget_peak
 from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.networks.models import network_of
 from ckptbench.proof.controls import Control
 from ckptbench.proof.state_digester import StateDigester
 from ckptbench.recovery.contract import RankRecovery, Regrouped
@@ -144,8 +144,8 @@ class Trainer:
 
     def build(self) -> None:
         started_ns = clock()
-        network = ARCHITECTURES[self._plan.cell.model](
-            self._dataset.image_shape, self._dataset.classes
+        network = network_of(
+            self._plan.cell.model, self._dataset.image_shape, self._dataset.classes
         )
         training = self._plan.training
         self._framework.build(

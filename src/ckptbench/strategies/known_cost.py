@@ -1,0 +1,38 @@
+"""The strategies `null` and `stall`, whose cost is known. The audit measures them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.errors import CheckpointError
+from ckptbench.matrix.levels import SHARED
+from ckptbench.runs.position import Position
+from ckptbench.strategies.contract import Share, Strategy, done
+
+SPIN_S = 0.003
+"""The end of a stall is spent computing: a sleep alone lasts as long as the kernel likes."""
+
+
+class Null(Strategy):
+    """Saves nothing, at once."""
+
+    def save(self, position: Position) -> Share:
+        self._staging(SHARED, position.step)
+        return Share(captured=done(None), written={SHARED: done(())})
+
+    def load(self, version: Version, folder: Path) -> None:
+        raise CheckpointError(f"{folder} holds nothing: use another strategy")
+
+
+class Stall(Null):
+    """Saves nothing, and blocks training for `ms` milliseconds."""
+
+    def save(self, position: Position) -> Share:
+        ends_s = time.perf_counter() + int(self._options["ms"]) / 1000
+        share = super().save(position)
+        time.sleep(max(0.0, ends_s - time.perf_counter() - SPIN_S))
+        while time.perf_counter() < ends_s:
+            pass
+        return share
