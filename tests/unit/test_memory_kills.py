@@ -14,14 +14,16 @@ V1 = "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n"
 
 
 def machine(root: Path, groups: str, counters: dict[str, int]) -> Path:
-    """A machine with these control groups, and the kills that the files below `root` count."""
-    files = {"proc/self/cgroup": groups} | {
+    """A process' folder on a machine with these control groups, and the kills that the files below `root` count."""
+    mount = f"31 22 0:28 / {root / 'sys/fs/cgroup'}"
+    mounts = f"{mount} rw - cgroup2 c rw\n{mount}/memory rw - cgroup c rw,memory\n"
+    files = {"proc/self/cgroup": groups, "proc/self/mountinfo": mounts} | {
         name: f"low 0\noom_kill {count}\nmax 3\n" for name, count in counters.items()
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return root
+    return root / "proc/self"
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,10 @@ def test_a_group_that_came_later_counts_no_kill_of_before(tmp_path: Path) -> Non
 
 
 def test_a_machine_that_counts_nothing_is_no_error(tmp_path: Path) -> None:
-    assert MemoryKills.now(tmp_path).counts == {}
+    assert MemoryKills.now(tmp_path / "proc/self").counts == {}
     machine(tmp_path, "0::/../..\n", {})
     (tmp_path / "proc/vmstat").write_text("oom_kill many\n")
-    assert MemoryKills.now(tmp_path).counts == {}
+    assert MemoryKills.now(tmp_path / "proc/self").counts == {}
 
 
 BEFORE = MemoryKills({HERE: 3})

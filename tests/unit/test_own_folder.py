@@ -17,7 +17,6 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.machine import own_folder
 from ckptbench.machine.own_folder import ForeignFolder, make_own
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant
@@ -31,7 +30,7 @@ ANOTHER = 65534
 def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Makes a path another user's, as far as the checks see: only root may really give a file away."""
     foreign: set[tuple[int, int]] = set()
-    stat_, fstat, lstat = os.stat, os.fstat, Path.lstat
+    lstat = Path.lstat
 
     def seen(status: os.stat_result) -> os.stat_result:
         if (status.st_dev, status.st_ino) not in foreign:
@@ -40,8 +39,6 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
         fields[stat.ST_UID] = ANOTHER
         return os.stat_result(fields)
 
-    monkeypatch.setattr(own_folder.os, "stat", lambda *a, **k: seen(stat_(*a, **k)))
-    monkeypatch.setattr(own_folder.os, "fstat", lambda *a, **k: seen(fstat(*a, **k)))
     monkeypatch.setattr(Path, "lstat", lambda path: seen(lstat(path)))
 
     def give(path: Path) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from ckptbench.machine.control_groups import SELF, memory_groups
+
 HERE = "on this machine"
 BUS_ERROR = (
     ", as the kernel does where there is no room for shared memory: enlarge /dev/shm (of a container: --shm-size), or free some "
@@ -26,10 +28,10 @@ class MemoryKills:
     """By where they are counted, the nearest first: the control group of this process, those above it, the machine."""
 
     @classmethod
-    def now(cls, root: Path = Path("/")) -> Self:
-        """`root` is where `proc` and `sys` lie."""
+    def now(cls, process: Path = SELF) -> Self:
+        """`process` is this process's folder in /proc."""
         counts: dict[str, int] = {}
-        for where, path in _counters(root):
+        for where, path in _counters(process):
             with suppress(OSError, ValueError):
                 rows = dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
                 if "oom_kill" in rows:
@@ -66,25 +68,9 @@ def ended(status: int, before: MemoryKills | None = None) -> str:
     return f"{how}, as the kernel does when memory runs out"
 
 
-def _counters(root: Path) -> Iterator[tuple[str, Path]]:
-    """Each with where it counts: the control groups that this process is in, of version 2 or 1, and those above."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if not controllers:
-            yield from _chain(root / "sys/fs/cgroup", group, "memory.events")
-        elif "memory" in controllers.split(","):
-            yield from _chain(root / "sys/fs/cgroup/memory", group, "memory.oom_control")
-    yield HERE, root / "proc/vmstat"
-
-
-def _chain(mount: Path, group: str, name: str) -> Iterator[tuple[str, Path]]:
-    folder = mount / group.lstrip("/")
-    while folder.is_relative_to(mount) and folder != mount:
-        yield f"control group /{folder.relative_to(mount)}", folder / name
-        folder = folder.parent
-    # A container sees its own group at the mount, whatever its name is outside.
-    yield "control group /", mount / name
+def _counters(process: Path) -> Iterator[tuple[str, Path]]:
+    """Each with where it counts."""
+    for group in memory_groups(process):
+        name = "memory.oom_control" if group.is_version_1 else "memory.events"
+        yield f"control group {group.name}", group.folder / name
+    yield HERE, process.parent / "vmstat"
