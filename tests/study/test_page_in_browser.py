@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from ckptbench.answer import quantities
 from ckptbench.commands.options import AN_ASYNCHRONOUS
 from ckptbench.decide import drawn, formulas
 from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
+from ckptbench.decide.projection import growth, projected
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.storage import Storage, projected
+from ckptbench.decide.storage import Storage
 from ckptbench.errors import ConfigError
 from ckptbench.page.html import page
 from tests.decided_study import CHOICES, LEVELS, costs
@@ -184,7 +186,7 @@ STORAGE = Storage(state_bytes=98e9, gpus=4, rank_bytes_per_s=1e9, all_bytes_per_
                   copy_fixed_s=0.1, down_fixed_s=60.0, down_per_gpu_s=0.1)  # fmt: skip
 GROWTHS = {
     "fsdp": STORAGE, "one_writer": replace(STORAGE, shared_by=1), "hsdp": replace(STORAGE, shared_by=8, reads_once=True), "grows": replace(STORAGE, grows=True),
-    "nodes": replace(STORAGE, node_bytes_per_s=3e9, gpus_per_node=4, all_bytes_per_s=None),
+    "nodes": replace(STORAGE, node_bytes_per_s=3e9, gpus_per_node=4, all_bytes_per_s=math.inf),
 }  # fmt: skip
 FIT = json.dumps({"fit": {"stall_s": [0.5, 3.0, 1e-3], "durable_s": [1.0, 2.0, 0.0], "down_s": [5.0, 0.0, 0.02]}})  # fmt: skip
 
@@ -195,7 +197,7 @@ def test_costs_grow_with_the_number_of_gpus_as_storage_does(
     browser: Browser, rates: dict[str, FailureRate], tmp_path: Path, kind: str, gpus: int
 ) -> None:
     rows = costs()
-    rows["growth"] = [FIT if kind == "fit" else GROWTHS[kind].growth(asynchronous=name == "async") for name in rows["strategy"]]  # fmt: skip
+    rows["growth"] = [FIT if kind == "fit" else growth(GROWTHS[kind], asynchronous=name == "async") for name in rows["strategy"]]  # fmt: skip
     path = tmp_path / "grows.html"
     path.write_text(page(rows, list(rates.values()), CHOICES), encoding="utf-8")
     browser.open(path)

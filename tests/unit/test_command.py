@@ -317,7 +317,7 @@ def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
     assert text == printed([*CASE, *names, "--now", "2h"], COLUMNS="300")
 
 
-@pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"], ["--log", LOG]])
+@pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"]])
 def test_an_answer_from_options_imports_nothing_heavy(rate: list[str]) -> None:
     code = (
         "import sys; from ckptbench.commands.verbs import run; run(sys.argv[1:]);"

@@ -13,11 +13,13 @@ from test_advice import CHOICES, LLAMA
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.answer.study import screen
+from ckptbench.decide import formulas
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.growth import fitted
-from ckptbench.decide.storage import Storage, projected, projection
+from ckptbench.decide.projection import projected, projection, saving_of
+from ckptbench.decide.storage import Storage
 from ckptbench.decide.validate import VALIDATION
 from ckptbench.errors import ConfigError
 
@@ -66,26 +68,26 @@ def test_the_same_model_on_more_gpus_is_written_sooner_and_a_larger_one_much_lat
 )
 def test_a_rank_writes_its_part_of_the_state(shared_by: int | None, seconds: float) -> None:
     """All of it, that of its group, or that of all 1,024."""
-    storage = Storage(state_bytes=98 * GB, gpus=8, shared_by=shared_by, rank_bytes_per_s=GB, all_bytes_per_s=40 * GB, write_fixed_s=2.0)  # fmt: skip
-    assert storage.write_s(1024) == pytest.approx(seconds)
+    storage = Storage.of(state_bytes=98 * GB, gpus=8, shared_by=shared_by, rank_bytes_per_s=GB, all_bytes_per_s=40 * GB, write_fixed_s=2.0)  # fmt: skip
+    assert formulas.write_s(storage, 1024) == pytest.approx(seconds)
 
 
 def test_nodes_share_their_way_to_the_storage_and_one_that_is_not_full_has_it_alone() -> None:
     storage = Storage(state_bytes=100 * GB, gpus=8, gpus_per_node=8, node_bytes_per_s=5 * GB)
-    assert [storage.write_s(gpus) for gpus in (4, 8, 9, 16, 80)] == [20, 20, 10, 10, 2]
+    assert [formulas.write_s(storage, gpus) for gpus in (4, 8, 9, 16, 80)] == [20, 20, 10, 10, 2]
 
 
 def test_what_is_written_in_the_background_is_copied_first() -> None:
     storage = Storage(state_bytes=80 * GB, gpus=8, rank_bytes_per_s=GB, copy_bytes_per_s=5 * GB, copy_fixed_s=0.5)  # fmt: skip
-    saving = storage.saving(8, asynchronous=True)
+    saving = saving_of(storage, 8, asynchronous=True)
     assert (saving.stall_s, saving.durable_s) == (2.5, 12.5)
-    assert storage.saving(16, asynchronous=True).stall_s == 1.5
+    assert saving_of(storage, 16, asynchronous=True).stall_s == 1.5
 
 
 @pytest.mark.parametrize(("reads_once", "seconds"), [(False, 16 * 80 / 40), (True, 80 / 8)])
 def test_what_every_rank_reads_is_read_from_the_storage_as_often(reads_once: bool, seconds: float) -> None:  # fmt: skip
     storage = Storage(state_bytes=80 * GB, gpus=8, shared_by=1, reads_once=reads_once, read_bytes_per_s=8 * GB, all_bytes_per_s=40 * GB)  # fmt: skip
-    assert storage.down_s(16) == pytest.approx(seconds)
+    assert formulas.down_s(storage, 16) == pytest.approx(seconds)
 
 
 def test_measured_times_hold_where_they_were_measured_and_change_as_the_storage_says(
@@ -95,7 +97,7 @@ def test_measured_times_hold_where_they_were_measured_and_change_as_the_storage_
     costs = read_given(written(tmp_path, strategies=[measured, {"name": "behind", "stall_s": 1, "durable_s": 30, "slowdown_s": 3}]))  # fmt: skip
     save, behind = (costs[costs["strategy"] == name].iloc[0].to_dict() for name in ("save", "behind"))  # fmt: skip
     assert projected(save, 8) == save
-    part = SHARDED.write_s(1024) / SHARDED.write_s(8)
+    part = formulas.write_s(SHARDED, 1024) / formulas.write_s(SHARDED, 8)
     row = projected(save, 1024)
     assert [row[name] for name in ("stall_s", "stall_s_lo", "durable_s_hi")] == pytest.approx([20 * part, 18 * part, 24 * part])  # fmt: skip
     # Without a bandwidth for the copy, nothing shows how it changes.

@@ -22,7 +22,7 @@ LIMIT = 3.0
 
 def of(x: Floats, y_s: Floats) -> Floats:
     """Words."""
-    longer = np.where(x <= LIMIT, -x ** 2, np.expm1(y_s) / x)
+    longer = np.where(x <= LIMIT, -x.part ** 2, np.expm1(y_s) / x)
     return other(longer) - 1e-9
 
 def other(x):
@@ -33,7 +33,7 @@ def other(x):
         "const formulas = (() => {",
         "const LIMIT = 3.0;",
         "function of(x, y_s) {",
-        "  const longer = ((x <= LIMIT) ? (-(x ** 2)) : (Math.expm1(y_s) / x));",
+        "  const longer = ((x <= LIMIT) ? (-(x.part ** 2)) : (Math.expm1(y_s) / x));",
         "  return (other(longer) - 1e-09);",
         "}",
         "function other(x) {",

@@ -15,9 +15,9 @@ from ckptbench.answer.labels import counted, describe
 from ckptbench.answer.quantities import PERCENT, duration, percent, plain
 from ckptbench.answer.setups import in_words, varying, with_hardware
 from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
-from ckptbench.decide import storage
 from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
 from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
+from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import KILLED, NOTHING
@@ -28,9 +28,9 @@ Row = Mapping[str, Any]
 DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
 ASSUMED = {
-    storage.CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
-    storage.STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
-    storage.FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
+    CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
+    STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
+    FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""
 MATTERS = 1.05

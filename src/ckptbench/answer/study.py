@@ -16,9 +16,9 @@ from ckptbench.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Scre
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
 from ckptbench.answer.words import amount
-from ckptbench.decide import storage
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import OWN
 from ckptbench.matrix.catalogue import RESTART
 
@@ -93,7 +93,7 @@ def shown(tables: Tables) -> pd.DataFrame:
     apart = [name for name in SYSTEM if name != "ranks"]
     most = known.groupby(apart, dropna=False)["ranks"].transform("max")
     known = known[~known["projected"] | (known["ranks"] == most)]
-    known = pd.DataFrame([storage.projected(row, row["gpus"]) for row in records(known)])
+    known = pd.DataFrame([projected(row, row["gpus"]) for row in records(known)])
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
 

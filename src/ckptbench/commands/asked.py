@@ -14,9 +14,10 @@ from ckptbench.answer.quantities import Every
 from ckptbench.commands.case import Case, Strategy
 from ckptbench.commands.failing import Failing, failure_rate
 from ckptbench.commands.options import ASYNCHRONOUS, BLOCKING, Checkpoint
-from ckptbench.decide.choices import GPUS_PER_NODE
+from ckptbench.decide import formulas
 from ckptbench.decide.model import Recovering, Saving
-from ckptbench.decide.storage import Storage
+from ckptbench.decide.projection import saving_of
+from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
@@ -187,7 +188,7 @@ class Asked:
         """What is written and read, and how fast. None where no option says it."""
         if self.state is None:
             return None
-        return Storage(
+        return Storage.of(
             state_bytes=self.state,
             gpus=gpus,
             shared_by=self.shared_by,
@@ -203,7 +204,11 @@ class Asked:
     def down_s(self, restart_s: float, gpus: int) -> float:
         """A restart, with what each GPU adds, and with the load where it is told how fast that is."""
         storage = self._storage(gpus)
-        load_s = 0.0 if storage is None or self.read_bandwidth is None else storage.down_s(gpus)
+        load_s = (
+            0.0
+            if storage is None or self.read_bandwidth is None
+            else float(formulas.down_s(storage, gpus))
+        )
         return restart_s + gpus * (self.restart_per_gpu or 0.0) + load_s
 
     def strategies(self, gpus: int) -> Iterator[Strategy]:
@@ -211,13 +216,13 @@ class Asked:
         storage = self._storage(gpus)
         if storage is not None:
             for name in self._of_storage():
-                saving = storage.saving(gpus, asynchronous=name == ASYNCHRONOUS)
+                saving = saving_of(storage, gpus, asynchronous=name == ASYNCHRONOUS)
                 yield Strategy(name=name, saving=saving)
         for each in self._checkpoints():
             then_s = each.then_s
             if then_s is None:
                 assert storage is not None
-                then_s = storage.write_s(gpus)
+                then_s = float(formulas.write_s(storage, gpus))
             yield Strategy(
                 name=each.name,
                 saving=Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s),

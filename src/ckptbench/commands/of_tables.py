@@ -23,9 +23,9 @@ from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
+from ckptbench.decide.projection import projected
 from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.storage import projected
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval

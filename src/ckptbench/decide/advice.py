@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Kind, Table
-from ckptbench.decide import OTHERS, drawn, storage
+from ckptbench.decide import OTHERS, drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
+from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
@@ -145,7 +146,7 @@ class _Case:
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
-        row = storage.projected(row, gpus)
+        row = projected(row, gpus)
         slower, saving = drawn.slower(row), drawn.saving(row)
         step_s = slower * drawn.step_s(row)
         recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
@@ -186,7 +187,7 @@ class _Case:
             "rate": self.rate.name,
             "gpus": self.gpus,
             "projected": self.gpus > self.row["ranks"],
-            "projection": storage.projection(self.row) if self.gpus > self.row["ranks"] else "",
+            "projection": projection(self.row) if self.gpus > self.row["ranks"] else "",
         }
 
     @property

@@ -9,9 +9,6 @@ from typing import Self
 from ckptbench.decide.units import SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
 
-GPUS_PER_NODE = 8
-"""Where nothing else is said."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:

@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from ckptbench.decide.clock import seconds_of
-from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
@@ -157,7 +156,11 @@ def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
         )
     if file.begin is not None and file.end is not None and file.end <= file.begin:
         raise ConfigError(f"{path}: {FieldError(('to',), 'it must come after `from`', written.content['to'])}")  # fmt: skip
-    return file, count_failures(path.parent / file.log, file.log_options()) if file.log else None
+    if file.log is None:
+        return file, None
+    from ckptbench.decide.failure_log import count_failures  # imports pandas
+
+    return file, count_failures(path.parent / file.log, file.log_options())
 
 
 def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:

@@ -58,4 +58,4 @@ def _read_list(table: LogTable, options: LogOptions) -> Watched:
     begin = at_s.min() if options.begin is None else options.begin
     clock_s = np.array([begin, at_s.max() if options.end is None else options.end])
     gpu_hours = (clock_s - begin) * options.gpus / SECONDS_PER_HOUR
-    return Watched(at_s.to_numpy(np.float64), clock_s, gpu_hours, list(table.column(*NODES)))
+    return Watched(np.array(list(at_s)), clock_s, gpu_hours, list(table.column(*NODES)))

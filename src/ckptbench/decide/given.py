@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from ckptbench.decide.choices import GPUS_PER_NODE
+from ckptbench.decide import formulas
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
-from ckptbench.decide.storage import Storage
+from ckptbench.decide.projection import growth, saving_of
+from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
@@ -161,7 +162,7 @@ class GivenStorage(Section):
             else value
             for name, value in self.model_dump().items()
         }
-        return Storage(gpus=gpus, **values)
+        return Storage.of(gpus=gpus, **values)
 
 
 class GivenCosts(Section):
@@ -225,7 +226,7 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
          "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes,
-         "growth": given.storage.known(given.gpus).growth(asynchronous=_lags(saved)) if given.storage else ""}
+         "growth": growth(given.storage.known(given.gpus), asynchronous=_lags(saved)) if given.storage else ""}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip
@@ -249,7 +250,7 @@ def _completed(given: GivenCosts) -> GivenCosts:
     storage, gpus = given.storage.known(given.gpus), given.gpus
     strategies = []
     for saved in given.strategies:
-        costs = storage.saving(gpus, asynchronous=saved.asynchronous)
+        costs = saving_of(storage, gpus, asynchronous=saved.asynchronous)
         stall_s = float(costs.stall_s) if saved.stall_s is None else saved.stall_s
         told = saved.stall_s is None or saved.asynchronous
         durable_s = float(costs.durable_s) if told and saved.durable_s is None else saved.durable_s
@@ -257,7 +258,7 @@ def _completed(given: GivenCosts) -> GivenCosts:
     recoveries = [
         each
         if each.down_s is not None
-        else each.model_copy(update={"down_s": storage.down_s(gpus)})
+        else each.model_copy(update={"down_s": float(formulas.down_s(storage, gpus))})
         for each in given.recoveries
     ]
     return given.model_copy(update={"strategies": strategies, "recoveries": recoveries})

@@ -1,4 +1,4 @@
-"""How the costs of a checkpoint change with the number of ranks, where a study has measured several numbers: a fit, for `storage` to project by."""
+"""How the costs of a checkpoint change with the number of ranks, where a study has measured several numbers: a fit, for `projection`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.decide.storage import FIT, GROWING
+from ckptbench.decide.projection import FIT, GROWING
 
 TERMS = 3
 """Of `formulas.fitted_s`."""

@@ -17,7 +17,6 @@ from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
-from ckptbench.decide.failure_log import count_failures
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted, LogOptions
 from ckptbench.errors import ConfigError, all_of
@@ -152,6 +151,8 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
 
 def read_log(path: Path, options: LogOptions | None = None) -> FailureRate:
     """The rate of a log that no YAML file describes: sacct's table, or a list of times. Raises DataError with all of its faults."""
+    from ckptbench.decide.failure_log import count_failures  # imports pandas
+
     rate = FailureRate(name=path.stem, title=path.name, counts="failures in a log", mean_gpu_hours=math.nan)  # fmt: skip
     log = count_failures(path, options or LogOptions())
     return _counted(rate, log.failures, log.risk_gpu_hours, log)

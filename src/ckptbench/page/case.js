@@ -94,27 +94,19 @@ function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
   return { name: each.name, known, stall, durable, slowdown: isAsync && known ? known.slowdown : NOTHING, isMeasured };
 }
 
-/** By what each measured cost of a strategy grows at another number of GPUs, as src/ckptbench/decide/storage.py has it. */
+/** By what each measured cost of a strategy grows at another number of GPUs, as src/ckptbench/decide/projection.py has it. */
 function growthOf({ growth, every }, ranks, gpus) {
-  const ratio = ([before, after]) => (before > 0 ? after / before : 1);
-  const both = (of) => ratio([ranks, gpus].map(of));
-  if (growth?.fit) return Object.fromEntries(Object.entries(growth.fit).map(([name, numbers]) => [name, both((number) => formulas.fitted_s(number, ...numbers))]));
+  const times = (of) => formulas.times_as_much(of(ranks), of(gpus));
+  if (growth?.fit) return Object.fromEntries(Object.entries(growth.fit).map(([name, numbers]) => [name, times((number) => formulas.fitted_s(number, ...numbers))]));
   if (!growth) return {};
-  const known = growth.storage;
-  const limit = (bytesPerS) => bytesPerS ?? Infinity;
-  const whole = (number) => known.state_bytes * (known.grows ? number / known.gpus : 1);
-  const part = (number) => whole(number) / Math.min(known.shared_by ?? number, number);
-  const write = (number) => formulas.write_s(number, known.gpus_per_node, whole(number), part(number), known.write_fixed_s,
-    limit(known.rank_bytes_per_s), limit(known.node_bytes_per_s), limit(known.all_bytes_per_s));
-  const copy = (number) => (growth.asynchronous ? known.copy_fixed_s + part(number) / limit(known.copy_bytes_per_s) : 0);
-  const durable = both((number) => copy(number) + write(number));
+  const storage = Object.fromEntries(Object.entries(growth.storage).map(([name, value]) => [name, value ?? Infinity]));
+  const durable = times((number) => formulas.durable_s(storage, number, growth.asynchronous));
   return {
-    stall_s: growth.asynchronous ? both(copy) : durable,
+    stall_s: times((number) => formulas.stall_s(storage, number, growth.asynchronous)),
     slowdown_s: durable,
-    durable_s: every === 1 ? durable : both(part),
+    durable_s: every === 1 ? durable : times((number) => formulas.part_bytes(storage, number)),
     shared_durable_s: durable,
-    down_s: both((number) => formulas.down_s(number, known.reads_once ? whole(number) : number * part(number), part(number), known.down_fixed_s,
-      known.down_per_gpu_s, limit(known.read_bytes_per_s), limit(known.all_bytes_per_s))),
+    down_s: times((number) => formulas.down_s(storage, number)),
   };
 }
 

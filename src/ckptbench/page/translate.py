@@ -85,6 +85,8 @@ class _Translation:
                 return repr(value)
             case ast.Name(id=name) if name in local | self._known:
                 return name
+            case ast.Attribute(value=ast.Name(id=name), attr=field) if name in local:
+                return f"{name}.{field}"
             case ast.UnaryOp(op=op, operand=operand) if type(op) in SIGNS:
                 return f"({SIGNS[type(op)]}{of(operand)})"
             case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
