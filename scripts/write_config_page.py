@@ -1,31 +1,112 @@
-"""Write the fields of the settings files into config/README.md, from their models."""
+"""Write what follows from the models of the settings files: config/README.md and the JSON schemas in workflow/schemas.
+
+On the page, the lines of a model's fields stand between `<!--fields:NAME-->` and the next `<!--end-->`.
+"""
 
 from __future__ import annotations
 
-import argparse
+import inspect
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
-from ckptbench.own.config import OwnSection
-from ckptbench.settings.document import with_fields
+from ckptbench.own.config import OwnSection, own_schema
 from ckptbench.study import config
 
-MODELS = {
-    model.__name__: model
-    for model in (
-        config.StudyConfig, config.Matrix, config.TrainingSection, config.CheckpointSection, config.Cifar10Section,
-        config.SyntheticSection, config.Nt3Section, config.ListedFailure, config.LimitSection, config.DecisionSection,
-        OwnSection, FailureFile, GivenCosts, GivenStrategy, GivenRecovery, GivenStorage,
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "config" / "README.md"
+MODELS = (
+    config.StudyConfig,
+    config.Matrix,
+    config.TrainingSection,
+    config.CheckpointSection,
+    config.ListedFailure,
+    config.LimitSection,
+    config.DecisionSection,
+    OwnSection,
+    FailureFile,
+    GivenCosts,
+    GivenStrategy,
+    GivenRecovery,
+    GivenStorage,
+)
+
+BLOCK = re.compile(r"(<!--fields:(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
+MOST_NAMES = 6
+"""A field that takes more names than these has them on another page, which its description names."""
+LARGEST_SHOWN = 10**6
+"""Of the bounds above this the page says only that there are some."""
+KINDS = {"integer": "integer", "number": "number", "string": "text"}
+
+
+def page(text: str) -> str:
+    """The page, with the fields of all models as they are now."""
+    blocks = {model.__name__: fields(model) for model in MODELS} | {"datasets": datasets()}
+    return BLOCK.sub(lambda block: f"{block[1]}{blocks[block[2]]}", text)
+
+
+def datasets() -> str:
+    """Each dataset: what its class says, and its settings."""
+    parts: list[str] = []
+    for name, kind in DATASETS.items():
+        parts += [f"`{name}`: {inspect.getdoc(kind)}\n", fields(kind)]
+    return "\n" + "\n".join(filter(None, parts))
+
+
+def fields(model: type) -> str:
+    """One line for each field of the model: a pydantic model, or a dataclass of which pydantic makes one."""
+    schema = TypeAdapter(model).json_schema()
+    required = schema.get("required", ())
+    return "".join(
+        _line(name, each, name in required) for name, each in schema["properties"].items()
     )
-}  # fmt: skip
+
+
+def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
+    shown = not is_required and "$ref" not in schema
+    default = schema.get("default")
+    words = "" if not shown else "optional" if default is None else f"default `{_as_yaml(default)}`"
+    in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
+    return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {schema['description']}\n"
+
+
+def _as_yaml(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value).replace('"', "")
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """What a field takes, in words; empty where its description says it."""
+    if names := schema.get("enum"):
+        return ", ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMES else ""
+    if schema.get("type") in KINDS:
+        return " ".join(filter(None, [KINDS[schema["type"]], _bounds(schema)]))
+    several = {_allowed(each) for each in schema.get("anyOf", ()) if each.get("type") != "array"}
+    several.discard("")
+    return several.pop() if len(several) == 1 else ""
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    least, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    most, below = schema.get("maximum", LARGEST_SHOWN), schema.get("exclusiveMaximum")
+    words = [f"above {above}" if above is not None else f"from {least}" if least else ""]  # fmt: skip
+    words.append(f"to {most:,}" if most < LARGEST_SHOWN else f"below {below}" if below is not None else "")  # fmt: skip
+    return " ".join(filter(None, words))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path, help="config/README.md")
-    path: Path = parser.parse_args().path
-    path.write_text(with_fields(path.read_text(encoding="utf-8"), MODELS), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, schema in {"config": config.schema(), "own": own_schema()}.items():
+        path = ROOT / "workflow" / "schemas" / f"{name}.schema.json"
+        path.write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,8 +26,3 @@ def test_a_missing_scikit_learn_is_named_with_the_remedy(
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(DataError, match=r"has no scikit-learn.* envs/data\.txt locks"):
         prepare("digits", tmp_path, {})
-
-
-def test_there_is_nothing_to_set(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"datasets\.digits: unknown setting 'seed': it takes none"):
-        prepare("digits", tmp_path, {"seed": 1})

@@ -12,6 +12,9 @@ import pytest
 
 from ckptbench.data import sources
 from ckptbench.data.dataset import dataset_sha256
+from ckptbench.data.sources.cifar10 import Cifar10
+from ckptbench.data.sources.nt3 import Nt3
+from ckptbench.data.sources.synthetic import Synthetic
 from ckptbench.environments import ready
 from ckptbench.environments.lock_file import pinned, pinned_sha256
 from ckptbench.machine.files import file_sha256, write_json
@@ -212,41 +215,30 @@ def test_an_environment_that_is_missing_is_not_outdated_and_a_spoilt_one_is(tmp_
     assert ready.changes(tmp_path, wanted) == ["ready.json"]
 
 
-def test_a_dataset_is_outdated_by_its_settings_and_not_by_where_its_archive_lies(
-    tmp_path: Path,
-) -> None:
+def test_a_dataset_is_outdated_by_its_settings_and_its_code(tmp_path: Path) -> None:
     sources.prepare("synthetic", tmp_path, TINY)
-    assert sources.changes(tmp_path, TINY) == []
-    assert sources.changes(tmp_path, {**TINY, "archive": "/elsewhere.tar.gz"}) == []
-    assert sources.changes(tmp_path, {**TINY, "seed": 3}) == ["settings"]
+    assert sources.changes(tmp_path, Synthetic(**TINY)) == []
+    assert sources.changes(tmp_path, Synthetic(**{**TINY, "seed": 3})) == ["seed"]
     description = json.loads((tmp_path / "dataset.json").read_text())
     description["made_from"]["source_sha256"] = "older"
     write_json(tmp_path / "dataset.json", description)
-    assert sources.changes(tmp_path, TINY) == ["source_sha256"]
+    assert sources.changes(tmp_path, Synthetic(**TINY)) == ["source_sha256"]
+    del description["made_from"]
+    write_json(tmp_path / "dataset.json", description)
+    assert sources.changes(tmp_path, Synthetic(**TINY)) == ["dataset.json"]
 
 
-def test_a_dataset_is_outdated_by_the_content_of_the_files_that_its_config_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_dataset_is_outdated_by_the_content_of_its_files_and_not_by_their_place(
+    tmp_path: Path,
 ) -> None:
-    made = tmp_path / "made"
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
         for name in ("nt_train2.csv", "nt_test2.csv"):
             (tmp_path / place / name).write_text("1,2")
-    monkeypatch.setitem(
-        sources.DATASETS, "nt3", lambda folder, _: sources.synthetic.content(folder, TINY)
-    )  # type: ignore[arg-type]
-    sources.prepare("nt3", made, {"folder": str(tmp_path / "here")})
-    assert sources.changes(made, {"folder": str(tmp_path / "there")}) == []
-    assert sources.changes(made, {}) == [], "the config of a copy names none"
+    here, there = (Nt3(folder=str(tmp_path / place)) for place in ("here", "there"))
+    write_json(tmp_path / "dataset.json", {"made_from": sources.made_from(here)})
+    assert sources.changes(tmp_path, there) == []
+    assert sources.changes(tmp_path, Nt3()) == [], "the config of a copy names none"
     (tmp_path / "there/nt_test2.csv").write_text("1,3")
-    assert sources.changes(made, {"folder": str(tmp_path / "there")}) == ["settings"]
-
-
-def test_a_dataset_of_an_older_version_is_outdated_by_its_parameters(tmp_path: Path) -> None:
-    sources.prepare("synthetic", tmp_path, TINY)
-    description = json.loads((tmp_path / "dataset.json").read_text())
-    del description["made_from"]
-    write_json(tmp_path / "dataset.json", description)
-    assert sources.changes(tmp_path, TINY) == []
-    assert sources.changes(tmp_path, {**TINY, "classes": 3}) == ["classes"]
+    assert sources.changes(tmp_path, there) == ["files"]
+    assert Cifar10(archive="/elsewhere.tar.gz").identity() == Cifar10().identity()

@@ -21,7 +21,7 @@ def get_outdated_environments():
 @functools.cache
 def get_outdated_datasets():
     found = {
-        name: changes_of_dataset(Path(DATASETS, name), settings_of_dataset(name))
+        name: changes_of_dataset(Path(DATASETS, name), getattr(CONFIG.datasets, name))
         for name in {cell.dataset for cell in CELLS.values()}
     }
     return {name: why for name, why in found.items() if why}

@@ -110,13 +110,8 @@ def get_recipe(wildcards):
     return [] if recipe is None else [ancient(recipe)]
 
 
-def settings_of_dataset(name):
-    section = getattr(CONFIG.datasets, name, None)
-    return section.model_dump(mode="json", exclude_none=True) if section else {}
-
-
 def get_dataset_settings(wildcards):
-    return json.dumps(settings_of_dataset(wildcards.dataset))
+    return json.dumps(getattr(CONFIG.datasets, wildcards.dataset).settings())
 
 
 def get_environment(wildcards):

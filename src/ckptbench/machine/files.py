@@ -68,3 +68,10 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of the file's bytes, as 64 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unreadable(path: Path) -> str | None:
+    """Why this user cannot read the file. None if it can be read."""
+    if not path.is_file():
+        return f"there is no such file {path}"
+    return None if os.access(path, os.R_OK) else f"this user may not read {path}"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from ckptbench.data.sources import synthetic
+from ckptbench.data.sources import DATASETS
 from ckptbench.errors import ConfigError
 from ckptbench.faults.failure import Failure
 from ckptbench.matrix.catalogue import (
@@ -63,7 +63,7 @@ def _every_framework(names: list[str]) -> list[str]:
 FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
-DatasetName = Annotated[str, OneOf(("digits", "cifar10", "synthetic", "nt3"))]
+DatasetName = Annotated[str, OneOf(tuple(DATASETS))]
 FORMATS = dict.fromkeys(
     format
     for framework in FRAMEWORKS
@@ -78,8 +78,6 @@ RecoveryVariant = Annotated[Variant, VariantOf("recovery", RECOVERIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
-Extent = Annotated[int, whole(1, synthetic.MOST_PIXELS)]
-Samples = Annotated[int, whole(1, synthetic.MOST_SAMPLES)]
 
 
 class Matrix(Section):
@@ -101,9 +99,9 @@ class Matrix(Section):
     )
     epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
     strategy: Sweep[StrategyVariant] = Field(
-        default=[NATIVE],
+        default=[NATIVE.name],
         description="Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`.",
-        validate_default=False,
+        validate_default=True,
     )
     format: Sweep[FormatName] = Field(
         default=["default"],
@@ -123,14 +121,14 @@ class Matrix(Section):
         description="`whole`: the run. `again`: a second run of the same seed.",
     )
     faults: Sweep[FaultsVariant] = Field(
-        default=[UNDISTURBED],
+        default=[UNDISTURBED.name],
         description="[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
-        validate_default=False,
+        validate_default=True,
     )
     recovery: Sweep[RecoveryVariant] = Field(
-        default=[RESTART],
+        default=[RESTART.name],
         description="How training goes on after a failure.",
-        validate_default=False,
+        validate_default=True,
     )
     omit: Sweep[OmissionName] = Field(
         default=[NOTHING],
@@ -186,7 +184,7 @@ class TrainingSection(Section):
         default=None,
         description="At most so many steps an epoch. Without: all whole batches of all ranks.",
     )
-    test_samples: Annotated[int | None, whole(0, synthetic.MOST_SAMPLES, or_null=True)] = Field(
+    test_samples: Annotated[int | None, whole(0, 10**9, or_null=True)] = Field(
         default=None,
         description="Evaluate on at most so many samples after each epoch; 0: none. Without: the test set.",
     )
@@ -225,46 +223,12 @@ class CheckpointSection(Section):
     )
 
 
-class Cifar10Section(Section):
-    """Where CIFAR-10 comes from."""
-
-    archive: PathOrNull = Field(
-        default=None,
-        description="The official `cifar-10-python.tar.gz`, whose SHA-256 is checked. Without: download it.",
-    )
-
-
-class SyntheticSection(Section):
-    """The shape of the made-up dataset."""
-
-    height: Extent = Field(default=32, description="Pixels.")
-    width: Extent = Field(default=32, description="Pixels.")
-    channels: Annotated[int, whole(1, synthetic.MOST_CHANNELS)] = Field(
-        default=3, description="`height` · `width` · `channels` is at most 2²⁸."
-    )
-    classes: Annotated[int, whole(2, synthetic.MOST_CLASSES)] = Field(
-        default=10, description="Each has one random pattern, to which noise is added."
-    )
-    train_samples: Samples = Field(default=2048, description="Of the training set.")
-    test_samples: Samples = Field(default=512, description="Of the test set.")
-    seed: Seed = Field(default=0, description="Of patterns and noise.")
-
-
-class Nt3Section(Section):
-    """Where NT3's gene expressions come from."""
-
-    folder: PathOrNull = Field(
-        default=None,
-        description="The folder of `nt_train2.csv` and `nt_test2.csv`; needed where a cell names the dataset.",
-    )
-
-
-class DatasetSection(Section):
-    """What each dataset is made from; `digits` needs nothing."""
-
-    cifar10: Cifar10Section = Cifar10Section()
-    synthetic: SyntheticSection = SyntheticSection()
-    nt3: Nt3Section = Nt3Section()
+DatasetSection: Any = create_model(
+    "DatasetSection",
+    __base__=Section,
+    __doc__="Settings of each dataset.",
+    **{name: (kind, kind()) for name, kind in DATASETS.items()},  # type: ignore[call-overload]
+)
 
 
 class ListedFailure(Section):
@@ -430,15 +394,6 @@ def _faults(config: StudyConfig) -> Iterator[FieldError]:
             node,
         )
     yield from _failure_faults(config)
-    made = config.datasets.synthetic
-    pixels = made.height * made.width * made.channels
-    if pixels > synthetic.MOST_IMAGE_BYTES:
-        yield FieldError(
-            ("datasets", "synthetic"),
-            f"an image of height x width x channels = {pixels} bytes is too large: "
-            f"use at most {synthetic.MOST_IMAGE_BYTES}",
-            made.model_dump(exclude_unset=True),
-        )
 
 
 def schema() -> dict[str, Any]:

@@ -5,14 +5,14 @@ is an archive there?
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from ckptbench.data.dataset import DESCRIPTION
-from ckptbench.data.sources import cifar10, digits, nt3
+from ckptbench.data.sources.source import Source
 from ckptbench.errors import ConfigError, DataError
 from ckptbench.faults.schedule import kills_of
+from ckptbench.machine.files import unreadable
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
@@ -36,7 +36,7 @@ def _network(model: str, image: tuple[int, int, int]) -> Network:
 def check_image(cell: Cell, config: StudyConfig) -> None:
     """Raises ConfigError where the model does not take the images of the dataset."""
     try:
-        _network(cell.model, _image(cell.dataset, config) or ANY_IMAGE)
+        _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
     except DataError as error:
         raise ConfigError(f"the dataset {cell.dataset} does not fit: {error}") from error
 
@@ -65,7 +65,7 @@ def check_omission(cell: Cell, config: StudyConfig) -> None:
     layer = LAYERS.get(cell.omit)
     if layer is None:
         return
-    network = _network(cell.model, _image(cell.dataset, config) or ANY_IMAGE)
+    network = _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
     if not any(isinstance(each, layer) for each in network.flat()):
         raise ConfigError(
             f"{cell.model} has no {layer.__name__} layer: a restart without {cell.omit} shows nothing"
@@ -111,7 +111,7 @@ def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
 
 
 def _steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
-    limit, samples = config.training.steps_per_epoch, _train_samples(cell.dataset, config)
+    limit, samples = config.training.steps_per_epoch, dataset_of(cell, config).train_samples
     if samples is None:
         return limit
     try:
@@ -120,82 +120,25 @@ def _steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
         raise ConfigError(f"the cell {cell.id} cannot be: {error}") from error
 
 
-def _train_samples(dataset: str, config: StudyConfig) -> int | None:
-    """Size of the training set. None if it is not known before the dataset is made."""
-    known = {
-        "digits": digits.TRAIN_SAMPLES,
-        "cifar10": cifar10.TRAIN_SAMPLES,
-        "synthetic": config.datasets.synthetic.train_samples,
-        "nt3": nt3.SAMPLES["train"],
-    }
-    return known.get(dataset)
+def dataset_of(cell: Cell, config: StudyConfig) -> Source:
+    """The dataset of the cell, with the settings that the config has for it."""
+    source: Source = getattr(config.datasets, cell.dataset)
+    return source
 
 
-def _image(dataset: str, config: StudyConfig) -> tuple[int, int, int] | None:
-    """Height, width and channels of the images. None if they are not known before the dataset is made."""
-    made = config.datasets.synthetic
-    known = {
-        "digits": digits.IMAGE_SHAPE,
-        "cifar10": cifar10.IMAGE_SHAPE,
-        "synthetic": (made.height, made.width, made.channels),
-        "nt3": nt3.IMAGE_SHAPE,
-    }
-    return known.get(dataset)
-
-
-def check_archives(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
-    """Raises ConfigError where files of a dataset cannot be read that the config names, or that are needed to make it in `datasets`.
+def check_files(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
+    """Raises ConfigError where a file cannot be read that the config names, or that is needed to make a dataset in `datasets`.
 
     A dataset that no cell names needs no files.
     """
-    named = {cell.dataset for cell in cells}
     faults: list[FieldError] = []
-    for dataset, check in {"cifar10": _check_cifar10, "nt3": _check_nt3}.items():
-        if dataset in named:
-            faults += check(config, (datasets / dataset / DESCRIPTION).exists())
+    for source in {cell.dataset: dataset_of(cell, config) for cell in cells}.values():
+        if fault := source.missing((datasets / source.name / DESCRIPTION).exists()):
+            setting, words = fault
+            location = ("datasets", source.name, setting)
+            faults.append(FieldError(location, words, getattr(source, setting)))
+    numbers = config.decision.numbers
+    if numbers is not None and (fault_of_file := unreadable(Path(numbers))):
+        remedy = "give the path of a file like config/costs-example.yaml, or null for the costs of the study"
+        faults.append(FieldError(("decision", "numbers"), f"{fault_of_file}: {remedy}", numbers))
     raise_all(faults)
-
-
-def _check_cifar10(config: StudyConfig, _is_there: bool) -> Iterator[FieldError]:
-    archive = config.datasets.cifar10.archive
-    if archive is not None and (fault := _fault(Path(archive))):
-        yield FieldError(
-            ("datasets", "cifar10", "archive"),
-            f"{fault}: give the path of the official {cifar10.ARCHIVE}, or null to download it",
-            archive,
-        )
-
-
-def _check_nt3(config: StudyConfig, is_there: bool) -> Iterator[FieldError]:
-    folder = config.datasets.nt3.folder
-    remedy = f"download {' and '.join(nt3.FILES.values())} from {nt3.URL} and give their folder"
-    field = ("datasets", "nt3", "folder")
-    if folder is None and is_there:
-        return
-    if folder is None:
-        yield FieldError(field, f"the dataset nt3 needs it: {remedy}", None)
-        return
-    for name in nt3.FILES.values():
-        if fault := _fault(Path(folder) / name):
-            yield FieldError(field, f"{fault} {name} in it: {remedy}", folder)
-            return  # the remedy names both files
-
-
-def check_numbers(config: StudyConfig) -> None:
-    """Raises ConfigError where the user's own costs cannot be read."""
-    path = config.decision.numbers
-    if path is not None and (fault := _fault(Path(path))):
-        raise FieldError(
-            ("decision", "numbers"),
-            f"{fault}: give the path of a file like config/costs-example.yaml, or null for the costs of the study",
-            path,
-        )
-
-
-def _fault(file: Path) -> str | None:
-    """Why this user cannot read the file. None if it can be read."""
-    if not file.is_file():
-        return "there is no such file"
-    if not os.access(file, os.R_OK):
-        return "this user may not read the file"
-    return None

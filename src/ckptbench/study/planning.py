@@ -12,7 +12,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.settings.sources import Sources
 from ckptbench.study.config import StudyConfig, check_config
 from ckptbench.study.expansion import expand
-from ckptbench.study.feasible import check_archives, check_numbers
+from ckptbench.study.feasible import check_files
 
 
 def check_source(folder: Path) -> None:
@@ -45,8 +45,7 @@ def plan_study(
     config = check_config(sources)
     try:
         cells = expand(config)
-        check_archives(cells, config, datasets)
-        check_numbers(config)
+        check_files(cells, config, datasets)
     except ConfigError as error:
         raise ConfigError(sources.explain(error)) from None
     return config, cells

@@ -1,70 +1,61 @@
-"""The registry of datasets, and the preparation of each into a folder that `ckptbench.data.dataset` reads."""
+"""The datasets, and the preparation of each into a folder that `ckptbench.data.dataset` reads.
+
+Every subclass of Source in a module of this package is a dataset.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import importlib
+import pkgutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ckptbench.data.dataset import DESCRIPTION, Dataset
-from ckptbench.data.sources import cifar10, digits, nt3, synthetic
-from ckptbench.data.sources.writing import Content, write_dataset
+from ckptbench.data.sources.source import Source
+from ckptbench.data.sources.writing import write_dataset
 from ckptbench.errors import DataError, RunFolderError
-from ckptbench.machine.files import file_sha256, read_json
+from ckptbench.machine.files import read_json
 
-DATASETS: Mapping[str, Callable[[Path, Mapping[str, Any]], Content]] = {
-    "digits": digits.content,
-    "cifar10": cifar10.content,
-    "synthetic": synthetic.content,
-    "nt3": nt3.content,
-}
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)
 
-ARCHIVE, FOLDER = "archive", "folder"
-"""Settings that say where official files lie. What they hold counts: of an archive its preparation checks that."""
+DATASETS: Mapping[str, type[Source]] = {each.name: each for each in Source.__subclasses__()}
+
+
+def source_of(name: str, settings: Mapping[str, Any]) -> Source:
+    """The dataset with these settings. Raises DataError for a setting that it does not have or take."""
+    try:
+        return DATASETS[name](**settings)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"datasets.{name}: {error}") from error
 
 
 def prepare(name: str, folder: Path, settings: Mapping[str, Any]) -> Dataset:
-    """Prepare the dataset `name` in `folder` and open it. An older dataset there is replaced once the new one is whole.
+    """Prepare the dataset in `folder` and open it. An older one there is replaced once the new one is whole.
 
-    `settings` come from the dataset's section of the config. Raises DataError if a setting is wrong, the source cannot
-    be had, or the folder cannot be written.
+    Raises DataError if a setting is wrong, the source cannot be had, or the folder cannot be written.
     """
-    if name not in DATASETS:
-        raise DataError(f'unknown dataset "{name}": use {", ".join(DATASETS)}')
-    write_dataset(folder, name, DATASETS[name](folder, settings), made_from(settings))
+    source = source_of(name, settings)
+    write_dataset(folder, name, source.content(folder), made_from(source))
     return Dataset.open(folder)
 
 
-def made_from(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataset would be made from now, as JSON: its settings, the files that they name, and the source of this package."""
-    source = hashlib.sha256()
+def made_from(source: Source) -> dict[str, Any]:
+    """What a dataset would be made from now, as JSON: what its samples depend on, and the source of this package."""
+    code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        source.update(path.read_bytes())
-    kept = {name: value for name, value in settings.items() if name not in (ARCHIVE, FOLDER)}
-    if folder := settings.get(FOLDER):
-        files = (Path(folder) / name for name in nt3.FILES.values())
-        kept["files"] = [file_sha256(path) if path.is_file() else None for path in files]
-    return {"settings": kept, "source_sha256": source.hexdigest()}
+        code.update(path.read_bytes())
+    return {**source.identity(), "source_sha256": code.hexdigest()}
 
 
-def changes(folder: Path, settings: Mapping[str, Any]) -> list[str]:
-    """What has changed since the dataset in `folder` was made. Empty too where there is none.
-
-    The description of a dataset that an older version made holds the parameters of its samples, and not the rest.
-    """
+def changes(folder: Path, source: Source) -> list[str]:
+    """What has changed since the dataset in `folder` was made. Empty too where there is none."""
     try:
-        description = read_json(folder / DESCRIPTION)
+        noted = read_json(folder / DESCRIPTION).get("made_from")
     except RunFolderError:
         return [DESCRIPTION] if (folder / DESCRIPTION).exists() else []
-    wanted = made_from(settings)
-    match description:
-        case {"made_from": {"settings": dict(noted), "source_sha256": source}}:
-            if FOLDER not in settings:  # nobody knows what the files would be now
-                noted.pop("files", None)
-            same = {"settings": noted, "source_sha256": source}
-            return [name for name in wanted if same[name] != wanted[name]]
-        case {"parameters": dict(noted)}:
-            given = wanted["settings"]
-            return [name for name in given if noted.get(name, given[name]) != given[name]]
-    return [DESCRIPTION]
+    if not isinstance(noted, dict):
+        return [DESCRIPTION]
+    return [name for name, value in made_from(source).items() if noted.get(name) != value]

@@ -8,56 +8,53 @@ Digits" (Alpaydin and Kaynak 1998). Every pixel is repeated 4x4 times and over t
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.sources.settings import parse_settings
-from ckptbench.data.sources.writing import Content
+from ckptbench.data.sources.source import Content, Source
 from ckptbench.errors import DataError
 
 TRAIN_SAMPLES = 1437
 SPLIT_SEED = 0
-IMAGE_SHAPE = (32, 32, 3)
 PIXEL_REPEATS = 4
 CHANNELS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DigitsSettings:
-    """The dataset has no settings."""
+@dataclass(frozen=True, kw_only=True)
+class Digits(Source):
+    """1,437 training and 360 test images from scikit-learn, enlarged to 32 × 32 × 3. It has no settings."""
 
+    name = "digits"
+    train_samples = TRAIN_SAMPLES
+    image_shape = (32, 32, CHANNELS)
 
-def content(folder: Path, settings: Mapping[str, Any]) -> Content:
-    """Raises DataError if scikit-learn is not installed."""
-    parse_settings(DigitsSettings, "digits", settings)
-    try:
-        import sklearn
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataError(
-            f"digits: {sys.executable} has no scikit-learn, which holds this dataset; prepare it in the "
-            "environment that envs/data.txt locks"
-        ) from error
-    digits = load_digits()
-    images, labels = enlarge(digits.images), digits.target.astype(np.int64)
-    order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
-    train, test = order[:TRAIN_SAMPLES], order[TRAIN_SAMPLES:]
-    return Content(
-        source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
-        parameters={"split_seed": SPLIT_SEED},
-        image_shape=IMAGE_SHAPE,
-        classes=10,
-        samples={"train": len(train), "test": len(test)},
-        blocks={
-            "train": [(images[train], labels[train])],
-            "test": [(images[test], labels[test])],
-        },
-    )
+    def content(self, folder: Path) -> Content:
+        """Raises DataError if scikit-learn is not installed."""
+        try:
+            import sklearn
+            from sklearn.datasets import load_digits
+        except ImportError as error:
+            raise DataError(
+                f"digits: {sys.executable} has no scikit-learn, which holds this dataset; prepare it in the "
+                "environment that envs/data.txt locks"
+            ) from error
+        digits = load_digits()
+        images, labels = enlarge(digits.images), digits.target.astype(np.int64)
+        order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
+        train, test = order[:TRAIN_SAMPLES], order[TRAIN_SAMPLES:]
+        return Content(
+            source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
+            image_shape=self.image_shape,
+            classes=10,
+            samples={"train": len(train), "test": len(test)},
+            blocks={
+                "train": [(images[train], labels[train])],
+                "test": [(images[test], labels[test])],
+            },
+        )
 
 
 def enlarge(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:

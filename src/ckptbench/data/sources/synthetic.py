@@ -6,7 +6,7 @@ Every class has a coarse random pattern of up to 8x8 cells. An image is the patt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.data.dataset import Split
-from ckptbench.data.sources.settings import parse_settings, require_whole_number
-from ckptbench.data.sources.writing import Block, Content
+from ckptbench.data.sources.source import Block, Content, Source
 
 CELLS = 8
 BLOCK_BYTES = 32 * 2**20
 MOST_PIXELS = 65_536
 """Of a height or a width. NT3 has 60,483 rows."""
-MOST_CHANNELS = 4096
 MOST_IMAGE_BYTES = 2**28
-MOST_CLASSES = 100_000
 MOST_SAMPLES = 10**9
 # Pattern and noise are both below LEVELS, so that their sum fits into a byte.
 LEVELS = 128
@@ -33,59 +30,62 @@ _PATTERNS = 0
 _STREAMS: Mapping[Split, int] = {"train": 1, "test": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticSettings:
-    """Raises ValueError if a number is out of range."""
+def _whole(default: int, minimum: int, maximum: int, description: str) -> Any:
+    """A field that takes whole numbers from `minimum` to `maximum`."""
+    bounds = {"ge": minimum, "le": maximum, "strict": True}
+    return field(default=default, metadata={"description": description, **bounds})
 
-    height: int = 32
-    width: int = 32
-    channels: int = 3
-    classes: int = 10
-    train_samples: int = 2048
-    test_samples: int = 512
-    seed: int = 0
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic(Source):
+    """Images from a seeded generator."""
+
+    name = "synthetic"
+    height: int = _whole(32, 1, MOST_PIXELS, "Pixels.")
+    width: int = _whole(32, 1, MOST_PIXELS, "Pixels.")
+    channels: int = _whole(3, 1, 4096, "`height` · `width` · `channels` is at most 2²⁸.")
+    classes: int = _whole(10, 2, 100_000, "Each has one random pattern, to which noise is added.")
+    train_samples: int = _whole(2048, 1, MOST_SAMPLES, "Of the training set.")
+    test_samples: int = _whole(512, 1, MOST_SAMPLES, "Of the test set.")
+    seed: int = _whole(0, 0, 2**31 - 1, "Of patterns and noise.")
 
     def __post_init__(self) -> None:
-        for name in ("height", "width"):
-            require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_PIXELS)
-        require_whole_number("channels", self.channels, minimum=1, maximum=MOST_CHANNELS)
-        require_whole_number("classes", self.classes, minimum=2, maximum=MOST_CLASSES)
-        for name in ("train_samples", "test_samples"):
-            require_whole_number(name, getattr(self, name), minimum=1, maximum=MOST_SAMPLES)
-        require_whole_number("seed", self.seed, minimum=0, maximum=2**32 - 1)
+        pixels = self.height * self.width * self.channels
+        if pixels > MOST_IMAGE_BYTES:
+            raise ValueError(
+                f"an image of height x width x channels = {pixels} bytes is too large: use at most {MOST_IMAGE_BYTES}"
+            )
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
 
-def content(folder: Path, settings: Mapping[str, Any]) -> Content:
-    chosen = parse_settings(SyntheticSettings, "synthetic", settings)
-    samples: dict[Split, int] = {"train": chosen.train_samples, "test": chosen.test_samples}
-    return Content(
-        source="generated",
-        parameters=asdict(chosen),
-        image_shape=(chosen.height, chosen.width, chosen.channels),
-        classes=chosen.classes,
-        samples=samples,
-        blocks={split: _blocks(chosen, split, samples[split]) for split in samples},
-    )
+    def content(self, folder: Path) -> Content:
+        samples: dict[Split, int] = {"train": self.train_samples, "test": self.test_samples}
+        return Content(
+            source="generated",
+            image_shape=self.image_shape,
+            classes=self.classes,
+            samples=samples,
+            blocks={split: self._blocks(split, samples[split]) for split in samples},
+        )
 
+    def _blocks(self, split: Split, samples: int) -> Iterator[Block]:
+        patterns = self._patterns()
+        rows, columns = _cells(self.height), _cells(self.width)
+        random = np.random.default_rng((_STREAMS[split], self.seed))
+        block_samples = max(1, BLOCK_BYTES // int(np.prod(self.image_shape)))
+        for first in range(0, samples, block_samples):
+            count = min(block_samples, samples - first)
+            labels = random.integers(self.classes, size=count)
+            noise = random.integers(LEVELS, size=(count, *self.image_shape), dtype=np.uint8)
+            yield patterns[labels][:, rows][:, :, columns] + noise, labels
 
-def _blocks(settings: SyntheticSettings, split: Split, samples: int) -> Iterator[Block]:
-    patterns = _patterns(settings)
-    rows, columns = _cells(settings.height), _cells(settings.width)
-    random = np.random.default_rng((_STREAMS[split], settings.seed))
-    image_shape = (settings.height, settings.width, settings.channels)
-    block_samples = max(1, BLOCK_BYTES // int(np.prod(image_shape)))
-    for first in range(0, samples, block_samples):
-        count = min(block_samples, samples - first)
-        labels = random.integers(settings.classes, size=count)
-        noise = random.integers(LEVELS, size=(count, *image_shape), dtype=np.uint8)
-        yield patterns[labels][:, rows][:, :, columns] + noise, labels
-
-
-def _patterns(settings: SyntheticSettings) -> NDArray[np.uint8]:
-    """The pattern of every class, (classes, CELLS, CELLS, channels): small even if the images are large."""
-    random = np.random.default_rng((_PATTERNS, settings.seed))
-    shape = (settings.classes, CELLS, CELLS, settings.channels)
-    return random.integers(LEVELS, size=shape, dtype=np.uint8)
+    def _patterns(self) -> NDArray[np.uint8]:
+        """The pattern of every class, (classes, CELLS, CELLS, channels): small even if the images are large."""
+        random = np.random.default_rng((_PATTERNS, self.seed))
+        shape = (self.classes, CELLS, CELLS, self.channels)
+        return random.integers(LEVELS, size=shape, dtype=np.uint8)
 
 
 def _cells(pixels: int) -> NDArray[np.int64]:
