@@ -142,28 +142,13 @@ def test_options_of_a_strategy_are_in_the_id_and_survive_json(
 ) -> None:
     entry = StrategyEntry(location="local:Local", stages=("begun",), options={"every": 1})
     monkeypatch.setitem(STRATEGIES, "local", entry)
-    chosen = Variant.of("strategy", "local", {"every": 3}, entry.options)
+    chosen = Variant.of("strategy", "local", {"every": 3}, entry)
     one = cell(strategy=chosen)
     assert "-local_every_3-" in one.id
     assert Cell.from_json(json.loads(json.dumps(one.to_json()))) == one
     assert one.baseline.strategy == Variant("native")
-    assert Variant.of("strategy", "local", {"every": 1}, entry.options) == Variant("local")
+    assert Variant.of("strategy", "local", {"every": 1}, entry) == Variant("local")
     assert chosen.chosen(entry.options) == {"every": 3}
-
-
-@pytest.mark.parametrize("text", [
-    "exponential", "exponential_kind_hang_mean_s_0.5", "exponential_of_node", "ulfm_batch_kept_replace_True", "deepfreeze_memory_1_node_0_partner_0_shared_12",
-])  # fmt: skip
-def test_options_can_be_read_from_the_text_that_tables_have(text: str) -> None:
-    name, options = text.partition("_")[0], {"mean_s": 60.0, "of": "rank", "kind": "kill", "replace": False, "batch": "shrunk", "memory": 0, "node": 0, "partner": 1, "shared": 1}  # fmt: skip
-    read = Variant.read(text, name, options)
-    assert str(read) == text
-    assert all(type(value) is type(options[option]) for option, value in read.options)
-
-
-def test_a_text_with_other_options_is_refused() -> None:
-    with pytest.raises(ValueError, match="not deepfreeze with options of memory"):
-        Variant.read("deepfreeze_colour_3", "deepfreeze", {"memory": 0})
 
 
 def test_a_strategy_is_known_by_the_text_that_tables_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_a_wrong_value_is_refused_with_file_and_field(
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("character", ["\x07", "\x85x\x7f", "\ud800", "\u202e", "\u2066", "\ue000"])
+@pytest.mark.parametrize("character", ["\x07", "\x85x\x7f", "\ud800", "\ue000"])
 @pytest.mark.parametrize("field", ["title", "strategies", "recoveries"])
 def test_a_name_that_no_reader_can_see_is_refused_in_one_line(
     field: str, character: str, tmp_path: Path

@@ -293,7 +293,7 @@ def make_rank(
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "")
 
     def make(**options: Any) -> HorovodElasticRank:
-        defaults = RECOVERIES["horovod_elastic"].options
+        defaults = Variant("horovod_elastic").chosen(RECOVERIES["horovod_elastic"].options)
         rank = HorovodElasticRank(ALONE, cast(Any, Line()), {**defaults, **options})
         rank.adopt(framework)
         return rank

@@ -25,20 +25,19 @@ from ckptbench.matrix.catalogue import (
     RECOVERIES,
     RESTART,
     STRATEGIES,
-    StrategyEntry,
     formats_of,
 )
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.named import has_name, named
-from ckptbench.matrix.variant import LARGEST_OPTION, NAME, HasOptions, Option, Variant, written
+from ckptbench.matrix.variant import LARGEST_OPTION, NAME, Entry, Option, Variant, written
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
 from ckptbench.study.config import load_config
 from ckptbench.study.expansion import expand
 
-REGISTRIES: dict[str, Mapping[str, HasOptions]] = {
+REGISTRIES: dict[str, Mapping[str, Entry]] = {
     "strategy": STRATEGIES,
     "faults": FAULTS,
     "recovery": RECOVERIES,
@@ -49,26 +48,12 @@ NUMBERS = [
     1e-5, 1.5e-7, 1e-9, 5e-324, 1e9, math.nextafter(1e9, 0), math.nextafter(60.0, 0), math.nextafter(60.0, 100),
 ]  # fmt: skip
 """Floats that a writer with fewer digits, or with exponents, would confuse or could not put into a name."""
-TEXTS = [
-    "a",
-    "A",
-    "0.5",
-    "5",
-    "05",
-    "a_b",
-    "name_a",
-    "_name_a",
-    "True",
-    "x-y",
-    "..",
-    "v1.2",
-    "-",
-    "_",
-]
 
 
-def values(default: Option, choices: tuple[str, ...] | None, draw: random.Random) -> list[Option]:
+def values(default: Option | tuple[str, ...], draw: random.Random) -> list[Option]:
     """Values that an option with this default can have, the odd ones first."""
+    if isinstance(default, tuple):
+        return list(default)
     if type(default) is bool:
         return [False, True]
     if type(default) is int:
@@ -76,7 +61,7 @@ def values(default: Option, choices: tuple[str, ...] | None, draw: random.Random
     if type(default) is float:
         drawn = [10 ** draw.uniform(-12, 9) for _ in range(DRAWS)]
         return [*NUMBERS, *drawn, *(round(each, 3) or 1.0 for each in drawn)]
-    return list(TEXTS if choices is None else choices)
+    return ["a", "A", "05", "a_b", "name_a", "_name_a", "True", "_"]
 
 
 def options_of_all() -> Iterator[tuple[str, str, str]]:
@@ -88,7 +73,7 @@ def options_of_all() -> Iterator[tuple[str, str, str]]:
 
 def chosen(kind: str, name: str, given: Mapping[str, Any]) -> Variant:
     entry = REGISTRIES[kind][name]
-    return Variant.of(kind, name, given, entry.options, entry.choices)
+    return Variant.of(kind, name, given, entry)
 
 
 @pytest.mark.parametrize(("kind", "name", "option"), list(options_of_all()))
@@ -97,7 +82,7 @@ def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
 ) -> None:
     entry = REGISTRIES[kind][name]
     draw = random.Random(f"{kind} {name} {option}")
-    distinct = set(values(entry.options[option], entry.choices.get(option), draw))
+    distinct = set(values(entry.options[option], draw))
     variants = {value: chosen(kind, name, {option: value}) for value in distinct}
     assert len({str(variant) for variant in variants.values()}) == len(distinct)
     for value, variant in variants.items():
@@ -105,7 +90,7 @@ def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
         read = named(str(variant), REGISTRIES[kind])
         assert read == variant
         assert read.chosen(entry.options)[option] == value
-        assert type(read.chosen(entry.options)[option]) is type(entry.options[option])
+        assert type(read.chosen(entry.options)[option]) is type(value)
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)
@@ -115,7 +100,7 @@ def test_variants_with_several_options_have_names_of_their_own(kind: str) -> Non
     for name, entry in REGISTRIES[kind].items():
         for _ in range(DRAWS):
             given = {
-                option: draw.choice(values(default, entry.choices.get(option), draw))
+                option: draw.choice(values(default, draw))
                 for option, default in entry.options.items()
                 if draw.random() < 0.7
             }
@@ -128,23 +113,6 @@ def test_variants_with_several_options_have_names_of_their_own(kind: str) -> Non
 def test_what_is_no_number_above_zero_has_no_name(value: object) -> None:
     with pytest.raises(ConfigError, match="use a number above 0, up to 1000000000"):
         chosen("faults", "exponential", {"mean_s": value})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{mean_s: 1e6}", "mean_s is '1e6', .* YAML reads 1e-3 and 1.0e6 as text"),
-        ("{most: 1e1}", "most is '1e1', use a whole number .* YAML reads"),
-        ("{mean_s: .nan}", "mean_s is nan, use a number above 0"),
-        ("{most: 3.0}", "most is 3.0, use a whole number"),
-        ("{most: -1}", "most is -1, use a whole number"),
-    ],
-)
-def test_a_number_that_no_name_holds_is_refused_in_one_line(text: str, words: str) -> None:
-    faults = yaml.safe_load(f"exponential: {text}")
-    with pytest.raises(ConfigError, match=rf"matrix.faults\[0\].*{words}") as error:
-        load_config({"matrix": {"faults": faults}})
-    assert "\n" not in str(error.value)
 
 
 STUDY = """
@@ -191,30 +159,18 @@ LISTED = "faults: {listed: {name: %s}}"
 LIST = "failures: {%s: [{step: 2, rank: 0}]}"
 
 
-@pytest.mark.parametrize("name", ["two", "node-lost", "v1.2", "A_b"])
+@pytest.mark.parametrize("name", ["two", "A_b"])
 def test_a_list_of_failures_gives_its_name_to_the_run(name: str) -> None:
     assert planned(LISTED % name, LIST % name) == [
         f"pytorch-small_cnn-digits-r2-b16-n2-torch_save-e1-listed_name_{name}-rep0"
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        *((f'"{name}"', "name is .*, use a text of letters") for name in ("a b", "a/b", "é", "a+b", "故障", "a\\nb")),
-        *((name, "rename the list") for name in ("a-ulfm", "a-torchrun", "a-restart_patience_s_30", "a-b-ulfm_replace_True")),
-        ("a" * 190, "has 256 characters, of 251 that"),
-    ],
-)  # fmt: skip
-def test_a_list_whose_name_a_run_cannot_have_is_refused_in_one_line(name: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=rf"matrix.faults\[0\].*{words}") as error:
-        planned(LISTED % name, LIST % name)
+@pytest.mark.parametrize("name", ['"a b"', "a/b", "é", "a-ulfm", '"a\\nb"'])
+def test_a_list_whose_name_a_run_cannot_have_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"failures\..* it should match pattern") as error:
+        planned("faults: none", LIST % name)
     assert "\n" not in str(error.value)
-
-
-def test_the_smallest_float_is_too_long_for_a_name() -> None:
-    with pytest.raises(ConfigError, match=r"matrix.faults\[1\] .* numbers with fewer digits"):
-        planned("faults: [exponential, {weibull: {mean_s: 5.0e-324}}]")
 
 
 def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
@@ -254,7 +210,7 @@ def test_two_different_cells_never_share_a_name() -> None:
         Variant("none"),
         *(chosen("faults", "exponential", {"mean_s": each}) for each in NUMBERS[:8]),
     ]
-    faults += [chosen("faults", "listed", {"name": each}) for each in TEXTS if each != "x-y"]
+    faults += [chosen("faults", "listed", {"name": each}) for each in ("a", "a_b", "ulfm")]
     known: dict[str, Cell] = {}
     for framework, strategy, trace, recovery, history, every in itertools.product(
         FRAMEWORKS, STRATEGIES, faults, RECOVERIES, HISTORIES, ("e1", "e11", "s1", "never")
@@ -305,39 +261,11 @@ def test_environments_have_names_of_their_own() -> None:
     assert {"data", "dev", "main", "build-constraints"}.isdisjoint(owners)
 
 
-def test_a_text_that_reads_as_other_options_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a strategy that somebody adds, with two options of any text."""
-    entry = StrategyEntry(location="a:b", stages=("begun",), options={"to": "x", "via": "y"})
-    monkeypatch.setitem(STRATEGIES, "mine", entry)
-    fields: dict[str, Any] = {
-        "framework": "pytorch", "model": "small_cnn", "dataset": "digits", "ranks": 1, "batch_size": 8, "epochs": 1,
-        "format": "torch_save", "interval": Interval.parse("e1"),
-    }  # fmt: skip
-    plain = Cell(**fields, strategy=chosen("strategy", "mine", {"to": "a", "via": "b"}))
-    assert plain.id.endswith("-mine_to_a_via_b-torch_save-e1-rep0")
-    with pytest.raises(ConfigError, match="the name has another meaning too"):
-        Cell(**fields, strategy=chosen("strategy", "mine", {"to": "a_via_b"}))
-
-
-def test_a_strategy_whose_name_is_that_of_options_of_another_is_never_taken_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(STRATEGIES, "deepfreeze_memory_1", STRATEGIES["async"])
-    fields: dict[str, Any] = {
-        "framework": "pytorch", "model": "small_cnn", "dataset": "digits", "ranks": 1, "batch_size": 8, "epochs": 1,
-        "format": "safetensors", "interval": Interval.parse("e1"),
-    }  # fmt: skip
-    assert Cell(**fields, strategy=Variant("deepfreeze_memory_1")).id
-    with pytest.raises(ConfigError, match="the name has another meaning too"):
-        Cell(**fields, strategy=chosen("strategy", "deepfreeze", {"memory": 1}))
-
-
 @pytest.mark.parametrize(
     "text",
-    ["exponential_mean_s_05", "exponential_mean_s_7.50", "exponential_mean_s_1e+06", "exponential_mean_s_nan",
-     "exponential_mean_s_1_000", "exponential_most_-1", "exponential_mean_s_60_mean_s_60", "exponential_"],
-)  # fmt: skip
-def test_a_number_that_is_written_otherwise_is_in_no_name(text: str) -> None:
+    ["exponential_mean_s_1e+06", "exponential_mean_s_nan", "exponential_most_-1", "exponential_"],
+)
+def test_other_options_are_in_no_name(text: str) -> None:
     with pytest.raises(ValueError, match="not exponential with options of"):
         named(text, FAULTS)
 
@@ -349,13 +277,6 @@ def test_names_of_runs_that_are_there_stay_as_they_were() -> None:
     ]  # fmt: skip
     assert str(chosen("recovery", "restart", {"patience_s": 30})) == "restart_patience_s_30"
     assert str(RESTART) == "restart"
-
-
-def test_two_plans_with_one_name_for_two_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that somebody adds under a name that is an interval's."""
-    monkeypatch.setattr(Cell, "id", property(lambda cell: f"{cell.framework}-rep{cell.repeat}"))
-    with pytest.raises(ConfigError, match="two different runs have the name pytorch-rep0"):
-        planned("faults: exponential")
 
 
 def test_a_name_that_begins_with_another_is_not_that_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ class FakeLink:
         self.joined += 1
 
 
-OPTIONS = RECOVERIES["torchft"].options
+OPTIONS = Variant("torchft").chosen(RECOVERIES["torchft"].options)
 
 
 def place(*nodes: str) -> Place:

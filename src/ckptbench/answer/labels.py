@@ -19,7 +19,7 @@ from ckptbench.matrix.catalogue import (
 )
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.named import named_or_none
-from ckptbench.matrix.variant import HasOptions, Option, written
+from ckptbench.matrix.variant import Entry, Option, written
 
 FRAMEWORK_NAMES = {name: entry.label for name, entry in FRAMEWORKS.items() if entry.label}
 SUBJECTS = {
@@ -103,7 +103,7 @@ def history(value: str) -> str:
     return _variant(value, FAULTS)
 
 
-def _variant(value: str, registry: Mapping[str, HasOptions]) -> str:
+def _variant(value: str, registry: Mapping[str, Entry]) -> str:
     variant = named_or_none(value, registry)
     if variant is None:
         return name(value)
@@ -174,7 +174,7 @@ def order(column: str, value: Any) -> Any:
     return (known.index(value) if value in known else len(known), _natural(value))
 
 
-def _registered_order(value: str, registry: Mapping[str, HasOptions]) -> tuple[int, list[Any]]:
+def _registered_order(value: str, registry: Mapping[str, Entry]) -> tuple[int, list[Any]]:
     names = list(registry)
     try:
         place = names.index(registered(value, registry))

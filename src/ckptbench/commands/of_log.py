@@ -21,8 +21,7 @@ from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.reader import read_log
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.shown import show
-from ckptbench.settings.text import one_line
-from ckptbench.settings.values import LARGEST_NUMBER
+from ckptbench.settings.values import LARGEST_NUMBER, one_line
 
 UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
 FROM_LOG = "save of the log"

@@ -16,8 +16,15 @@ from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
-from ckptbench.settings.text import Text, unseen_in
-from ckptbench.settings.values import LARGEST_NUMBER, Flag, Number, PathOrNull, whole
+from ckptbench.settings.values import (
+    LARGEST_NUMBER,
+    Flag,
+    PathOrNull,
+    Text,
+    number,
+    unseen_in,
+    whole,
+)
 
 LARGEST_HOURS = 10**12
 NOW = "now"
@@ -58,7 +65,7 @@ def _states(value: object) -> tuple[str, ...]:
 
 
 TimeOrNull = Annotated[float | None, PlainValidator(_seconds)]
-Hours = Annotated[float | None, Number(above=0, maximum=LARGEST_HOURS, or_null=True)]
+Hours = Annotated[float | None, number(above=0, maximum=LARGEST_HOURS)]
 
 
 class Publication(Section):
@@ -93,10 +100,10 @@ class FailureFile(Section):
     approximate: Flag = Field(
         default=False, description='Whether the source estimates it, or says "at least".'
     )
-    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
+    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
         default=None, description="How many were watched: GPUs, never nodes."
     )
-    failures: Annotated[int | None, whole(0, MOST_FAILURES, or_null=True)] = Field(
+    failures: Annotated[int | None, whole(0, MOST_FAILURES)] = Field(
         default=None, description="That were counted; 0 gives a bound."
     )
     days: Hours = Field(default=None, description="In which they were counted.")
@@ -115,7 +122,7 @@ class FailureFile(Section):
         default=FAILURE_STATES,
         description="Slurm's states of jobs that failed. Add `PREEMPTED` where training then starts again.",
     )
-    restart_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+    restart_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=RESTART_S / 60,
         description="Failures within so long count as one: as long as a restart takes.",
     )

@@ -17,14 +17,13 @@ from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 from ckptbench.matrix.interval import NEVER
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import ConfigFile, FieldError, Sources
-from ckptbench.settings.text import Text
-from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Number, whole
+from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Text, number, whole
 
 LARGEST_BYTES = 10**15
-Seconds = Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)]
-Positive = Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)]
-Part = Annotated[float, Number(minimum=0, maximum=1)]
-Limit = Annotated[float | None, Number(above=0, maximum=LARGEST_NUMBER, or_null=True)]
+Seconds = Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)]
+Positive = Annotated[float, number(above=0, maximum=LARGEST_NUMBER)]
+Part = Annotated[float, number(minimum=0, maximum=1)]
+Limit = Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)]
 BYTES_PER_GB = 1e9
 
 
@@ -100,7 +99,7 @@ class GivenStrategy(Section):
         default=False,
         description="Whether other nodes keep copies of the versions in a node.",
     )
-    bytes: Annotated[int | None, whole(1, LARGEST_BYTES, or_null=True)] = Field(
+    bytes: Annotated[int | None, whole(1, LARGEST_BYTES)] = Field(
         default=None, description="Of a version."
     )
 
@@ -126,7 +125,7 @@ class GivenStorage(Section):
     """What storage does with another number of GPUs. Bandwidths are GB a second, a GB is 10⁹ bytes; null: no limit."""
 
     state_gb: Positive = Field(description="Of a version, with `gpus` GPUs.")
-    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
+    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
         default=None,
         description="So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP.",
     )

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from ckptbench.matrix.variant import Choices, Option, Variant
+from ckptbench.matrix.variant import Entry, Options, Variant
 
-Entry = TypeVar("Entry")
+Each = TypeVar("Each")
 
 
-class Registry(dict[str, Entry], Generic[Entry]):
+class Registry(dict[str, Each], Generic[Each]):
     """Entries by name. `hidden` ones are found by their name, but no list and no documentation has them: the audit uses them."""
 
-    def __init__(self, entries: Mapping[str, Entry], hidden: Mapping[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, Each], hidden: Mapping[str, Each]) -> None:
         super().__init__(entries)
         self.hidden = hidden
 
-    def __missing__(self, name: str) -> Entry:
+    def __missing__(self, name: str) -> Each:
         return self.hidden[name]
 
     def __contains__(self, name: object) -> bool:
@@ -142,7 +142,7 @@ NO_FORMAT = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyEntry:
+class StrategyEntry(Entry):
     """A strategy: the place of its class, the frameworks that it serves, its stages and its options."""
 
     location: str
@@ -158,10 +158,6 @@ class StrategyEntry:
     depend on how fast one of them was. The saves of any other strategy end in the background."""
     recycles: bool = False
     """Whether it writes over the files of removed versions. Then one removed version stays on the disk for the next."""
-    options: Mapping[str, Option] = field(default_factory=dict)
-    """Default of each option, by its name."""
-    choices: Choices = field(default_factory=dict)
-    """The values that a text option may have, by its name."""
 
     def serves(self, framework: str) -> bool:
         return self.frameworks is None or framework in self.frameworks
@@ -224,8 +220,7 @@ STRATEGIES = Registry(
             formats=("dcp",),
             stages=("begun", "copied", "written"),
             blocking=False,
-            options={"checkpointer": "thread", "stager": "reused", "staging": "awaited"},
-            choices={
+            options={
                 "checkpointer": ("thread", "process"),
                 "stager": ("reused", "fresh"),
                 "staging": ("awaited", "unawaited"),
@@ -289,32 +284,27 @@ UNWRITABLE = ("full_disk", "io_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultsEntry:
+class FaultsEntry(Entry):
     """A kind of trace of failures: its options. Module `faults.schedule` draws or reads the trace."""
 
     kills: int = 0
     """How many kills it draws by the steps of the run."""
     inside: int = 0
     """How many of these come while a checkpoint is being written."""
-    options: Mapping[str, Option] = field(default_factory=dict)
-    """Default of each option, by its name."""
-    choices: Choices = field(default_factory=dict)
-    """The values that a text option may have, by its name."""
 
 
-_DRAWN: Mapping[str, Option] = {
+_DRAWN: Options = {
     "mean_s": 60.0,
     "most": 3,
-    "of": "rank",
-    "kind": "kill",
+    "of": ("rank", "node"),
+    "kind": FAILURE_KINDS,
     "lasts_s": 5.0,
 }
-_DRAWN_CHOICES = {"of": ("rank", "node"), "kind": FAILURE_KINDS}
 UNDISTURBED = Variant("none")
 FAULTS = {
     UNDISTURBED.name: FaultsEntry(),
-    "exponential": FaultsEntry(options=_DRAWN, choices=_DRAWN_CHOICES),
-    "weibull": FaultsEntry(options={**_DRAWN, "shape": 0.7}, choices=_DRAWN_CHOICES),
+    "exponential": FaultsEntry(options=_DRAWN),
+    "weibull": FaultsEntry(options={**_DRAWN, "shape": 0.7}),
     "listed": FaultsEntry(options={"name": ""}),
     "killed_between": FaultsEntry(kills=1),
     "killed_inside": FaultsEntry(kills=1, inside=1),
@@ -328,7 +318,7 @@ KILLED = tuple(name for name, entry in FAULTS.items() if entry.kills)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryEntry:
+class RecoveryEntry(Entry):
     """A recovery: the places of its two classes, and its options."""
 
     launcher: str
@@ -351,10 +341,6 @@ class RecoveryEntry:
     elastic: bool = False
     """Whether the ranks that survive go on in their processes. What that costs is paid where nothing fails too, so the
     undisturbed run of such a cell has the same recovery."""
-    options: Mapping[str, Option] = field(default_factory=dict)
-    """Default of each option, by its name."""
-    choices: Choices = field(default_factory=dict)
-    """The values that a text option may have, by its name."""
 
     def serves(self, framework: str) -> bool:
         return self.frameworks is None or framework in self.frameworks
@@ -363,12 +349,10 @@ class RecoveryEntry:
         return self.strategies is None or strategy in self.strategies
 
 
-_PATIENCE: Mapping[str, Option] = {"patience_s": 10.0}
-_ELASTIC: Mapping[str, Option] = {**_PATIENCE, "batch": "kept"}
-_ELASTIC_CHOICES = {"batch": ("kept", "shrunk")}
+_PATIENCE: Options = {"patience_s": 10.0}
+_ELASTIC: Options = {**_PATIENCE, "batch": ("kept", "shrunk")}
 # Where the recovery averages the gradients, it can weigh them too.
-_AVERAGING: Mapping[str, Option] = {**_ELASTIC, "learning_rate": "kept"}
-_AVERAGING_CHOICES = {**_ELASTIC_CHOICES, "learning_rate": ("kept", "scaled")}
+_AVERAGING: Options = {**_ELASTIC, "learning_rate": ("kept", "scaled")}
 # With any other strategy the survivors would have to abandon a save that goes on in the background.
 _ELASTIC_STRATEGIES = (NATIVE.name,)
 RESTART = Variant("restart")
@@ -394,7 +378,6 @@ RECOVERIES = {
         strategies=_ELASTIC_STRATEGIES,
         elastic=True,
         options={**_ELASTIC, "commit_steps": 5, "timeout_s": 30.0},
-        choices=_ELASTIC_CHOICES,
     ),
     "torchft": RecoveryEntry(
         launcher="ckptbench.recovery.torchft:TorchFt",
@@ -404,7 +387,6 @@ RECOVERIES = {
         own_environment=True,
         elastic=True,
         options=_AVERAGING,
-        choices=_AVERAGING_CHOICES,
     ),
     "ulfm": RecoveryEntry(
         launcher="ckptbench.recovery.ulfm:Ulfm",
@@ -415,7 +397,6 @@ RECOVERIES = {
         own_environment=True,
         elastic=True,
         options={**_AVERAGING, "replace": False},
-        choices=_AVERAGING_CHOICES,
     ),
 }
 """Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share

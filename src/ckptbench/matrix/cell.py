@@ -22,16 +22,12 @@ from ckptbench.matrix.catalogue import (
     STRATEGIES,
     UNDISTURBED,
     WHOLE,
-    FaultsEntry,
-    RecoveryEntry,
-    StrategyEntry,
     formats_of,
     undisturbed_recovery,
 )
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import levels_of
-from ckptbench.matrix.named import named_or_none
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.variant import Entry, Variant
 
 Accelerator = Literal["cpu", "cuda"]
 Cache = Literal["warm", "cold"]
@@ -251,14 +247,7 @@ class Cell:
         )
 
 
-def _check_variant(
-    kind: str, variant: Variant, registry: Mapping[str, StrategyEntry | FaultsEntry | RecoveryEntry]
-) -> None:
+def _check_variant(kind: str, variant: Variant, registry: Mapping[str, Entry]) -> None:
     if variant.name not in registry:
         raise ConfigError(f'unknown {kind} "{variant.name}": use {", ".join(registry)}')
-    entry = registry[variant.name]
-    Variant.of(kind, variant.name, dict(variant.options), entry.options, entry.choices)
-    if variant.options and named_or_none(str(variant), registry) != variant:
-        raise ConfigError(
-            f"{kind} {variant}: the name has another meaning too, so its run could be taken for another: use another text"
-        )
+    Variant.of(kind, variant.name, dict(variant.options), registry[variant.name])

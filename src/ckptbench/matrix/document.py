@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 
 from ckptbench.matrix.catalogue import (
     FAULTS,
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
-    FaultsEntry,
-    RecoveryEntry,
     StrategyEntry,
 )
+from ckptbench.matrix.variant import Entry, Option
 from ckptbench.networks.models import ARCHITECTURES
 
 INTRODUCTION = """\
@@ -114,16 +114,15 @@ def _served(frameworks: Sequence[str] | None) -> str:
     return "all" if frameworks is None else _codes(frameworks)
 
 
-def _options(entry: StrategyEntry | FaultsEntry | RecoveryEntry) -> str:
-    options = ", ".join(_option(entry, name) for name in entry.options)
+def _options(entry: Entry) -> str:
+    options = ", ".join(starmap(_option, entry.options.items()))
     return f": {options}" if options else ""
 
 
-def _option(entry: StrategyEntry | FaultsEntry | RecoveryEntry, name: str) -> str:
-    value = entry.options[name]
-    default = _code(f"{name}: {str(value).lower() if isinstance(value, bool) else value}")
-    others = [other for other in entry.choices.get(name, ()) if other != value]
-    return f"{default} (or {_codes(others)})" if others else default
+def _option(name: str, default: Option | tuple[str, ...]) -> str:
+    value, *others = default if isinstance(default, tuple) else (default,)
+    words = _code(f"{name}: {str(value).lower() if isinstance(value, bool) else value}")
+    return f"{words} (or {_codes(others)})" if others else words
 
 
 def _code(name: str) -> str:

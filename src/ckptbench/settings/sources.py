@@ -17,7 +17,7 @@ import yaml
 
 from ckptbench.errors import ConfigError, all_of
 from ckptbench.machine.files import read_regular
-from ckptbench.matrix.shown import MOST_DIGITS, SHOWN_CHARACTERS, show
+from ckptbench.matrix.shown import SHOWN_CHARACTERS, show
 from ckptbench.remedies import blame
 
 Location = tuple[Any, ...]
@@ -26,16 +26,6 @@ COMMAND_LINE = "--config"
 MISSING = object()
 MOST_LINES = 20
 """Wrong values that get a line of their own."""
-MOST_VALUES = 100_000
-DEEPEST = 12
-"""More levels than any config has. Deeper ones are a mistake, or an attempt to exhaust the reader."""
-
-
-class Words(str):
-    """Shown as it is, where a value is shown: what a value is, instead of the value."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
 
 
 class FieldError(ConfigError):
@@ -142,14 +132,13 @@ class ConfigFile:
             raise ConfigError(
                 f"{path}: the file is empty or no mapping: give it fields, as config/config.yaml has"
             )
-        check_shape(content, str(path))
         return cls(path, content)
 
 
 def _parse(text: str) -> tuple[Any, list[str]]:
-    """The content, and a line for each key that is set twice."""
+    """The content, and a line for each key that YAML sets twice."""
     try:
-        pairs = json.loads(text, object_pairs_hook=_Pairs)
+        return json.loads(text), []
     except ValueError:
         loader = yaml.FullLoader(text)  # that of Snakemake
         try:
@@ -158,27 +147,6 @@ def _parse(text: str) -> tuple[Any, list[str]]:
             return (loader.construct_document(node) if node else None), twice
         finally:
             loader.dispose()
-    return json.loads(text), list(_pairs_twice(pairs, ()))
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The pairs of a JSON object, with those that a dict would lose."""
-
-
-def _pairs_twice(value: object, location: Location) -> Iterator[str]:
-    if isinstance(value, _Pairs):
-        first: dict[str, Any] = {}
-        for key, each in value:
-            if key in first:
-                yield (
-                    f"{dotted((*location, key))} is {show(first[key])} and then {show(each)}: "
-                    "keep one of the two"
-                )
-            first[key] = each
-            yield from _pairs_twice(each, (*location, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _pairs_twice(each, (*location, index))
 
 
 def _nodes_twice(node: yaml.Node, location: Location, text: str, seen: set[int]) -> Iterator[str]:
@@ -218,55 +186,6 @@ def _fault(error: yaml.MarkedYAMLError) -> str:
     return f"{where}not YAML: {words}; correct the line, or one before it"
 
 
-def check_shape(content: Mapping[Any, Any], name: str) -> None:
-    """Raises ConfigError, with `name`, if the content cannot be a config, whatever its fields mean.
-
-    That is a value that holds itself, a key that is no text, a number of a thousand digits, or far too many values.
-    """
-    for location, value, remedy in _misshapen(content):
-        raise ConfigError(f"{name}: {FieldError(location, remedy, value)}")
-
-
-def _misshapen(content: Mapping[Any, Any]) -> Iterator[tuple[Location, object, str]]:
-    """The first problem of the content, if it has one: its location, value and remedy."""
-    to_do: list[tuple[Location, object, tuple[int, ...]]] = [((), content, ())]
-    count = 0
-    while to_do:
-        location, value, inside = to_do.pop()
-        count += 1
-        if id(value) in inside:
-            yield (
-                location,
-                Words("an alias of what it lies in"),
-                "write the values instead of the alias",
-            )
-            return
-        if len(location) > DEEPEST:
-            yield (
-                location[:DEEPEST],
-                Words("nested"),
-                f"a config has at most {DEEPEST} levels: use fewer",
-            )
-            return
-        if count > MOST_VALUES:
-            yield location[:1], Words("one of too many values"), f"use at most {MOST_VALUES} in all"
-            return
-        if isinstance(value, int) and value.bit_length() > 3 * MOST_DIGITS:
-            yield location, value, f"use a number of fewer than {MOST_DIGITS} digits"
-            return
-        parts: list[tuple[Any, Any]] = []
-        if isinstance(value, Mapping):
-            parts = list(value.items())
-        elif isinstance(value, list):
-            parts = list(enumerate(value))
-        for key, each in parts:
-            if isinstance(value, Mapping) and not isinstance(key, str):
-                words = "its key is no text (YAML reads yes, no, on, off and numbers as values)"
-                yield (*location, key), each, f"{words}: use a field of config/README.md"
-                return
-        to_do += [((*location, key), each, (*inside, id(value))) for key, each in reversed(parts)]
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The merged content of a config, and the files that it comes from. Later files override earlier ones."""
@@ -276,10 +195,8 @@ class Sources:
 
     @classmethod
     def read(cls, content: Mapping[str, Any], paths: Sequence[Path]) -> Self:
-        """Raises ConfigError if a file is not as it must be, or the content cannot be a config."""
-        sources = cls(content, all_of(partial(ConfigFile.read, path) for path in paths))
-        check_shape(content, COMMAND_LINE if paths else "config")  # the files were checked
-        return sources
+        """Raises ConfigError if a file is not as it must be."""
+        return cls(content, all_of(partial(ConfigFile.read, path) for path in paths))
 
     @property
     def names(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
 from ckptbench.data.sources import DATASETS
 from ckptbench.errors import ConfigError
@@ -36,16 +36,16 @@ from ckptbench.settings.values import (
     LARGEST_NUMBER,
     Count,
     CountFromZero,
+    FilePath,
     Flag,
     IntervalText,
-    Number,
     OneOf,
     OneOrMore,
     PathOrNull,
     Seed,
     Sweep,
     VariantOf,
-    path_of,
+    number,
     whole,
 )
 
@@ -171,20 +171,20 @@ class TrainingSection(Section):
         default=1,
         description="Repeat r uses `seed` + r, and so does its baseline.",
     )
-    learning_rate: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
+    learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.01, description="Of SGD with momentum. It is not scaled with `ranks`."
     )
-    momentum: Annotated[float, Number(minimum=0, below=1)] = Field(
+    momentum: Annotated[float, number(minimum=0, below=1)] = Field(
         default=0.9, description="Of the optimizer."
     )
-    weight_decay: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+    weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.0, description="Times the parameter, it is added to each gradient."
     )
-    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER, or_null=True)] = Field(
+    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
         default=None,
         description="At most so many steps an epoch. Without: all whole batches of all ranks.",
     )
-    test_samples: Annotated[int | None, whole(0, 10**9, or_null=True)] = Field(
+    test_samples: Annotated[int | None, whole(0, 10**9)] = Field(
         default=None,
         description="Evaluate on at most so many samples after each epoch; 0: none. Without: the test set.",
     )
@@ -234,33 +234,31 @@ DatasetSection: Any = create_model(
 class ListedFailure(Section):
     """One failure of a list: when it strikes, whom, and how."""
 
-    second: Annotated[float | None, Number(minimum=0, maximum=LARGEST_NUMBER, or_null=True)] = (
-        Field(
-            default=None,
-            description="Strike this long after the first step of the run began.",
-        )
+    second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+        default=None,
+        description="Strike this long after the first step of the run began.",
     )
-    step: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+    step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
         default=None, description="Or strike when this many steps are done."
     )
     moment: Literal["step", "save", "recovery"] = Field(
         default="step",
         description="With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when the victim begins to recover from the failure before.",
     )
-    delay_s: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+    delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=0.0, description="Strike this much later."
     )
-    rank: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+    rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
         default=None, description="The victim."
     )
-    node: Annotated[int | None, whole(0, LARGEST_NUMBER, or_null=True)] = Field(
+    node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
         default=None,
         description="Or all ranks of this node, from 0.",
     )
     kind: Annotated[str, OneOf(FAILURE_KINDS)] = Field(
         default="kill", description="What happens to the victim."
     )
-    lasts_s: Annotated[float, Number(above=0, maximum=LARGEST_NUMBER)] = Field(
+    lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
         default=5.0, description="How long a victim hangs, is slow, or cannot write."
     )
 
@@ -272,7 +270,7 @@ class DecisionSection(Section):
         default="llama3",
         description="The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`.",
     )
-    rates: Annotated[str, Field(min_length=1), BeforeValidator(path_of)] = Field(
+    rates: FilePath = Field(
         default="config/failures",
         description="The folder of the failure rates.",
     )
@@ -280,11 +278,11 @@ class DecisionSection(Section):
         default=[],
         description="Numbers of GPUs to project to. Empty: nothing is projected.",
     )
-    survivable: Annotated[float, Number(minimum=0, below=1)] = Field(
+    survivable: Annotated[float, number(minimum=0, below=1)] = Field(
         default=0.77,
         description="The part of failures that hit one node alone. The default is that of Llama 3.",
     )
-    replacement_minutes: Annotated[float, Number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
+    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=60.0,
         description="Until a replacement comes, where fewer ranks go on.",
     )
@@ -301,8 +299,8 @@ class DecisionSection(Section):
 class LimitSection(Section):
     """When a run is given up."""
 
-    run_minutes: Annotated[float | None, Number(above=0, maximum=LARGEST_NUMBER, or_null=True)] = (
-        Field(default=None, description="End a run that takes longer, and count it as failed.")
+    run_minutes: Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)] = Field(
+        default=None, description="End a run that takes longer, and count it as failed."
     )
 
 
@@ -320,7 +318,7 @@ class StudyConfig(Section):
         default=[], description="[Combinations to drop](#exclude-and-include)."
     )
     include: list[Addition] = Field(default=[], description="[Cells to add](#exclude-and-include).")
-    repeats: Annotated[int, whole(1)] = Field(  # its bound is that of the number of cells
+    repeats: Count = Field(
         default=3,
         description="Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included.",
     )
@@ -334,7 +332,10 @@ class StudyConfig(Section):
     datasets: DatasetSection = Field(
         default=DatasetSection(), description="[Settings of the datasets](#datasets)."
     )
-    failures: dict[str, Annotated[list[ListedFailure], Field(min_length=1)]] = Field(
+    failures: dict[
+        Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")],
+        Annotated[list[ListedFailure], Field(min_length=1)],
+    ] = Field(
         default={},
         description="[Lists of failures](#failures) by name.",
     )

@@ -14,13 +14,15 @@ from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.matrix.variant import Variant
 from ckptbench.settings.sources import FieldError, raise_all
+from ckptbench.settings.values import NAME_BYTES
 from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
-from ckptbench.study.names import check_names
 
 AXES = tuple(Matrix.model_fields)
 MOST_COMBINATIONS = 100_000
 """Combinations of the lists of a config. More take too long to look at."""
+MOST_NAME = NAME_BYTES - len("-01234567-memory")
+"""Characters of a name of a run, to which those of its folders at near levels append as much."""
 MOST_CELLS = 10_000
 """Runs of a study. With more of them the workflow takes minutes to start."""
 
@@ -42,8 +44,19 @@ def expand(config: StudyConfig) -> list[Cell]:
             for repeat in range(config.repeats)
         )
     )
-    check_names(cells, config)
+    _check_names(cells)
     return cells
+
+
+def _check_names(cells: Iterable[Cell]) -> None:
+    """Raises FieldError where the name of a run is too long for its files."""
+    longest = max((cell.id for cell in cells), key=len)
+    if len(longest) > MOST_NAME:
+        raise FieldError(
+            ("matrix",),
+            f"the name of a run would have {len(longest)} characters, of {MOST_NAME} that the names of its files can have: "
+            f"use a shorter name of a list of failures, or numbers with fewer digits ({show(longest)})",
+        )
 
 
 def _first_repeat(config: StudyConfig) -> list[Cell]:
