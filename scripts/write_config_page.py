@@ -39,7 +39,7 @@ MODELS = (
 )
 
 BLOCK = re.compile(r"(<!--fields:(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
-MOST_NAMES = 6
+MOST_NAMES = 7
 """A field that takes more names than these has them on another page, which its description names."""
 LARGEST_SHOWN = 10**6
 """Of the bounds above this the page says only that there are some."""
