@@ -21,7 +21,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.audit.check import Check, Question
 from ckptbench.data.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT
+from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.interval import Interval as Every
@@ -58,7 +58,7 @@ class Size:
 
     @property
     def stall(self) -> Variant:
-        return Variant.of("strategy", "stall", {"ms": self.stall_ms}, {"ms": 100}, {})
+        return Variant.of("strategy", "stall", {"ms": self.stall_ms}, STRATEGIES["stall"])
 
 
 def collected_runs(folder: Path, lock: Path, size: Size) -> dict[str, pd.DataFrame]:
