@@ -38,7 +38,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.machine import page_cache
-from ckptbench.matrix.catalogue import STRATEGIES, formats_of
+from ckptbench.matrix.catalogue import STRATEGIES, formats_of, load
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
@@ -46,7 +46,6 @@ from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import Checkpoint, read_trace
-from ckptbench.strategies.loading import load_strategy
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.strategies.writer import write_file
 from ckptbench.world.seats import Place
@@ -309,7 +308,7 @@ def usable() -> tuple[str, ...]:
 
 def _is_installed(strategy: str) -> bool:
     try:
-        load_strategy(strategy)
+        load(STRATEGIES[strategy].location)
     except ImportError:
         return False
     return True

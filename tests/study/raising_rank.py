@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ckptbench.frameworks.loading import load_framework
+from ckptbench.matrix.catalogue import FRAMEWORKS, load
 from ckptbench.runs.plan import Plan
 from ckptbench.training import rank
 from ckptbench.world.variables import read_seat
@@ -15,7 +15,7 @@ MESSAGE = "raised on purpose in the third step"
 
 
 def main() -> int:
-    framework: Any = load_framework(Plan.read(Path(sys.argv[1])).cell.framework)
+    framework: Any = load(FRAMEWORKS[Plan.read(Path(sys.argv[1])).cell.framework].location)
     seat, ranks = read_seat()
     step, done = framework.step, []
 

@@ -11,8 +11,7 @@ import numpy as np
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
-from ckptbench.frameworks.loading import load_framework
-from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, load
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
 from ckptbench.networks.layers import (
@@ -167,7 +166,8 @@ def _join(framework: str, place: Place, *, seed: int, deterministic: bool) -> Fr
     how = (framework, seed, deterministic)
     if how not in _joined:
         assert not _joined, "a process joins once: give its scenarios one seed and one mode"
-        _joined[how] = load_framework(framework).join(place, seed=seed, deterministic=deterministic)
+        found = load(FRAMEWORKS[framework].location)
+        _joined[how] = found.join(place, seed=seed, deterministic=deterministic)
     return _joined[how]
 
 

@@ -20,7 +20,7 @@ from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.machine.clock import boot_id, clock
-from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.matrix.catalogue import RECOVERIES, load
 from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -87,7 +87,7 @@ def test_a_rank_that_dies_hangs_up_before_it_tears_the_others_out(
     assert order == ["hang up", "abort"]
 
 
-@pytest.mark.parametrize("named", ["InjectorClient.open", "load_framework", "load_rank_recovery"])
+@pytest.mark.parametrize("named", ["InjectorClient.open", "load"])
 def test_a_rank_that_dies_before_it_has_joined_says_why(
     make_plan: MakePlan,
     monkeypatch: pytest.MonkeyPatch,
@@ -301,7 +301,11 @@ class Regrouping(RankRecovery):
 @pytest.fixture
 def regrouping(monkeypatch: pytest.MonkeyPatch) -> Regrouping:
     recovery = Regrouping()
-    monkeypatch.setattr(rank, "load_rank_recovery", lambda *_: recovery)
+    entry = dataclasses.replace(RECOVERIES["restart"], rank="a test's own")
+    monkeypatch.setitem(RECOVERIES, "restart", entry)
+    monkeypatch.setattr(
+        rank, "load", lambda place: (lambda *_: recovery) if place == entry.rank else load(place)
+    )
     return recovery
 
 

@@ -252,7 +252,7 @@ def test_the_first_rank_of_a_node_checks_before_it_imports_its_framework(
         raise LaunchError("on b: no room")
 
     monkeypatch.setattr(preflight, "check_node", refuse)
-    monkeypatch.setattr(rank, "load_framework", lambda _: pytest.fail("imported"))
+    monkeypatch.setattr(rank, "load", lambda _: pytest.fail("imported"))
     place = Place(
         rank=1, world_size=2, local_rank=0, node="b", threads=1, addresses=("a:1", "b:1"), nodes=("a", "b")
     )  # fmt: skip

@@ -29,9 +29,8 @@ from ckptbench.launch.ranks import launch
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import write_json
 from ckptbench.machine.processes import is_orphan
-from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.matrix.catalogue import RECOVERIES, load
 from ckptbench.recovery.contract import Loss, Recovery
-from ckptbench.recovery.loading import load_recovery
 from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
@@ -172,8 +171,8 @@ def _launch_until_done(
     manifest: dict[str, Any],
 ) -> None:
     """Launch the ranks, and launch them again as long as the run's recovery asks for it."""
-    recovery = load_recovery(plan.cell.recovery.name)
     entry = RECOVERIES[plan.cell.recovery.name]
+    recovery: Recovery = load(entry.launcher)()
     limits = dataclasses.replace(assembler.limits, patience_s=recovery.patience_s(plan))
     if entry.elastic or entry.starts_all or entry.starts_node:
         # The survivors do not wait either, and what starts several ranks has no exit status for one of them.

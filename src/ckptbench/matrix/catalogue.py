@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ckptbench.matrix.variant import Entry, Options, Variant
 
@@ -255,6 +256,11 @@ STRATEGIES = Registry(
         ),
     },
 )
+
+
+def load(location: str) -> Any:
+    """The class at `module:class`, of an entry. Raises ImportError where a library that it needs is not installed."""
+    return pkgutil.resolve_name(location)
 
 
 def registered(variant: str, registry: Mapping[str, object] = STRATEGIES) -> str:

@@ -28,7 +28,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.clock import clock
 from ckptbench.machine.removal import remove_or_warn
-from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
+from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED, load
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
@@ -38,7 +38,6 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.contract import Strategy, StrategyContext, TrainingState
 from ckptbench.strategies.failure import at_level, failed_save, level_and_cause
-from ckptbench.strategies.loading import load_strategy
 from ckptbench.strategies.pending_save import PendingSave
 from ckptbench.strategies.schedule import Schedule
 from ckptbench.world.seats import Place
@@ -129,7 +128,7 @@ class TimedCheckpointer:
             gather=gather,
         )
         return cls(
-            load_strategy(variant.name)(context),
+            load(entry.location)(context),
             blocking=entry.blocking,
             recycles=entry.recycles,
             place=place,

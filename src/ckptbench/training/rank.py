@@ -18,11 +18,10 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework
-from ckptbench.frameworks.loading import load_framework
 from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
 from ckptbench.machine.processes import die_with_parent, end_with_parent, ignore_stop_signals
+from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
 from ckptbench.recovery.contract import RankRecovery
-from ckptbench.recovery.loading import load_rank_recovery
 from ckptbench.remedies import in_one_line
 from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
@@ -63,10 +62,11 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
             near=near_folders(plan, node=place.node if place.is_spread else None),
             comes_again=link.comes_again,
         )
-        framework_class = load_framework(plan.cell.framework)
+        framework_class: type[Framework] = load(FRAMEWORKS[plan.cell.framework].location)
         imported_ns = clock()
         recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
-        recovery = load_rank_recovery(plan.cell.recovery, place, link)
+        chosen, entry = plan.cell.recovery, RECOVERIES[plan.cell.recovery.name]
+        recovery: RankRecovery = load(entry.rank)(place, link, chosen.chosen(entry.options))
         framework = framework_class.join(
             recovery.framework_place, seed=plan.seed, deterministic=plan.cell.deterministic
         )

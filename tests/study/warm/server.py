@@ -69,7 +69,8 @@ def serve_imported(framework: str, threads: int, requests: socket.socket) -> Req
         pass
     os.environ.update(dict.fromkeys(POOLS, str(threads)))
     # Not at the top: it imports NumPy, whose libraries would then have started with all cores' threads in every importer.
-    importlib.import_module("ckptbench.frameworks.loading").load_framework(framework)
+    catalogue = importlib.import_module("ckptbench.matrix.catalogue")
+    catalogue.load(catalogue.FRAMEWORKS[framework].location)
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)
