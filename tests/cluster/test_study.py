@@ -31,7 +31,6 @@ PATIENCE_S = 1500
 # With other numbers of threads, sums are in another order.
 ROUNDING = 1e-5
 OF_OTHER_STUDIES = (
-    "failure_fits",
     "validation",
     "digests",
     "values",

@@ -98,8 +98,6 @@ def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
             "best_steps": 6.0,
             "fine_from_steps": 3.0,
             "fine_to_steps": 12.0,
-            "measured_best": place == 0,
-            "predicted_best": place == 0,
         }
         for place in range(number)
     )

@@ -156,7 +156,8 @@ def test_times_are_seconds_or_dates(
     text = f"title: Ours\ncounts: all\nlog: log.csv\ngpus: 8\nfrom: {begin}\nto: {end}\n"
     rate = read_rate(written(tmp_path, text, "\n".join(["# a note", "", "time", *times])))
     assert rate.log is not None
-    assert rate.log.gaps_gpu_hours * 60 / 8 == pytest.approx([10, 20, 60, 30])
+    assert rate.log.at_gpu_hours * 60 / 8 == pytest.approx([10, 30, 90])
+    assert rate.log.watched_gpu_hours * 60 / 8 == pytest.approx(120)
     assert rate.mean_gpu_hours == pytest.approx(8 * 1.5 / 3), (
         "ten minutes after each are not at risk"
     )

@@ -57,7 +57,7 @@ def get_all_figures():
 
 
 def get_decision_figures():
-    """Those of the decision, if there is something to decide from. Fits are of rates that come from a log."""
+    """Those of the decision, if there is something to decide from."""
     decided = FIGURES["advice"].is_of(CELLS.values())
     shown = ["advice"] if decided or CONFIG.decision.numbers else []
     if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
@@ -65,7 +65,7 @@ def get_decision_figures():
         shown.append("scale")
     if FIGURES["validation"].is_of(CELLS.values()):
         shown.append("validation")
-    return _files_of([*shown, *(["failure_fits"] if FAILURE_LOGS else [])])
+    return _files_of(shown)
 
 
 def _files_of(figures):

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ckptbench.decide.advice import advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
-from ckptbench.decide.rate_tables import failure_fits, failure_rates
+from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
 
 
@@ -27,7 +27,6 @@ def decide(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices) 
     (chosen,) = (rate for rate in rates if rate.name == choices.rate)
     return {
         "failure_rates": failure_rates(rates),
-        "failure_fits": failure_fits(rates),
         "decision_costs": costs,
         "advice": advice(costs, rates, choices),
         "scale": scale(costs, chosen, choices),

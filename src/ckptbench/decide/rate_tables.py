@@ -1,26 +1,16 @@
-"""The tables `failure_rates` and `failure_fits`: every rate in figures, and the gaps between the failures of a log."""
+"""The table `failure_rates`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.stats import CensoredData, ecdf, expon, weibull_min
 
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.decide.rates import FailureRate, overdispersion
 from ckptbench.decide.watched import Counted
-
-OBSERVED, EXPONENTIAL, WEIBULL = "observed", "exponential", "weibull"
-POINTS = 100
-"""Points of each fitted curve."""
-BEYOND = 2.0
-"""The factor by which fitted curves go on beyond the shortest and the longest gap."""
-FEWEST_FITTED = 10
-"""Failures from which on a Weibull distribution is drawn: fewer say next to nothing about its shape."""
 
 # fmt: off
 FAILURE_RATES = Table(
@@ -46,17 +36,6 @@ FAILURE_RATES = Table(
         Column("overdispersion", "number", "1", "by how much more than at a constant rate the failures of a log vary; at least 1"),
         Column("worst_node", "text", "", "node with most failures in a log"),
         Column("worst_node_failures", "count", "1", "its failures"),
-    ),
-)
-FAILURE_FITS = Table(
-    "failure_fits",
-    "One row a log, curve and point: which part of the gaps between failures is at most this long.",
-    ("rate", "curve", "gap_gpu_hours"),
-    (
-        Column("rate", "text", "", "name of its file"),
-        Column("curve", "text", "", "`observed` (Kaplan-Meier), `exponential` or `weibull` (fits)"),
-        Column("gap_gpu_hours", "number", "GPU h", "watched between two failures"),
-        Column("part", "number", "1", "of the gaps that are at most this long"),
     ),
 )
 # fmt: on
@@ -94,37 +73,3 @@ def _of_log(log: Counted | None) -> dict[str, Any]:
         "worst_node": node,
         "worst_node_failures": number,
     }
-
-
-def failure_fits(rates: Iterable[FailureRate]) -> pd.DataFrame:
-    """The curves of each log that has failures."""
-    return FAILURE_FITS.rows(
-        {"rate": rate.name, **point}
-        for rate in rates
-        if rate.log is not None and rate.log.failures
-        for point in _points(rate.log)
-    )
-
-
-def _points(log: Counted) -> Iterator[dict[str, Any]]:
-    # SciPy does not fit gaps that are very short or very long numbers: they are parts of the time that was watched.
-    gaps = log.gaps_gpu_hours / log.watched_gpu_hours
-    ended, unended = gaps[:-1][gaps[:-1] > 0], gaps[-1:][gaps[-1:] > 0]
-    if not len(ended):
-        return
-    data = CensoredData(uncensored=ended, right=unended)
-    observed = ecdf(data).cdf
-    steps = np.isin(observed.quantiles, ended)
-    shown = np.geomspace(min(ended) / BEYOND, max(ended) * BEYOND, POINTS)
-    curves: dict[str, tuple[Iterable[float], Iterable[float]]] = {
-        OBSERVED: (
-            [shown[0], *observed.quantiles[steps]],
-            [0.0, *observed.probabilities[steps]],
-        ),
-        EXPONENTIAL: (shown, expon(*expon.fit(data, floc=0)).cdf(shown)),
-    }
-    if len(ended) >= FEWEST_FITTED:
-        curves[WEIBULL] = (shown, weibull_min(*weibull_min.fit(data, floc=0)).cdf(shown))
-    for name, (parts_of_all, parts) in curves.items():
-        for gap, part in zip(parts_of_all, parts, strict=True):
-            yield {"curve": name, "gap_gpu_hours": float(gap * log.watched_gpu_hours), "part": float(part)}  # fmt: skip

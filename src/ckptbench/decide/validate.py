@@ -66,8 +66,6 @@ VALIDATION = Table(
         Column("best_steps", "number", "steps", "best interval by the model, at the rate at which failures came"),
         Column("fine_from_steps", "number", "steps", "shortest interval that is fine by the model"),
         Column("fine_to_steps", "number", "steps", "longest one"),
-        Column("measured_best", "flag", "", "whether no other interval that was measured has a higher measured goodput"),
-        Column("predicted_best", "flag", "", "whether none of them has a higher predicted one"),
     ),
 )  # fmt: skip
 
@@ -94,10 +92,6 @@ def validation(tables: Tables) -> pd.DataFrame:
     ]
     found = [row.pop("measured") for row in rows]
     off = estimates([row.pop("off") for row in rows])
-    highest: dict[tuple[Any, ...], tuple[float, float]] = {}
-    for row, measured in zip(rows, found, strict=True):
-        before = highest.get(_trace(row), (0.0, 0.0))
-        highest[_trace(row)] = max(before[0], measured), max(before[1], row["predicted"])
     return VALIDATION.rows(
         {
             **row,
@@ -105,8 +99,6 @@ def validation(tables: Tables) -> pd.DataFrame:
             "measured_lo": measured * ratio.interval.lo / ratio.value,
             "measured_hi": measured * ratio.interval.hi / ratio.value,
             "holds": row["predicted_lo"] <= measured <= row["predicted_hi"],
-            "measured_best": measured == highest[_trace(row)][0],
-            "predicted_best": row["predicted"] == highest[_trace(row)][1],
         }
         for row, measured, ratio in zip(rows, found, off, strict=True)
     )
@@ -253,11 +245,6 @@ class _Checked:
         recovery = whole.loc[whole["run"] == run["baseline"], "recovery"].iloc[0]
         alike = {**run, "interval": str(NEVER), "recovery": recovery}
         return list(whole.loc[_like(whole, alike, (*SYSTEM, "interval", "recovery")), "run"])
-
-
-def _trace(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the intervals that are compared have in common."""
-    return (*cell_of(row), row["history"])
 
 
 def _lasting(

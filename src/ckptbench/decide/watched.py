@@ -84,11 +84,6 @@ class Counted:
     def failures(self) -> int:
         return len(self.at_gpu_hours)
 
-    @property
-    def gaps_gpu_hours(self) -> Floats:
-        """Shape (failures + 1,): the last has not ended."""
-        return np.diff(self.at_gpu_hours, prepend=0.0, append=self.watched_gpu_hours)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched:

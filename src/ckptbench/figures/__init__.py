@@ -47,10 +47,6 @@ def _drawn(cell: Cell) -> bool:
     return "mean_s" in FAULTS[cell.faults.name].options
 
 
-def _no_cell(cell: Cell) -> bool:
-    return False
-
-
 def _several_strategies(cells: Collection[Cell]) -> bool:
     return len({cell.strategy for cell in cells}) > 1
 
@@ -121,7 +117,6 @@ FIGURES = {
     "advice": FigureEntry("advice", ("goodput_curves", "advice", "failure_rates", "decision_costs"), "How often to checkpoint", _checkpointed),
     "scale": FigureEntry("scale", ("scale", "failure_rates", "decision_costs"), "The best goodput against GPUs", _checkpointed),
     "validation": FigureEntry("validation", ("validation", "provenance"), "Predicted and measured goodput", _drawn),
-    "failure_fits": FigureEntry("failure_fits", ("failure_rates", "failure_fits"), "How often failures come", _no_cell),
     "restore": FigureEntry("restore", ("restore", *DISTURBED, "provenance"), "How long a restart takes", _killed),
 }
 # fmt: on

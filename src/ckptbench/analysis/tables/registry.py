@@ -92,7 +92,6 @@ DECIDED = _entries(
     "decide",
     {
         "failure_rates": "rate_tables",
-        "failure_fits": "rate_tables",
         "decision_costs": "inputs",
         "advice": "advice",
         "scale": "advice",
