@@ -16,9 +16,8 @@ from struck_plans import FAILURES
 
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.launch import run
-from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.machine.clock import boot_id
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
@@ -105,11 +104,11 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """Ranks run inside this process; see `in_process.py`."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
 
-    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+    def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)
     return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")
 
 

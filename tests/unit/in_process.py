@@ -8,9 +8,8 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench.errors import RunStopped
-from ckptbench.launch import run
-from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.training.rank import run_rank
@@ -60,10 +59,10 @@ def in_job(monkeypatch: pytest.MonkeyPatch, job_id: str, *, restarted: bool = Fa
 def stop_after(monkeypatch: pytest.MonkeyPatch, last_step: int | None) -> None:
     """Have the launcher's ranks told to stop after this step; None: never again."""
 
-    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+    def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan
         run_rank(plan, ALONE, Unasked(last_step), started_ns=2)
         if last_step is not None:
             raise RunStopped("SIGUSR2", last_step)
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)

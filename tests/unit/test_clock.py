@@ -21,16 +21,17 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.errors import RunFolderError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.fault_injector import FaultInjector, Lines, Orders
-from ckptbench.launch import run
-from ckptbench.launch.launcher_trace import LauncherTrace
-from ckptbench.launch.ranks import Attempts
+from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.limits import Limits
+from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.machine import clock as clocks
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import Loss
-from ckptbench.runs.events import AllEnded, Begun, Chosen, Lost, Strike, Struck
+from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
@@ -80,11 +81,11 @@ def starts_anew(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def launched(execution: Execution, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank runs in this process, and is told when it was launched."""
 
-    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+    def launch(attempts: AttemptSeries) -> None:
         monkeypatch.setenv(variables.LAUNCHED, str(Instant.now()))
         run_rank(attempts.plan, ALONE, Unasked(), started_ns=clock())
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)
     return execution
 
 
@@ -237,20 +238,19 @@ def test_a_duration_that_cannot_be_is_not_shown_and_promises_no_end(tmp_path: Pa
 def test_what_the_launcher_saw_stays_in_its_order(
     struck_plan: Plan, set_clock: SetClock, seconds: float
 ) -> None:
-    seen = LauncherTrace(struck_plan)
-    seen.lost(1, Loss(ranks=(0,), how="died"))
+    limits = Limits(timeout_seconds=None)
+    assembler = ShardAssembler(python=Path("python"), logs=struck_plan.run_folder, limits=limits)
+    seen = AttemptSeries(struck_plan, read_allocation({}), assembler, {})
+    seen.after(Loss(ranks=(0,), how="died"))
     set_clock(seconds)
-    seen.all_ended(1)
-    seen.begins_to_choose()
-    seen.chosen(2, 4)
-    seen.close()
+    seen.all_ended()
     told = [
         event
         for event in whole_events(struck_plan.run_folder / LAUNCHER_TRACE)
-        if isinstance(event, Lost | AllEnded | Chosen)
+        if isinstance(event, Lost | AllEnded)
     ]
     times = [event.unix_ns for event in told]
-    assert [type(event) for event in told] == [Lost, AllEnded, Chosen]
+    assert [type(event) for event in told] == [Lost, AllEnded]
     assert times == sorted(times)
     assert times[-1] - times[0] < HOUR_S / 2 * 1e9
 

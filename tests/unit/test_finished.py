@@ -12,9 +12,8 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.launch import run
-from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
 from ckptbench.runs.layout import trace_path
@@ -31,11 +30,11 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank runs inside this process."""
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
 
-    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+    def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)
     return Execution(
         python=Path("python"), lock="numpy.txt", environment_sha256="of it", logs=tmp_path / "logs"
     )

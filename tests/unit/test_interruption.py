@@ -18,16 +18,15 @@ from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import ConfigError, LaunchError
 from ckptbench.faults.failure import Failure
 from ckptbench.faults.schedule import kills_of
-from ckptbench.launch import run
-from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.machine.clock import boot_id
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, Loss, Recovery, Relaunch
+from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
@@ -110,9 +109,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
     monkeypatch.setenv(variables.TOKEN, secrets.token_hex(8))
 
-    def launch(
-        attempts: Attempts, _allocation: object, recovery: Recovery, **_: object
-    ) -> Relaunch | None:
+    def launch(attempts: AttemptSeries) -> Relaunch | None:
         plan = attempts.plan
         child = os.fork()
         if child == 0:
@@ -124,7 +121,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
         if not os.WIFSIGNALED(status):
             return None
         how = f"rank 0 died of {signal.Signals(os.WTERMSIG(status)).name}"
-        match recovery.after(Loss(ranks=(0,), how=how), plan):
+        match attempts.recovery.after(Loss(ranks=(0,), how=how), plan):
             case Relaunch() as relaunch:
                 return relaunch
             case GiveUp(reason=reason):
@@ -132,7 +129,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
             case verdict:
                 raise AssertionError(verdict)
 
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)
     return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")
 
 

@@ -20,11 +20,10 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
-from ckptbench.launch import ranks as launch_module
 from ckptbench.launch import run
 from ckptbench.launch.manifest import check_replicas
-from ckptbench.launch.ranks import Attempts
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
@@ -263,10 +262,6 @@ def test_replicas_may_differ_in_running_statistics_alone() -> None:
             check_replicas({0: first, 1: first, 2: {**first, name: "x"}})
 
 
-def test_the_launcher_is_the_one_that_is_tested_here() -> None:
-    assert run.launch is launch_module.launch
-
-
 def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,14 +340,14 @@ def test_a_run_that_fails_while_it_stops_goes_on_when_it_is_requeued(
     plan = make_plan("e1")
     in_job(monkeypatch, "42")
 
-    def launch(attempts: Attempts, _allocation: object, _recovery: object, **_: object) -> None:
+    def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan
         run_rank(plan, ALONE, Unasked(6), started_ns=2)
         signal.raise_signal(signal.SIGUSR2)
         raise LaunchError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "launch", launch)
+        patch.setattr(AttemptSeries, "launch", launch)
         with pytest.raises(LaunchError):
             run_cell(plan, execution)
     assert read_json(plan.run_folder / "manifest.json")["status"] == "stopped"
@@ -429,13 +424,13 @@ def test_the_ranks_are_watched_for_the_workflow_that_the_launcher_was_told_of(
 ) -> None:
     told = []
 
-    def launch(_attempts: object, _allocation: object, _recovery: object, **how: object) -> None:
-        told.append(how["limits"])
+    def launch(attempts: AttemptSeries) -> None:
+        told.append(attempts._assembler.limits)
         raise LaunchError("enough")
 
     # The workflow ends after the launcher has looked, for example while checkpoints are checked for a resume.
     monkeypatch.setattr(run, "is_orphan", lambda _: False)
-    monkeypatch.setattr(run, "launch", launch)
+    monkeypatch.setattr(AttemptSeries, "launch", launch)
     with pytest.raises(LaunchError, match="enough"):
         run_cell(make_plan("e1"), dataclasses.replace(execution, parent=os.getpid()))
     assert told[0].parent == os.getpid()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import socket
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from ckptbench.errors import RunStopped
 from ckptbench.launch.allocation import Allocation, granted_cores
@@ -21,9 +19,7 @@ from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.machine.clock import Instant
 from ckptbench.machine.processes import living_with
 from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
-from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
-from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
-from ckptbench.runs.plan import PLAN, Plan
+from ckptbench.recovery.contract import Loss, Relaunch, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import Seat, ranks_a_node
 from ckptbench.world.variables import TOKEN, rank_environment
@@ -55,66 +51,6 @@ class Program:
     """Environment variables that it needs."""
 
 
-class Attempts(Between, Protocol):
-    """The attempts at a run, of which one is launched."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the attempt that runs, or is about to."""
-
-    def lost(self, loss: Loss) -> None:
-        """Note a loss, about which the recovery is about to decide."""
-
-
-def launch(
-    attempts: Attempts,
-    allocation: Allocation,
-    recovery: Recovery,
-    *,
-    python: Path,
-    logs: Path,
-    limits: Limits,
-) -> Relaunch | None:
-    """Run every rank of the plan on `allocation` with the interpreter `python` until all have ended.
-
-    Returns None if all have ended well, and a Relaunch if `recovery` wants
-    them started again. Raises LaunchError if
-    `recovery` gives up: the other ranks are ended first, and the error quotes the last log lines of the rank that died
-    first. Raises LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this
-    process is gone. Raises RunStopped if the ranks stopped because they were asked to.
-    """
-    plan = attempts.plan
-    # mpiexec comes from the framework's environment, so that it belongs to the same MPI as the library there.
-    speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec"
-    entry = RECOVERIES[plan.cell.recovery.name]
-    program = Program(
-        command=recovery.command(
-            [str(python), "-m", "ckptbench.training.rank", str(plan.run_folder / PLAN)], plan
-        ),
-        logs=logs,
-        mpiexec=python.parent / "mpiexec" if speaks_mpi and not entry.starts_all else None,
-        starts_all=entry.starts_all,
-        starts_node=entry.starts_node,
-        libraries=_cuda_libraries(python) if plan.cell.accelerator == "cuda" else (),
-    )
-    ranks_here = ranks_a_node(allocation.seats(plan.cell.ranks))
-    cores = granted_cores(os.environ)
-    if plan.cell.accelerator == "cpu" and ranks_here > cores:
-        log.warning(
-            "%d ranks share %d cores: do not trust the times of this run", ranks_here, cores
-        )
-
-    def after(loss: Loss) -> Verdict:
-        attempts.lost(loss)
-        return recovery.after(loss, attempts.plan)
-
-    with recovery.environment() as own:
-        program = dataclasses.replace(program, variables=own)
-        return run_ranks(
-            program, plan.cell.ranks, allocation, limits, after=after, between=attempts
-        )
-
-
 def run_ranks(
     program: Program,
     ranks: int,
@@ -129,7 +65,12 @@ def run_ranks(
 
     Each rank computes with `threads` threads. None: with its share of the node's cores; all nodes are assumed to have
     as many cores as this one. `after` decides what to do when a rank has died, and `between` is called between attempts where
-    the program starts ranks anew itself. Returns and raises as `launch` does.
+    the program starts ranks anew itself.
+
+    Returns None if all have ended well, and a Relaunch if `after` wants them started again. Raises LaunchError if it gives
+    up: the other ranks are ended first, and the error quotes the last log lines of the rank that died first. Raises
+    LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this process is gone.
+    Raises RunStopped if the ranks stopped because they were asked to.
     """
     seats = allocation.seats(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
@@ -201,9 +142,3 @@ def _variables(
     if program.libraries:
         shared["LD_LIBRARY_PATH"] = os.pathsep.join(program.libraries)
     return {**shared, **program.variables, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
-
-
-def _cuda_libraries(python: Path) -> tuple[str, ...]:
-    """Folders of the libraries in NVIDIA's wheels. CuPy finds cuDNN only where LD_LIBRARY_PATH names them."""
-    wheels = python.parents[1].glob("lib/python3*/site-packages/nvidia/*/lib")
-    return (*map(str, sorted(wheels)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")]))

@@ -7,10 +7,9 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
@@ -21,22 +20,18 @@ from ckptbench.faults.schedule import failures_of
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
-from ckptbench.launch.launcher_trace import LauncherTrace
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import ShardAssembler
-from ckptbench.launch.ranks import launch
+from ckptbench.launch.series import AttemptSeries
 from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import write_json
 from ckptbench.machine.processes import is_orphan
-from ckptbench.matrix.catalogue import RECOVERIES, load
-from ckptbench.recovery.contract import Loss, Recovery
 from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
-from ckptbench.runs.strikes import await_lost_nodes, recorded_strikes
 from ckptbench.world.seats import part_on, ranks_a_node
 
 log = logging.getLogger(__name__)
@@ -124,7 +119,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
                 here if len(set(nodes)) > 1 else None,
                 part=part_on(here, nodes, preflight.copies_of(plan)),
             )
-            _launch_until_done(plan, execution, allocation, assembler, manifest)
+            AttemptSeries(plan, allocation, assembler, manifest).run()
             manifest |= measured(plan)
         except BaseException as error:
             # A run that was told to stop is "stopped" even if stopping failed, so that a requeue continues it.
@@ -161,92 +156,6 @@ def _prune(plan: Plan, keep: int) -> None:
     store = CheckpointStore(plan.checkpoint_folder, keep=keep)
     store.retain(then="remove it")
     store.forget_spare(then="remove it")
-
-
-def _launch_until_done(
-    plan: Plan,
-    execution: Execution,
-    allocation: Allocation,
-    assembler: ShardAssembler,
-    manifest: dict[str, Any],
-) -> None:
-    """Launch the ranks, and launch them again as long as the run's recovery asks for it."""
-    entry = RECOVERIES[plan.cell.recovery.name]
-    recovery: Recovery = load(entry.launcher)()
-    limits = dataclasses.replace(assembler.limits, patience_s=recovery.patience_s(plan))
-    if entry.elastic or entry.starts_all or entry.starts_node:
-        # The survivors do not wait either, and what starts several ranks has no exit status for one of them.
-        limits = dataclasses.replace(limits, grace_s=0.0)
-    # Ranks on other nodes, and then those beside the launcher too, are started by services of the scheduler.
-    is_local = all(seat.node == allocation.here for seat in allocation.seats(plan.cell.ranks))
-    with closing(LauncherTrace(plan, starts_ranks=is_local)) as seen:
-        own = _Attempts(plan, recovery, assembler, manifest, seen)
-        while True:
-            verdict = launch(
-                own,
-                allocation,
-                recovery,
-                python=execution.python,
-                logs=execution.logs,
-                limits=limits,
-            )
-            if verdict is None:
-                own.completed()
-                return
-            own.all_ended()
-            own.choose()
-
-
-class _Attempts:
-    """The attempts at one run, in turn."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        recovery: Recovery,
-        assembler: ShardAssembler,
-        manifest: dict[str, Any],
-        seen: LauncherTrace,
-    ) -> None:
-        self._recovery = recovery
-        self._assembler = assembler
-        self._manifest = manifest
-        self._seen = seen
-        self._begin(plan)
-
-    def _begin(self, plan: Plan) -> None:
-        self.plan = plan
-        plan.write()
-        self._manifest["attempts"] = plan.attempt
-        write_json(plan.run_folder / MANIFEST, self._manifest)
-        self._seen.begins(plan.attempt)
-
-    def completed(self) -> None:
-        self._seen.completed(self.plan.attempt)
-
-    def lost(self, loss: Loss) -> None:
-        self._seen.lost(self.plan.attempt, loss)
-
-    def all_ended(self) -> None:
-        self._seen.all_ended(self.plan.attempt)
-
-    def choose(self) -> None:
-        await_lost_nodes(self.plan)
-        self._seen.begins_to_choose()
-        _damage_as_planned(self.plan)
-        version = attempts.newest_version(self.plan, self._assembler)
-        plan = self._recovery.next_attempt(self.plan, version)
-        step = 0 if version is None else version.position.step
-        self._seen.chosen(plan.attempt, step)
-        self._begin(plan)
-
-
-def _damage_as_planned(plan: Plan) -> None:
-    """Change a byte of the newest version if a failure of the attempt that has ended asks for it. No rank may run."""
-    strikes = recorded_strikes(plan.run_folder)[plan.strikes :]
-    if any(strike.kind == "damage" for strike in strikes):
-        damaged = open_levels(plan).damage_newest()
-        log.info("damaged, as planned: %s", damaged or "there was no version yet")
 
 
 def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
