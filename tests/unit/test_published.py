@@ -32,7 +32,7 @@ KILLED = Study(frameworks=("pytorch",), deterministic=(True,))
 
 def verdict(claim: str, tables: dict[str, pd.DataFrame]) -> Verdict | None:
     (finding,) = (each for each in FINDINGS if claim in each.claim)
-    return finding.rule({name: tables[name] for name in (*finding.needs, "provenance")})
+    return finding.verdict({name: tables[name] for name in (*finding.needs, "provenance")})
 
 
 def told(claim: str, tables: dict[str, pd.DataFrame]) -> Verdict:

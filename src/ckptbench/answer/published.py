@@ -6,8 +6,9 @@ A verdict follows from intervals by a rule. What one machine cannot test is said
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
@@ -28,6 +29,8 @@ Tables = Mapping[str, pd.DataFrame]
 ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
 """Setups are compared only where they are equal in these."""
 FOUND, REFUTED, UNDECIDED, UNTESTED = "found again", "refuted", "undecided", "not tested here"
+MARKS = {FOUND: "", REFUTED: " (no)", UNDECIDED: " (?)", UNTESTED: " (?)"}
+"""Behind a comparison."""
 DIFFERS = "differs between studies"
 NEGLIGIBLE = 0.01
 """An overhead below this is negligible."""
@@ -51,10 +54,14 @@ SOURCES = {
 
 
 class Verdict(NamedTuple):
-    """What the tables say, and the numbers that it rests on."""
+    """What the tables say, and the numbers that it rests on: of a finding, or of one comparison on which it rests."""
 
     word: str
     evidence: str
+
+
+Rule = Callable[[Tables], Iterator[Verdict]]
+"""The comparisons of a finding. None where the tables have nothing on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +75,36 @@ class Finding:
     """The config that measures it."""
     needs: tuple[str, ...]
     """Tables."""
-    rule: Callable[[Tables], Verdict | None]
-    """None where these tables have nothing on it."""
+    compares: str
+    """What is compared: the beginning of the evidence."""
+    rule: Rule
+    needs_nodes: bool = False
+    """Whether it can be tested on several nodes alone."""
+
+    def verdict(self, tables: Tables) -> Verdict | None:
+        """None where these tables have nothing on it."""
+        if self.needs_nodes and tables["provenance"]["nodes_max"].max() < SEVERAL_NODES:
+            return Verdict(UNTESTED, "All ranks were on one machine and shared its cores. A study on several nodes tests it")  # fmt: skip
+        found = list(self.rule(tables))
+        if not found:
+            return None
+        words = [each.word for each in found]
+        shown = "; ".join(f"{each.evidence}{MARKS[each.word]}" for each in found)
+        few = f". With fewer than {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
+        return Verdict(_together(words), f"{self.compares}{shown}{few}")
 
 
 # ---- Rojas et al.
 
 
-def _not_negligible(tables: Tables) -> Verdict | None:
+def _not_negligible(tables: Tables) -> Iterator[Verdict]:
     rows = _native(tables)
     rows = rows[rows["paired_lo"].notna()]
-    if rows.empty:
-        return None
-    words, shown = [], []
     for row in records(rows):
         rarer = _times_rarer(row["interval"])
         theirs = {f"r{end}": row[f"paired{end}"] / rarer for end in ("", "_lo", "_hi")}
         above, below = theirs["r_lo"] > NEGLIGIBLE, theirs["r_hi"] < NEGLIGIBLE
-        words.append(_word(found=above, refuted=below))
-        shown.append(f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}, so {amount(theirs, 'r', PERCENT)}{_mark(words)}")  # fmt: skip
-    return Verdict(_together(words), f"Overhead. {'; '.join(shown)}")
+        yield _compared(f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}, so {amount(theirs, 'r', PERCENT)}", found=above, refuted=below)  # fmt: skip
 
 
 def _times_rarer(interval: str) -> float:
@@ -96,19 +113,10 @@ def _times_rarer(interval: str) -> float:
     return (ROJAS_STEPS if known.unit == "steps" else ROJAS_EPOCHS) / known.every
 
 
-def _lowest(framework: str) -> Callable[[Tables], Verdict | None]:
-    return lambda tables: _extreme(tables, framework, lowest=True)
-
-
-def _highest(framework: str) -> Callable[[Tables], Verdict | None]:
-    return lambda tables: _extreme(tables, framework, lowest=False)
-
-
-def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
+def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Iterator[Verdict]:
     """Whether this framework has the shortest, or the longest, stall among all that were measured alike."""
     rows = _native(tables)
     rows = rows[rows["stall_s_lo"].notna() & _in_default_format(rows)]
-    words, shown = [], []
     for key, group in groups(rows, [*ALIKE, "ranks", "interval"]):
         if group["framework"].nunique() < 3 or framework not in set(group["framework"]):
             continue
@@ -116,19 +124,16 @@ def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Verdict | None:
         others = group[group["framework"] != framework]
         shorter, longer = others["stall_s_hi"] < own["stall_s_lo"], others["stall_s_lo"] > own["stall_s_hi"]  # fmt: skip
         beaten, beats = (longer, shorter) if lowest else (shorter, longer)
-        words.append(_word(found=beaten.all(), refuted=beats.any()))
         ordered = group.sort_values("stall_s", ascending=lowest)
         each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
         setup = [name(key["model"]), *(["deterministic mode"] if key["deterministic"] else []), describe("ranks", key["ranks"])]  # fmt: skip
-        shown.append(f"{', '.join(setup)}: {', '.join(each)}{_mark(words)}")
-    return Verdict(_together(words), f"Stall. {'; '.join(shown)}") if words else None
+        yield _compared(f"{', '.join(setup)}: {', '.join(each)}", found=beaten.all(), refuted=beats.any())  # fmt: skip
 
 
-def _hardly_changed(tables: Tables) -> Verdict | None:
+def _hardly_changed(tables: Tables) -> Iterator[Verdict]:
     """The stall of the most ranks against that of the fewest."""
     rows = _native(tables)
     rows = rows[rows["stall_s_lo"].notna()]
-    words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "format", "interval"]):
         ends = group.sort_values("ranks").iloc[[0, -1]]
         first, last = records(ends)
@@ -139,29 +144,16 @@ def _hardly_changed(tables: Tables) -> Verdict | None:
         limit = times**ALIKE_SCALE
         inside = least >= 1 / limit and most <= limit
         outside = least > limit or most < 1 / limit
-        word = _word(found=inside, refuted=outside)
-        words.append(word if times >= SCALED else UNTESTED)
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
-        shown.append(f"{name(first['framework'])}: {amount(ratio, 'r', PLAIN)} times from {first['ranks']} to {last['ranks']} ranks{_mark(words)}")  # fmt: skip
-    if not words:
-        return None
-    few = f". With fewer than {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
-    return Verdict(_together(words), f"Stall. {'; '.join(shown)}{few}")
+        compared = _compared(f"{name(first['framework'])}: {amount(ratio, 'r', PLAIN)} times from {first['ranks']} to {last['ranks']} ranks", found=inside, refuted=outside)  # fmt: skip
+        yield compared if times >= SCALED else Verdict(UNTESTED, compared.evidence)
 
 
-def _scales_best(framework: str) -> Callable[[Tables], Verdict | None]:
-    return lambda tables: _efficiency(tables, framework)
-
-
-def _efficiency(tables: Tables, framework: str) -> Verdict | None:
+def _efficiency(tables: Tables, framework: str) -> Iterator[Verdict]:
     """Whether this framework has the highest efficiency on the most ranks, of which each node has its own."""
-    nodes = tables["provenance"]["nodes_max"].max()
-    if nodes < SEVERAL_NODES:
-        return Verdict(UNTESTED, "All ranks were on one machine and shared its cores. A study on several nodes tests it")  # fmt: skip
     rows = tables["scaling"]
     told = rows["efficiency_lo"].notna() & (rows["reference_ranks"] < rows["ranks"])
     rows = rows[told & (rows["ranks"] == rows["ranks"].max())]
-    words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "ranks", "reference_ranks"]):
         if framework not in set(group["framework"]) or group["framework"].nunique() == 1:
             continue
@@ -169,38 +161,31 @@ def _efficiency(tables: Tables, framework: str) -> Verdict | None:
         others = group[group["framework"] != framework]
         best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
         beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
-        words.append(_word(found=best, refuted=beaten))
         each = [f"{_of(row)} {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
-        shown.append(f"{', '.join(each)}{_mark(words)}")
-    return Verdict(_together(words), f"Efficiency. {'; '.join(shown)}") if words else None
+        yield _compared(f"{', '.join(each)}", found=best, refuted=beaten)  # fmt: skip
 
 
-def _harmless(tables: Tables) -> Verdict | None:
+def _harmless(tables: Tables) -> Iterator[Verdict]:
     proof = tables["resume_proof"]
     killed = proof[proof["history"].isin(list(KILLED)) & (proof["omit"] == "nothing")]
     exact = killed[killed["deterministic"]]
     if exact.empty:
-        return None
+        return
     same = int(exact["bit_equal"].sum())
     word = FOUND if same == len(exact) else REFUTED
     shown = [f"deterministic mode: {same} of {len(exact)} killed and restarted runs end with the bits of the run that was not killed"]  # fmt: skip
     other = killed[~killed["deterministic"] & killed["accuracy_difference"].notna()]
     if len(other):
         shown.append(f"default mode: the accuracy of {len(other)} runs differs by {100 * other['accuracy_difference'].abs().max():.2g} points at most")  # fmt: skip
-    return Verdict(word, "; ".join(shown))
+    yield Verdict(word, "; ".join(shown))
 
 
-def _determinism_costs(tables: Tables) -> Verdict | None:
+def _determinism_costs(tables: Tables) -> Iterator[Verdict]:
     rows = tables["determinism_cost"]
     rows = rows[rows["cost_lo"].notna()]
-    if rows.empty:
-        return None
-    words, shown = [], []
     for row in records(rows):
         above, below = row["cost_lo"] > NEGLIGIBLE, row["cost_hi"] < NEGLIGIBLE
-        words.append(_word(found=above, refuted=below))
-        shown.append(f"{_of(row)}: {amount(row, 'cost', PERCENT)}{_mark(words)}")
-    return Verdict(_together(words), f"Cost. {'; '.join(shown)}")
+        yield _compared(f"{_of(row)}: {amount(row, 'cost', PERCENT)}", found=above, refuted=below)  # fmt: skip
 
 
 # ---- DeepFreeze
@@ -210,7 +195,7 @@ def _of_deepfreeze(rows: pd.DataFrame) -> pd.Series[bool]:
     return pd.Series([has_name(each, ["deepfreeze"], STRATEGIES) for each in rows["strategy"]], rows.index, dtype=bool)  # fmt: skip
 
 
-def _hides(tables: Tables) -> Verdict | None:
+def _hides(tables: Tables) -> Iterator[Verdict]:
     """The stall of `deepfreeze` against that of `native`."""
     rows = _setups(tables)
     rows = rows[rows["stall_s"].notna()]
@@ -218,45 +203,38 @@ def _hides(tables: Tables) -> Verdict | None:
     ours = rows[_of_deepfreeze(rows)]
     alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
     known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
-    words, shown = [], []
     for own in records(ours):
         other = known.get(tuple(own[name] for name in alike))
         if other is None:
             continue
         lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        words.append(_word(found=hi < HIDDEN, refuted=lo > HIDDEN))
-        shown.append(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', PLAIN)} times as long{_mark(words)}")  # fmt: skip
-    return Verdict(_together(words), f"Stall against that of native. {'; '.join(shown)}") if words else None  # fmt: skip
+        yield _compared(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', PLAIN)} times as long", found=hi < HIDDEN, refuted=lo > HIDDEN)  # fmt: skip
 
 
-def _shares(tables: Tables) -> Verdict | None:
+def _shares(tables: Tables) -> Iterator[Verdict]:
     """Memory of each rank, with the most ranks against the fewest."""
     rows = tables["strategies"]
     rows = rows[_of_deepfreeze(rows) & rows["memory_bytes"].notna()]
-    words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "strategy", "interval"]):
         first, last = records(group.sort_values("ranks").iloc[[0, -1]])
         if first["ranks"] == last["ranks"]:
             continue
         lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
-        words.append(_word(found=hi <= SHARED, refuted=lo > SHARED))
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
-        shown.append(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', PLAIN)} times the memory that one takes alone{_mark(words)}")  # fmt: skip
-    return Verdict(_together(words), "; ".join(shown)) if words else None
+        yield _compared(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', PLAIN)} times the memory that one takes alone", found=hi <= SHARED, refuted=lo > SHARED)  # fmt: skip
 
 
 # ---- ULFM
 
 
-def _without_checkpoint(tables: Tables) -> Verdict | None:
+def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
     """The goodput of runs without any checkpoint: where survivors go on, and where all start again from the beginning.
 
     It is that of the ranks that are paid for: on one machine a survivor has the cores of the lost rank too, and its steps are faster.
     """
     rows = tables["goodput"]
     rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()]  # fmt: skip
-    words, shown = [], []
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
         going_on = group[[has_name(each, ["ulfm"], RECOVERIES) for each in group["recovery"]]]
         again = group[group["recovery"] == RESTART.name]
@@ -265,23 +243,21 @@ def _without_checkpoint(tables: Tables) -> Verdict | None:
         own, other = records(going_on)[0], records(again)[0]
         better = own["goodput_of_ranks_lo"] > other["goodput_of_ranks_hi"]
         worse = own["goodput_of_ranks_hi"] < other["goodput_of_ranks_lo"]
-        words.append(_word(found=better, refuted=worse))
         parts = [amount(row, "goodput_of_ranks", PERCENT) for row in (own, other)]
-        shown.append(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again{_mark(words)}")  # fmt: skip
-    return Verdict(_together(words), f"Useful part of the ranks' time. {'; '.join(shown)}") if words else None  # fmt: skip
+        yield _compared(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again", found=better, refuted=worse)  # fmt: skip
 
 
 FINDINGS = (
-    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), _not_negligible),
-    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), _lowest("tensorflow")),
-    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), _highest("chainer")),
-    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), _hardly_changed),
-    Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), _scales_best("pytorch")),
-    Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), _harmless),
-    Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), _determinism_costs),
-    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"stall of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as long", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), _hides),
-    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), _shares),
-    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), _without_checkpoint),
+    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), "Overhead. ", _not_negligible),
+    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme, framework="tensorflow", lowest=True)),
+    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme, framework="chainer", lowest=False)),
+    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", _hardly_changed),
+    Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), "Efficiency. ", partial(_efficiency, framework="pytorch"), needs_nodes=True),
+    Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), "", _harmless),
+    Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), "Cost. ", _determinism_costs),
+    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"stall of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as long", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), "Stall against that of native. ", _hides),
+    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
+    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), "Useful part of the ranks' time. ", _without_checkpoint),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
@@ -320,7 +296,7 @@ def _machines(studies: Sequence[Tables]) -> list[str]:
 def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     head = f"**{finding.claim}**\n\n- Test: {finding.tested} (`{finding.study}`)."
     told = [
-        (verdict, tables) for tables in studies if (verdict := finding.rule(tables)) is not None
+        (verdict, tables) for tables in studies if (verdict := finding.verdict(tables)) is not None
     ]
     deciding = [each for each in told if each[0].word in (FOUND, REFUTED)]
     shown = deciding or told[:1]
@@ -377,11 +353,6 @@ def _together(words: Sequence[str]) -> str:
     return next(iter(told)) if len(told) == 1 else UNDECIDED
 
 
-def _word(*, found: bool, refuted: bool) -> str:
+def _compared(evidence: str, *, found: bool, refuted: bool) -> Verdict:
     """Of one comparison, whose intervals may tell neither."""
-    return FOUND if found else REFUTED if refuted else UNDECIDED
-
-
-def _mark(words: Sequence[str]) -> str:
-    """Behind the last comparison, what its own verdict is, unless it finds the finding again."""
-    return {FOUND: "", REFUTED: " (no)"}.get(words[-1], " (?)")
+    return Verdict(FOUND if found else REFUTED if refuted else UNDECIDED, evidence)
