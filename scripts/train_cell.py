@@ -16,11 +16,13 @@ from ckptbench.environments.ready import installed_sha256
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.finished import duration_s
+from ckptbench.runs.layout import SEAL
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.training import Training
 from ckptbench.scripting import add_parent, run_script
-from ckptbench.study import progress
 from ckptbench.study.inputs import with_inputs
+from ckptbench.study.progress import progress_line
 from ckptbench.study.record import StudyRecord
 
 log = logging.getLogger("ckptbench")
@@ -75,10 +77,10 @@ def _named(folder: Path | None) -> str | None:
 
 
 def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
-    measured = progress.measure(runs, cells, running)
-    if scheduler_job(os.environ) is None:
-        return measured.line(running.id, datetime.datetime.now())
-    return measured.line_among_others(running.id)
+    sealed = [cell for cell in cells if cell != running and (runs / cell.id / SEAL).exists()]
+    durations = {cell: duration_s(runs / cell.id) for cell in sealed}
+    now = datetime.datetime.now() if scheduler_job(os.environ) is None else None
+    return progress_line(cells, running, durations, now)
 
 
 def _parse() -> argparse.Namespace:

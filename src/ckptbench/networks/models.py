@@ -22,7 +22,21 @@ from ckptbench.networks.layers import (
     Residual,
 )
 
+Architecture = Callable[[tuple[int, int, int], int], Network]
+"""From the image shape (height, width, channels) and the number of classes to the network. Raises DataError for images
+that the network cannot take.
+"""
+ARCHITECTURES: dict[str, Architecture] = {}
+"""By their names in the config."""
 
+
+def architecture(build: Architecture) -> Architecture:
+    """Registers a network under the name of its function."""
+    ARCHITECTURES[build.__name__] = build
+    return build
+
+
+@architecture
 def resnet50(image: tuple[int, int, int], classes: int) -> Network:
     """ResNet-50 (He et al. 2016) with the ImageNet stem; the 3x3 convolution of a block has the stride."""
     layers: list[Layer] = [
@@ -62,6 +76,7 @@ def _bottleneck(name: str, inputs: int, width: int, stride: int) -> Residual:
     return Residual(body, (projection, BatchNorm(f"{name}.project_norm", outputs)))
 
 
+@architecture
 def vgg16(image: tuple[int, int, int], classes: int) -> Network:
     """VGG-16 (Simonyan and Zisserman 2015, configuration D) with its 7x7 pooled head."""
     layers: list[Layer] = []
@@ -88,6 +103,7 @@ ALEXNET_PIXELS = 11 - 2 * 2
 """Fewest rows and columns to which the first convolution of AlexNet gives an output."""
 
 
+@architecture
 def alexnet(image: tuple[int, int, int], classes: int) -> Network:
     """AlexNet with one tower (Krizhevsky 2014, arXiv:1404.5997), without local response normalization.
 
@@ -134,6 +150,7 @@ AUXILIARY = {"4a": "aux1", "4d": "aux2"}
 """Names of its auxiliary heads, by the module that each stands behind."""
 
 
+@architecture
 def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     """GoogLeNet (Szegedy et al. 2015: Inception v1, no batch norm), without local response normalization.
 
@@ -144,6 +161,7 @@ def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     return _googlenet(image, classes, auxiliary=False)
 
 
+@architecture
 def googlenet_aux(image: tuple[int, int, int], classes: int) -> Network:
     """GoogLeNet with its two auxiliary heads, as Caffe's bvlc_googlenet trains it.
 
@@ -250,6 +268,7 @@ NT3_ROWS = 20 + 10 - 1 + 10 - 1
 """Fewest rows of which the two convolutions and the last pool of NT3 leave one."""
 
 
+@architecture
 def nt3(image: tuple[int, int, int], classes: int) -> Network:
     """NT3 (CANDLE's Pilot1 benchmarks): 1-D convolutions along the rows of an image, then dense layers.
 
@@ -283,6 +302,7 @@ def nt3(image: tuple[int, int, int], classes: int) -> Network:
     return Network(layers)
 
 
+@architecture
 def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
     """A network for tests, with batch norm, a residual, dropout and a few thousand parameters."""
     return Network(
@@ -308,6 +328,7 @@ def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
     )
 
 
+@architecture
 def plain_cnn(image: tuple[int, int, int], classes: int) -> Network:
     """A network for tests, without batch norm and dropout, so that its gradient is a mean over samples."""
     return Network(
@@ -330,22 +351,6 @@ def linear(image: tuple[int, int, int], classes: int) -> Network:
     return Network(
         (Flatten(), Dense(name="head", inputs=height * width * channels, outputs=classes))
     )
-
-
-ARCHITECTURES: dict[str, Callable[[tuple[int, int, int], int], Network]] = {
-    "resnet50": resnet50,
-    "vgg16": vgg16,
-    "alexnet": alexnet,
-    "googlenet": googlenet,
-    "googlenet_aux": googlenet_aux,
-    "nt3": nt3,
-    "small_cnn": small_cnn,
-    "plain_cnn": plain_cnn,
-}
-"""Functions (image shape as height, width, channels; number of classes) -> Network, by their names in the config.
-
-A function raises DataError for images that its network cannot take.
-"""
 
 
 def network_of(model: str, image: tuple[int, int, int], classes: int) -> Network:

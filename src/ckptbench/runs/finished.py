@@ -16,7 +16,7 @@ from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.remedies import blame
-from ckptbench.runs.layout import SEAL, SEAL_COPY
+from ckptbench.runs.layout import MANIFEST, SEAL, SEAL_COPY
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
 
@@ -109,3 +109,12 @@ def _same(name: str, noted: Mapping[str, Any], now: object) -> bool:
     if name == FOLDER and NEAR not in noted:  # older runs noted the whole path, of the clone too
         return str(noted.get(name)).endswith(f"/{now}") or noted.get(name) == now
     return noted.get(name) == now
+
+
+def duration_s(folder: Path) -> float | None:
+    """Seconds of a sealed run; None where they are unknown, or no duration. Reading it as a result says what is wrong."""
+    try:
+        seconds = float(read_json(folder / MANIFEST)["duration_s"])
+        return seconds if seconds >= 0 else None
+    except (RunFolderError, KeyError, TypeError, ValueError):
+        return None

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self
+
+from pydantic import PlainSerializer, PlainValidator, ValidationError
 
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.training import Training
+from ckptbench.settings.section import Section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyRecord:
+def _cell(value: Cell | dict[str, object]) -> Cell:
+    return value if isinstance(value, Cell) else Cell.from_json(value)
+
+
+class StudyRecord(Section):
     """The cells of a study, and how its runs are carried out. The defaults are those of a run without a study."""
 
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[Annotated[Cell, PlainValidator(_cell), PlainSerializer(Cell.to_json)], ...] = ()
     """In the order to run them."""
     training: Training | None = None
     """How every cell trains. None: a run without a study."""
@@ -37,59 +41,18 @@ class StudyRecord:
     def write(self, path: Path) -> None:
         """Write the file, in a folder that is made where it is missing."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            path,
-            {
-                "cells": [cell.to_json() for cell in self.cells],
-                "training": None if self.training is None else dataclasses.asdict(self.training),
-                "resume": self.resume,
-                "keep_after_run": self.keep_after_run,
-                "run_minutes": self.run_minutes,
-                "repeat": self.repeat,
-            },
-        )
+        write_json(path, self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Raises RunFolderError where the file is missing, or not as `write` writes it."""
-        match read_json(path):
-            case {
-                "cells": [*cells],
-                "training": (dict() | None) as training,
-                "resume": bool(resume),
-                "keep_after_run": int(keep_after_run),
-                "run_minutes": (int() | float() | None) as run_minutes,
-                "repeat": bool(repeat),
-            }:
-                return cls(
-                    cells=tuple(_cell(path, cell) for cell in cells),
-                    training=None if training is None else _training(path, training),
-                    resume=resume,
-                    keep_after_run=keep_after_run,
-                    run_minutes=run_minutes,
-                    repeat=repeat,
-                )
-        raise _refused(
-            path,
-            "cells, training, resume, keep_after_run, run_minutes or repeat is missing or wrong",
-        )
-
-
-def _cell(path: Path, fields: dict[str, object]) -> Cell:
-    try:
-        return Cell.from_json(fields)
-    except (ConfigError, KeyError, TypeError) as error:
-        raise _refused(path, f"it lists a cell that is none of this version: {error}") from error
-
-
-def _training(path: Path, fields: dict[str, Any]) -> Training:
-    try:
-        return Training(**fields)
-    except TypeError as error:
-        raise _refused(path, f"its training is none of this version: {error}") from error
-
-
-def _refused(path: Path, what: str) -> RunFolderError:
-    return RunFolderError(
-        f"{path}: not the record of a study: {what}; start the workflow again, which writes it anew"
-    )
+        content = read_json(path)
+        try:
+            if missing := set(cls.model_fields) - set(content):
+                raise KeyError(*missing)
+            return cls.model_validate(content)
+        except (ValidationError, ConfigError, KeyError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise RunFolderError(
+                f"{path}: not the record of a study ({reason}); start the workflow again, which writes it anew"
+            ) from error
