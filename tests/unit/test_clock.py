@@ -32,6 +32,7 @@ from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import Loss
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
+from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
