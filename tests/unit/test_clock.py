@@ -213,17 +213,6 @@ def test_what_two_boots_cannot_tell_is_left_out(
     assert not row["timing_valid"]
 
 
-def test_an_attempt_of_an_earlier_version_has_no_clock_and_is_continued(
-    plan: Plan, launched: Execution, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt(plan, launched, monkeypatch, steps=6)
-    path = plan.run_folder / "manifest.json"
-    write_json(path, {name: value for name, value in read_json(path).items() if name != "clock"})
-    run_cell(plan, dataclasses.replace(launched, resume=True))
-    assert read_json(path)["attempts"] == 2
-    assert 0 < read_json(path)["duration_s"] < HOUR_S / 2
-
-
 def test_a_duration_that_cannot_be_is_not_shown_and_promises_no_end(tmp_path: Path) -> None:
     """A run folder of an earlier version, whose wall clock was set back."""
     fake = FakeRun(cell=cell(), manifest={"duration_s": -3596.0})

@@ -15,9 +15,8 @@ import pytest
 from ckptbench.errors import LaunchError
 from ckptbench.launch import limits as limits_module
 from ckptbench.launch import watched
-from ckptbench.launch.limits import Limits
+from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
-from ckptbench.launch.stopping import StopRequest
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
 from ckptbench.machine.memory_kills import HERE, MemoryKills

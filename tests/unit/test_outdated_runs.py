@@ -16,6 +16,7 @@ from ckptbench.data.sources.cifar10 import Cifar10
 from ckptbench.data.sources.nt3 import Nt3
 from ckptbench.data.sources.synthetic import Synthetic
 from ckptbench.environments import ready
+from ckptbench.environments.folder import environment_sha256
 from ckptbench.environments.lock_file import pinned, pinned_sha256
 from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.matrix.cell import Cell
@@ -80,7 +81,7 @@ def seal(study: StudyRuns) -> None:
     )
     made = made_from(
         plan,
-        environment_sha256=ready.environment_sha256(ready.described(lock, study.constraints)),
+        environment_sha256=environment_sha256(ready.described(lock, study.constraints)),
         levels=study.levels,
     )
     write_json(folder / "seal.json", {})
@@ -205,7 +206,7 @@ def test_an_environment_of_an_older_version_is_up_to_date(tmp_path: Path) -> Non
     write_json(tmp_path / "ready.json", old)
     wanted = ready.described(lock, constraints)
     assert ready.changes(tmp_path, wanted) == []
-    assert ready.environment_sha256(wanted) == file_sha256(tmp_path / "ready.json")
+    assert environment_sha256(wanted) == file_sha256(tmp_path / "ready.json")
 
 
 def test_an_environment_that_is_missing_is_not_outdated_and_a_spoilt_one_is(tmp_path: Path) -> None:

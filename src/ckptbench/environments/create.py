@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ckptbench.environments.folder import clear_away, locked
+from ckptbench.environments.folder import READY, clear_away, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import check_hashes, read_lock
-from ckptbench.environments.ready import READY, described
+from ckptbench.environments.ready import described
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine.files import write_json
 from ckptbench.machine.memory_kills import MemoryKills, ended

@@ -1,16 +1,25 @@
-"""The folder of an environment: one process makes it at a time, and what was there before makes way."""
+"""The folder of an environment: what is in it, its lock while it is made, and the removal of an earlier one."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from ckptbench.errors import EnvironmentSetupError
 from ckptbench.machine import locks
+from ckptbench.machine.files import json_text, read_json
 from ckptbench.machine.removal import make_way
 
 log = logging.getLogger("ckptbench")
+
+READY = "ready.json"
+"""Written last: a folder without it is no environment."""
+MAKES = ("lock", "sha256", "recipe")
+"""The fields that say which packages are in an environment. The others say how its packages were built."""
 
 PATIENCE_SECONDS = 15.0
 """How long to wait for a locked folder. The processes of a workflow that was killed end within a second or two."""
@@ -35,3 +44,14 @@ def clear_away(folder: Path, *, first: str | None = None) -> None:
         ) from error
     if left is not None:
         log.warning("%s, which was made before, cannot be removed (%s): remove it", *left)
+
+
+def installed_sha256(folder: Path) -> str | None:
+    """`environment_sha256` of the environment at `folder`; None where there is none. Raises RunFolderError."""
+    return environment_sha256(read_json(folder / READY)) if (folder / READY).is_file() else None
+
+
+def environment_sha256(ready: Mapping[str, Any]) -> str:
+    """SHA-256 of what makes an environment another one, from the content of its `ready.json`."""
+    content = {name: ready[name] for name in MAKES if name in ready}
+    return hashlib.sha256(json_text(content).encode()).hexdigest()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ckptbench.environments.folder import READY
 from ckptbench.environments.horovod import RECIPE
 from ckptbench.environments.lock_file import pinned, pinned_sha256
 from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import file_sha256, json_text, read_json
+from ckptbench.machine.files import file_sha256, read_json
 
-READY = "ready.json"
-"""Written last: a folder without it is no environment."""
 CONSTRAINTS = "constraints"
-MAKES = ("lock", "sha256", "recipe")
-"""The fields that say which packages are in an environment. The others say how its packages were built."""
 
 
 def described(lock: Path, constraints: Path) -> dict[str, Any]:
@@ -37,14 +33,3 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
     # Environments of older versions do not say what they were built with.
     ready.setdefault(CONSTRAINTS, wanted[CONSTRAINTS])
     return [name for name, value in wanted.items() if ready.get(name) != value]
-
-
-def installed_sha256(folder: Path) -> str | None:
-    """`environment_sha256` of the environment at `folder`; None where there is none. Raises RunFolderError."""
-    return environment_sha256(read_json(folder / READY)) if (folder / READY).is_file() else None
-
-
-def environment_sha256(ready: Mapping[str, Any]) -> str:
-    """SHA-256 of what makes an environment another one, from the content of its `ready.json`."""
-    content = {name: ready[name] for name in MAKES if name in ready}
-    return hashlib.sha256(json_text(content).encode()).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import logging
 import os
 from dataclasses import dataclass
@@ -104,10 +103,11 @@ class Attempt:
                 "attempts": int(attempts),
                 "requeues": int(requeues),
                 "started": str(started),
+                "clock": str(clock),
                 "host": {"scheduler_job": (str() | None) as job},
             }:
                 try:
-                    began = _began(started, content.get("clock"))
+                    began = Instant.read(clock)
                     identity = Identity.from_json(content)
                 except ValueError as error:
                     raise RunFolderError(f"{path}: {error}") from error
@@ -121,16 +121,8 @@ class Attempt:
                     scheduler_job=job,
                 )
         raise RunFolderError(
-            f"{path}: status, attempts, requeues, started or host is missing or wrong"
+            f"{path}: status, attempts, requeues, started, clock or host is missing or wrong"
         )
-
-
-def _began(started: str, clock: object) -> Instant:
-    """When the attempt began; of one of an earlier version, which has no `clock`, by the wall clock alone. Raises ValueError."""
-    wall_ns = round(datetime.datetime.fromisoformat(started).timestamp() * 1e9)
-    if clock is None:
-        return Instant(boot="unknown", monotonic_ns=0, wall_ns=wall_ns, day_ns=wall_ns)
-    return Instant.read(str(clock))
 
 
 def _is_requeue(earlier: Attempt) -> bool:

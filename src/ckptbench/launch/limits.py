@@ -1,14 +1,16 @@
-"""When a run that does not end by itself is ended: its own limits, and the time that its ranks have to come up, stop and part."""
+"""When a run is ended that does not end by itself: stop requests, its own limits, and the time that its ranks have."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 from ckptbench.errors import LaunchError
-from ckptbench.launch.stopping import StopRequest
 from ckptbench.launch.watched import Group
 from ckptbench.machine.processes import is_orphan
 from ckptbench.world.seats import Seat
@@ -21,6 +23,34 @@ HASTY_PART_SECONDS = 10.0
 """The same after a stop signal: the scheduler will soon kill the job, and the seal must be written."""
 NAMED_SEATS = 12
 """Of the ranks that did not come up, how many are named."""
+
+
+# SIGTERM: scancel, qdel, pre-emption. SIGUSR1: Grid Engine's s_rt. SIGUSR2: submitit, Grid Engine's -notify.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """Whether this process has been asked to stop."""
+
+    signal: str | None = None
+    """The name of the first stop signal. None: no signal has come."""
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Within this context a stop signal does not end the process: it is noted in the StopRequest."""
+    request = StopRequest()
+
+    def note(number: int, _: FrameType | None) -> None:
+        request.signal = request.signal or signal.Signals(number).name
+
+    before = {number: signal.signal(number, note) for number in STOP_SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

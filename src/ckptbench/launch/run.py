@@ -20,11 +20,10 @@ from ckptbench.faults.schedule import failures_of
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
-from ckptbench.launch.limits import Limits
+from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.launch.stopping import stop_requests
 from ckptbench.machine.files import write_json
 from ckptbench.machine.processes import is_orphan
 from ckptbench.remedies import STORAGE, blame

@@ -16,8 +16,7 @@ from ckptbench import __version__
 from ckptbench.errors import EnvironmentSetupError, LaunchError
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.launch.folder_locks import run_folder_locked
-from ckptbench.launch.limits import Limits
-from ckptbench.launch.stopping import stop_requests
+from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.host import host_facts
 from ckptbench.machine.memory_kills import MemoryKills, ended

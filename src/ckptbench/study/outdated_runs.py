@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.data.dataset import dataset_sha256
+from ckptbench.environments.folder import environment_sha256
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.environments.ready import described, environment_sha256
+from ckptbench.environments.ready import described
 from ckptbench.errors import DataError
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.finished import changes_since, made_from

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-import numpy as np
-
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.data.dataset import Dataset
@@ -23,7 +21,7 @@ from ckptbench.networks.models import network_of
 from ckptbench.proof.controls import Control
 from ckptbench.proof.state_digester import StateDigester
 from ckptbench.recovery.contract import RankRecovery, Regrouped
-from ckptbench.runs.events import Epoch, Evaluation, Pause, Phase, Regroup, Stop, World
+from ckptbench.runs.events import Epoch, Pause, Phase, Regroup, Stop, World
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
@@ -31,7 +29,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.training import steps_per_epoch
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.training.evaluation import EVALUATION_BATCH, cross_entropy_sum
+from ckptbench.training.evaluation import evaluate
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place, place_among
@@ -428,22 +426,5 @@ class Trainer:
             self._place.world_size,
             self._plan.training.test_samples,
         )
-        start_ns = clock()
-        loss_sum, correct = 0.0, 0
-        for first in range(shard.start, shard.stop, EVALUATION_BATCH):
-            indices = np.arange(first, min(first + EVALUATION_BATCH, shard.stop))
-            images, labels = self._dataset.batch("test", indices)
-            logits = self._framework.predict(images).astype(np.float64)
-            loss_sum += cross_entropy_sum(logits, labels)
-            correct += int((logits.argmax(axis=1) == labels).sum())
         if len(shard):
-            self._recorder.write(
-                Evaluation(
-                    epoch=epoch,
-                    start_ns=start_ns,
-                    end_ns=clock(),
-                    samples=len(shard),
-                    loss_sum=loss_sum,
-                    correct=correct,
-                )
-            )
+            self._recorder.write(evaluate(self._framework, self._dataset, shard, epoch))
