@@ -1,4 +1,4 @@
-# The study on one page: config -> cells -> (environment, dataset) -> runs -> tables -> figures.
+# The study on one page: config -> cells -> (environment, dataset) -> runs -> tables -> figures and the answer.
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -8,25 +8,21 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/outdated.smk"
 
 
 if IS_OWN:
 
     include: "workflow/rules/own.smk"
-    include: "workflow/rules/own_tables.smk"
 
 else:
 
     include: "workflow/rules/study.smk"
-    include: "workflow/rules/outdated_study.smk"
-    include: "workflow/rules/environments.smk"
-    include: "workflow/rules/data.smk"
     include: "workflow/rules/train.smk"
     include: "workflow/rules/tables.smk"
-    include: "workflow/rules/decide.smk"
     include: "workflow/rules/audit.smk"
-    include: "workflow/rules/figures.smk"
+
+
+include: "workflow/rules/figures.smk"
 
 
 report: f"workflow/report/{'own' if IS_OWN else 'workflow'}.rst"
@@ -50,10 +46,8 @@ onstart:
 
 
 onsuccess:
-    note_made()
     show_answer()
 
 
 onerror:
-    note_made()
     show_failed()

@@ -12,7 +12,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ckptbench.data.sources import changes, source_of
 from ckptbench.environments.folder import installed_sha256
+from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
@@ -47,6 +49,10 @@ def main() -> int:
     )
 
     def work() -> None:
+        if options.packages is not None:
+            _check_environment(options.environment, options.packages)
+        if options.settings is not None:
+            _check_dataset(options.dataset, cell.dataset, options.settings)
         study = StudyRecord.read(options.study) if options.study else StudyRecord()
         execution = Execution(
             python=(options.environment / "bin" / "python").absolute(),
@@ -72,6 +78,22 @@ def main() -> int:
     return run_script(work, options.log, append=was_requeued(os.environ) is True)
 
 
+def _check_environment(folder: Path, wanted: str) -> None:
+    """Raises LaunchError where the environment was made from another lock, and nobody noted it for Snakemake to see."""
+    if installed_sha256(folder) != wanted:
+        raise LaunchError(
+            f"{folder} was made from another lock than there is now; make it again: --forcerun {folder}/ready.json"
+        )
+
+
+def _check_dataset(folder: Path, name: str, settings: dict[str, object]) -> None:
+    """Raises LaunchError where the dataset was made from other settings, and nobody noted it for Snakemake to see."""
+    if changed := changes(folder, source_of(name, settings)):
+        raise LaunchError(
+            f"{folder} was made from other {', '.join(changed)} than there is now; remove it to make it again"
+        )
+
+
 def _named(folder: Path | None) -> str | None:
     return None if folder is None else str(folder)
 
@@ -92,6 +114,8 @@ def _parse() -> argparse.Namespace:
         "--environment", type=Path, required=True, help="the framework's environment"
     )
     parser.add_argument("--lock", type=Path, required=True, help="the lock it was made from")
+    parser.add_argument("--packages", help="SHA-256 that the environment must have")
+    parser.add_argument("--settings", type=json.loads, help="those of the dataset, as JSON")
     parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
     parser.add_argument(
         "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"

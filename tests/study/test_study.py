@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -129,7 +128,11 @@ def test_a_second_call_has_nothing_to_do(done: Checkout) -> None:
     assert done.seals() == sealed
 
 
-def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
+def planned_jobs(output: str) -> set[str]:
+    return set(re.findall(r"^(\w+) +\d+$", output, re.MULTILINE))
+
+
+def test_a_copy_trains_nothing_whatever_the_times_of_its_files(
     done: Checkout, tmp_path: Path
 ) -> None:
     """Copied without the times of files, and without what Snakemake noted."""
@@ -137,30 +140,33 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     shutil.copy(done.folder / TINY, copy.folder / TINY)
     results = done.folder / "results"
     shutil.copytree(results, copy.folder / "results", copy_function=shutil.copyfile)
-    (copy.folder / "results/figures/recovery.png").touch()
-    planned = copy.run("-n").stdout
-    assert "Nothing to be done" in planned
-    assert (
-        "left over: results/figures/recovery.png: this config asks for no such figure." in planned
-    )
+    for path in (copy.folder / "results/datasets").rglob("*.json"):
+        path.touch()
+    assert "train_cell" not in planned_jobs(copy.run("-n").stdout)
 
-    (copy.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
-    planned = copy.run("-n", study=TINY, more=["fewer.yaml"]).stdout
-    assert re.search(
-        r"^outdated: collect_runs: changed: results/runs/pytorch-", planned, re.MULTILINE
-    )
-    jobs = set(re.findall(r"^(\w+) +\d+$", planned, re.MULTILINE))
-    assert {"collect_runs", "derive_tables", "decide", "write_answer", "draw_overhead"} <= jobs
-    assert not jobs & {"train_cell", "create_environment", "prepare_dataset"}
-    refused = copy.run("--report", "report.html", study=TINY, more=["fewer.yaml"])
-    assert refused.returncode != 0
-    assert "no report was made: it would show what the lines above call outdated" in refused.stdout
-    assert not (copy.folder / "report.html").exists()
 
-    (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
-    planned = copy.run("-n", study=TINY, more=["other.yaml"]).stdout
-    assert "changed: training.learning_rate" in planned
+def test_other_settings_make_again_what_they_are_of(done: Checkout) -> None:
+    (done.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
+    planned = done.run("-n", study=TINY, more=["other.yaml"]).stdout
     assert re.search(rf"^train_cell +{len(done.seals())}$", planned, re.MULTILINE), planned
+    assert "Params have changed" in planned
+
+    (done.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
+    planned = planned_jobs(done.run("-n", study=TINY, more=["fewer.yaml"]).stdout)
+    assert {"collect_runs", "derive_tables", "decide", "write_answer", "draw_overhead"} <= planned
+    assert not planned & {"train_cell", "create_environment", "prepare_dataset"}
+
+
+def test_runs_of_another_config_are_refused_where_nothing_notes_it(
+    done: Checkout, tmp_path: Path
+) -> None:
+    copy = Checkout.make(tmp_path / "copy", environments=warm_environments())
+    shutil.copy(done.folder / TINY, copy.folder / TINY)
+    shutil.copytree(done.folder / "results", copy.folder / "results")
+    (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
+    refused = copy.run("--forcerun", "collect_runs", study=TINY, more=["other.yaml"])
+    assert refused.returncode != 0
+    assert "training.learning_rate is 0.01, the study asks for 0.02" in refused.stdout
 
 
 @pytest.mark.parametrize(
@@ -174,21 +180,21 @@ def test_a_copy_trains_nothing_and_has_the_tables_of_its_own_config(
     ],
 )
 def test_an_edit_of_the_code_makes_again_what_runs_it_and_nothing_else(
-    done: Checkout, source: str, again: set[str], kept: set[str]
+    done: Checkout, source: str, again: set[str], kept: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source that was edited is the one that results were made from: what is noted of it is of another content."""
-    record = done.folder / "results/made_from.json"
-    noted = record.read_bytes()
-    entries = json.loads(noted)
-    for entry in entries.values():
-        for path in entry["inputs"].keys() & {f"src/ckptbench/{source}"}:
-            entry["inputs"][path] = "0" * 64
+    library = done.folder / "src"
+    linked = library.readlink()
+    library.unlink()
+    shutil.copytree(linked, library)  # with the times of files
+    monkeypatch.setenv("PYTHONPATH", str(library))
+    with (library / "ckptbench" / source).open("a") as file:
+        file.write("\n")
     try:
-        record.write_text(json.dumps(entries))
         planned = done.run("--dry-run").stdout
     finally:
-        record.write_bytes(noted)
-    jobs = set(re.findall(r"^(\w+) +\d+$", planned, re.MULTILINE))
+        shutil.rmtree(library)
+        library.symlink_to(linked)
+    jobs = planned_jobs(planned)
     assert again <= jobs, planned
     assert not kept & jobs, planned
 
@@ -231,21 +237,26 @@ def test_the_workflow_ends_with_the_answer(done: Checkout) -> None:
     assert len(answer.splitlines()) <= 30
 
 
-def test_a_changed_lock_rebuilds_its_environment_and_reruns_only_its_runs(done: Checkout) -> None:
+def test_a_changed_lock_reruns_only_the_runs_of_its_environment(done: Checkout) -> None:
+    """The environment itself was made outside of this study, so that nothing notes what it was made from: its runs say so."""
     lock = done.folder / "envs" / "pytorch.txt"
     before, times = lock.read_text(), lock.stat()
     lock.write_text(before + "# changed\n")
+    cell = min(name for name in done.seals() if name.startswith("pytorch-"))
+    log = done.folder / "results/logs/train_cell" / f"{cell}.log"
     try:
-        result = done.run("-n")
+        planned = done.run("-n").stdout
+        refused = done.run(f"results/runs/{cell}/seal.json")
     finally:
         lock.write_text(before)
         os.utime(lock, ns=(times.st_atime_ns, times.st_mtime_ns))
-    jobs = [line for line in result.stdout.splitlines() if line.startswith("Job ")]
-    assert any("environment pytorch from envs/pytorch.txt" in job for job in jobs)
-    trained = [job.split("train ")[1] for job in jobs if ": train " in job]
-    assert trained
-    assert all(cell.startswith("pytorch-") for cell in trained)
-    assert len(trained) == sum(cell.startswith("pytorch-") for cell in done.seals())
+    trained = re.findall(r"^Job \d+: train (.*)$", planned, re.MULTILINE)
+    assert {*trained} == {name for name in done.seals() if name.startswith("pytorch-")} | {cell}
+    assert refused.returncode != 0
+    assert "pytorch was made from another lock than there is now" in log.read_text()
+    kept = done.run(f"results/runs/{cell}/seal.json")
+    assert kept.returncode == 0, kept.stdout
+    assert "it is kept" in log.read_text()
 
 
 def test_a_corrupt_trace_is_named_with_its_remedy(done: Checkout, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,9 +89,7 @@ def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are
     )
     numbers.write_text(yaml.safe_dump({**costs, "title": "the second training"}))
     os.utime(numbers, (0, 0))
-    shutil.rmtree(checkout.folder / ".snakemake")
     decided = checkout.make_target("decide", f"NUMBERS={numbers}")
-    assert "outdated: decide: changed: " in decided.stdout
     assert "checkpoint: the second training" in decided.stdout
     assert "the first training" not in (checkout.folder / "results/decision.html").read_text()
     again = checkout.make_target("decide", f"NUMBERS={numbers}")
@@ -104,44 +101,31 @@ def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are
     assert re.search(r"decision\.numbers is .*: there is no such file", refused.stdout)
 
 
-DECIDE = ("decision", "--allowed-rules", "decide", "write_answer", "write_decision_page", "draw_advice", "draw_scale", "decision")  # fmt: skip
+MODULE = """
+configfile: "mine.yaml"
+module bench:
+    snakefile: "{root}/Snakefile"
+    config: config
+use rule * from bench as bench_*
+rule all:
+    default_target: True
+    input: rules.bench_all.input
+onstart:
+    bench.write_study()
+"""
 
 
-def test_no_option_has_an_older_answer_taken_for_a_new_one(tmp_path: Path) -> None:
-    checkout = Checkout.make(tmp_path / "checkout")
-    study = checkout.folder / "study.yaml"
-    study.write_text("decision: {numbers: config/costs-example.yaml, gpus: [2048]}\n")
-    assert checkout.run(*DECIDE, study="study.yaml").returncode == 0
-    study.write_text("decision: {numbers: config/costs-example.yaml, gpus: [4096]}\n")
-    assert checkout.run(*DECIDE, "--touch", study="study.yaml").returncode == 0
-    for options in (["--report", "x.html"], ["--reporter", "html", "--report-html-path", "x.html"]):
-        refused = checkout.run(*DECIDE, *options, study="study.yaml")
-        assert "no report was made: it would show" in refused.stdout
-        assert not (checkout.folder / "x.html").exists()
-    # The report itself needs a study, which this is not.
-    checkout.run(*DECIDE, "--report", "x.html", "--report-after-run", study="study.yaml")
-    assert "\n4,096* " in (checkout.folder / "results/answer.txt").read_text()
-
-
-def test_a_record_that_cannot_be_written_has_the_answer_made_again(tmp_path: Path) -> None:
-    checkout = Checkout.make(tmp_path / "checkout")
-    (checkout.folder / "results/made_from.json.partial").mkdir(parents=True)
-    for expected in ("", "outdated: decide and "):
-        decided = checkout.make_target("decide", "NUMBERS=config/costs-example.yaml")
-        assert decided.returncode == 0, decided.stdout
-        assert "results/made_from.json cannot be written: Is a directory; " in decided.stdout
-        assert expected in decided.stdout
-
-
-def test_marks_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
-    checkout = Checkout.make(tmp_path / "checkout")
-    (checkout.folder / "results").mkdir()
-    (checkout.folder / "results/answer.txt").write_text("of another study")
-    (checkout.folder / ".snakemake").mkdir()
-    (checkout.folder / ".snakemake/marks").write_text("no folder")
-    refused = checkout.run("-n")
-    assert refused.returncode != 0
-    assert "outdated outputs cannot be marked in .snakemake/marks: File exists; " in refused.stdout
+def test_another_workflow_can_have_it_as_a_module(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(MODULE.format(root=ROOT))
+    mine = yaml.safe_load((ROOT / "config/studies/tiny.yaml").read_text())
+    mine["decision"] = {"rates": str(ROOT / "config/failures")}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-n"]
+    planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    jobs = set(re.findall(r"^(\w+) +\d+$", planned.stdout, re.MULTILINE))
+    assert {"bench_create_environment", "bench_train_cell", "bench_decide", "all"} <= jobs
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize("damage", ["missing", "fifo", "later"])

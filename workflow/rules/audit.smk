@@ -2,7 +2,7 @@
 rule audit:
     """Check whether this machine's study is to be believed."""
     input:
-        script=ancient("scripts/audit.py"),
+        script=ancient(of_clone("scripts/audit.py")),
     output:
         expand("results/tables/audit.{format}", format=["parquet", "csv"]),
     log:
@@ -25,7 +25,6 @@ rule write_audit_page:
     """Copy the text of the last audit, or of how to make one: the first page of the report has it."""
     input:
         made=ancient(get_audit()),
-        mark=get_mark("write_audit_page"),
     output:
         AUDIT_PAGE,
     log:

@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.errors import CkptbenchError
+from ckptbench.machine.files import file_sha256
 from ckptbench.machine.user import supply_user
 from ckptbench.matrix.variant import NAME
 from ckptbench.study.commands import check_input, shell_prefix
@@ -20,6 +21,31 @@ from ckptbench.study.planning import check_source
 from ckptbench.study.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
+
+IS_OWN = "own" in config
+STARTED = time.time()
+CLONE = Path(str(workflow.current_basedir)).parents[1]
+RESULTS = "results/own" if IS_OWN else "results"
+RUNS = f"{RESULTS}/runs"
+TABLES_FOLDER = f"{RESULTS}/tables"
+LOGS = f"{RESULTS}/logs"
+STUDY = f"{RESULTS}/study.json"
+ANSWER = f"{RESULTS}/answer.txt"
+DATASETS = "results/datasets"
+
+
+wildcard_constraints:
+    cell=NAME,
+    environment=NAME,
+    dataset=NAME,
+
+
+def of_clone(path):
+    """The path of a file of ckptbench. As a module of another workflow it does not lie in the working folder."""
+    return os.path.relpath(CLONE / path)
+
+
+# What Snakemake has no public way for: how it was called, and which jobs it has given up.
 
 
 def get_config_files():
@@ -33,6 +59,46 @@ def get_config_files():
     ]
 
 
+def get_given_config():
+    """The config that the user gave, without that of the Snakefile."""
+    return workflow.config_settings.overwrite_config
+
+
+def is_for_cluster():
+    """Whether jobs will be submitted. Profiles of clusters set the number of jobs; which executor it will be is not known yet."""
+    return workflow.resource_settings.nodes is not None
+
+
+def is_forced():
+    """Whether the user has forced outputs to be made again: --force, --forceall or --forcerun."""
+    settings = workflow.dag_settings
+    return bool(settings.forcetargets or settings.forceall or settings.forcerun)
+
+
+def get_threads(wildcards):
+    """All cores of this machine. On a cluster it is 1: a profile's cpus_per_task sets the cores of a rank."""
+    return workflow.cores if workflow.local_exec else 1
+
+
+def get_planned():
+    """The names of the rules that this call was to run, or found up to date."""
+    return {job.rule.name for job in workflow.dag.jobs}
+
+
+def get_failed():
+    """The jobs that Snakemake has given up."""
+    return [
+        FailedJob(
+            job.rule.name,
+            dict(job.wildcards.items()),
+            tuple(map(Path, job.log)),
+            STARTED,
+        )
+        for job in workflow.scheduler.failed
+        if not job.is_group()
+    ]
+
+
 def plan():
     """The config and its cells, of the study that the config asks for."""
     if not IS_OWN:
@@ -42,31 +108,19 @@ def plan():
     from ckptbench.own.planning import plan_own
     from ckptbench.own.surroundings import given_to
 
+    environment = None if is_for_cluster() else given_to(os.getpid())
     # config/config.yaml is about the other study, unless the user has written `own` into it.
-    given = workflow.config_settings.overwrite_config
-    # Profiles of clusters set the number of jobs; which executor it will be is not known yet.
-    is_here = workflow.resource_settings.nodes is None
-    is_given = "own" in given
-    return plan_own(
-        given if is_given else config,
-        (
-            [*map(Path, workflow.overwrite_configfiles)]
-            if is_given
-            else get_config_files()
-        ),
-        environment=given_to(os.getpid()) if is_here else None,
-    )
+    given = get_given_config()
+    if "own" not in given:
+        return plan_own(config, get_config_files(), environment=environment)
+    files = [*map(Path, workflow.overwrite_configfiles)]
+    return plan_own(given, files, environment=environment)
 
-
-IS_OWN = "own" in config
-STARTED = time.time()
-DATASETS = "results/datasets"
-RUNS = "results/own/runs" if IS_OWN else "results/runs"
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
 # process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
-    check_source(Path.cwd())
+    check_source(CLONE)
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan()
     FAILURE_FILES = read_failure_files(
@@ -96,18 +150,38 @@ def get_all_seals():
     return [f"{RUNS}/{cell_id}/seal.json" for cell_id in CELLS]
 
 
-def get_failed():
-    """The jobs that Snakemake has given up."""
-    return [
-        FailedJob(
-            job.rule.name,
-            dict(job.wildcards.items()),
-            tuple(map(Path, job.log)),
-            STARTED,
-        )
-        for job in workflow.scheduler.failed
-        if not job.is_group()
-    ]
+def get_tables(names):
+    return expand(f"{TABLES_FOLDER}/{{table}}.parquet", table=names)
+
+
+def get_figures(names):
+    return expand(
+        f"{RESULTS}/figures/{{figure}}.{{format}}",
+        figure=names,
+        format=["pdf", "png", "txt"],
+    )
+
+
+def get_stem(wildcards, output):
+    return output.pdf.removesuffix(".pdf")
+
+
+def get_tables_folder(wildcards):
+    return TABLES_FOLDER
+
+
+def get_reported(names):
+    """The tables as CSV, as the report has them."""
+    return [as_reported(name) for name in names]
+
+
+def as_reported(table):
+    return report(
+        f"{TABLES_FOLDER}/{table}.csv",
+        caption=f"../report/table_{table}.rst",
+        category="Tables",
+        labels={"table": table},
+    )
 
 
 def get_rates_folder(wildcards):
@@ -119,13 +193,26 @@ def get_failure_rates():
     return [*map(str, FAILURE_FILES), *FAILURE_LOGS]
 
 
+def get_numbers():
+    return [CONFIG.decision.numbers] if CONFIG.decision.numbers else []
+
+
+def get_sha256(wildcards):
+    """Of the user's files of rates and numbers. One that is replaced by an older file is another one too."""
+    return [file_sha256(Path(path)) for path in [*get_failure_rates(), *get_numbers()]]
+
+
+def get_cell(wildcards):
+    return json.dumps(CELLS[wildcards.cell].to_json())
+
+
 def get_priority(wildcards):
     return PRIORITY[wildcards.cell]
 
 
-def get_threads(wildcards):
-    """All cores of this machine. On a cluster it is 1: a profile's cpus_per_task sets the cores of a rank."""
-    return workflow.cores if workflow.local_exec else 1
+def get_ranks(wildcards):
+    """The ranks of a run. On a cluster they are the tasks of its job."""
+    return CELLS[wildcards.cell].ranks
 
 
 def get_sources(script, tables, modules=()):
@@ -134,10 +221,14 @@ def get_sources(script, tables, modules=()):
     Registries load some by name: those of the tables that it reads or fills, and `modules`.
     """
     named = [*modules, *(EVERY[table].module for table in tables)]
-    return ancient(sources_of(Path(script), named))
+    return sources_of(Path(of_clone(script)), named, Path(of_clone("src")))
 
 
-def is_forced():
-    """Whether the user has forced outputs to be made again: --force, --forceall or --forcerun."""
-    settings = workflow.dag_settings
-    return bool(settings.forcetargets or settings.forceall or settings.forcerun)
+def write_record(record):
+    """Write the record that runs read when they start. A change of it makes no run again."""
+    try:
+        record.write(Path(STUDY))
+    except OSError as error:
+        raise WorkflowError(
+            f"{STUDY} cannot be written: {blame(error, STUDY)}"
+        ) from None

@@ -1,37 +1,54 @@
-# Tables -> figures. Each figure has its own rule and reads tables only.
+# Tables -> figures and the answer, of both studies. Each figure has its own rule and reads tables only.
 for figure, entry in FIGURES.items():
 
     rule:
         name:
             f"draw_{figure}"
         input:
-            by_content(
-                f"draw_{figure}",
-                expand("results/tables/{table}.parquet", table=entry.tables),
-            ),
-            script=ancient("scripts/draw_figure.py"),
-            library=get_sources(
+            get_tables(entry.tables),
+            get_sources(
                 "scripts/draw_figure.py", entry.tables, [f"figures.{entry.module}"]
             ),
-            mark=get_mark(f"draw_{figure}"),
+            script=of_clone("scripts/draw_figure.py"),
         output:
-            pdf=f"results/figures/{figure}.pdf",
+            pdf=f"{RESULTS}/figures/{figure}.pdf",
             png=report(
-                f"results/figures/{figure}.png",
+                f"{RESULTS}/figures/{figure}.png",
                 caption="../report/figure.rst",
                 category="Figures",
                 labels={"figure": entry.title},
             ),
-            caption=f"results/figures/{figure}.txt",
+            caption=f"{RESULTS}/figures/{figure}.txt",
         log:
-            f"results/logs/draw_figure/{figure}.log",
+            f"{LOGS}/draw_figure/{figure}.log",
         localrule: True
         params:
             figure=figure,
+            own="--own" if IS_OWN else "",
+            tables=get_tables_folder,
+            stem=get_stem,
         message:
             f"figure {figure}"
         shell:
-            "python {input.script} {params.figure} --tables results/tables"
-            " --output-stem results/figures/{params.figure} --log {log}"
+            "python {input.script} {params.figure} {params.own} --tables {params.tables}"
+            " --output-stem {params.stem} --log {log}"
 
-    workflow.get_rule(f"draw_{figure}").docstring = f"Draw: {entry.title}."
+
+rule write_answer:
+    """Write the answer on one screen. The workflow prints it at its end, and the report begins with it."""
+    input:
+        get_answer_tables,
+        get_sources("scripts/write_answer.py", ANSWERED),
+        script=of_clone("scripts/write_answer.py"),
+    output:
+        ANSWER,  # the first page of the report has it
+    log:
+        f"{LOGS}/write_answer.log",
+    localrule: True
+    params:
+        options=ANSWER_OPTIONS,
+        tables=get_tables_folder,
+    message:
+        "the answer: how often to checkpoint"
+    shell:
+        "python {input.script} {params.options} --tables {params.tables} --output {output} --log {log}"

@@ -1,53 +1,54 @@
 # The study of an own training: a command with placeholders, each run of it under the probe. Environment and data are the user's.
-from ckptbench.own.record import OwnStudy, changed
+from ckptbench.figures import OWN_FIGURES as FIGURES
+from ckptbench.own.made import ANSWERED, TABLES
+from ckptbench.own.record import OwnStudy
 from ckptbench.study.failed import lines_of
 
-RUN_RULE = "train_own"
-STUDY = "results/own/study.json"
+ANSWER_OPTIONS = "--own"
+IN_REPORT = [
+    name for name in TABLES if (CLONE / f"workflow/report/table_{name}.rst").exists()
+]
+
+if CONFIG.decision.numbers:
+    raise WorkflowError(
+        "decision.numbers: the study measures what your own training costs; leave it out here, and ask by "
+        "`make decide NUMBERS=FILE` what other numbers give"
+    )
 
 
-wildcard_constraints:
-    cell=NAME,
+def get_everything():
+    return [
+        *get_all_seals(),  # a run that was removed is made again, though there are tables of it
+        *get_all_figures(),
+        *get_tables(TABLES),
+        ANSWER,
+    ]
 
 
-@functools.cache
-def get_outdated_runs():
-    """What has changed since the complete runs were made, by the id of each outdated cell."""
-    found = {
-        cell_id: changed(Path(RUNS, cell_id), cell) for cell_id, cell in CELLS.items()
-    }
-    return {
-        cell_id: [f"own.{name}" for name in why]
-        for cell_id, why in found.items()
-        if why
-    }
+def get_all_figures():
+    """A projection to more GPUs is there only where it is asked for."""
+    shown = [name for name in FIGURES if name != "scale" or CONFIG.decision.gpus]
+    return get_figures(shown)
 
 
-OUTDATED = {RUN_RULE: get_outdated_runs}
-
-
-def get_cell(wildcards):
-    return json.dumps(CELLS[wildcards.cell].to_json())
+def get_answer_tables(wildcards):
+    return get_tables(ANSWERED)
 
 
 def get_command(wildcards):
     return CELLS[wildcards.cell].command
 
 
-def get_ranks(wildcards):
-    return CELLS[wildcards.cell].ranks
-
-
 def get_gpus(wildcards):
     return CELLS[wildcards.cell].gpus
 
 
-# A run is timed, so it has the machine, or on a cluster its nodes, to itself.
+# A run is timed, so it has the machine, or on a cluster its nodes, to itself. As in rule train_cell no time of a file counts, and what
+# is started ends when the workflow is gone.
 rule train_own:
     """Make one run of an own training under the probe."""
     input:
-        script=ancient("scripts/train_own.py"),
-        mark=get_mark("train_own"),
+        script=ancient(of_clone("scripts/train_own.py")),
     output:
         seal="results/own/runs/{cell}/seal.json",
     log:
@@ -66,25 +67,52 @@ rule train_own:
     message:
         "train {wildcards.cell}: {params.command}"
     shell:
-        # As in rule train_cell: what is started ends when the workflow is gone.
         "exec python {input.script} --cell {params.cell:q} --runs {params.runs} --study {params.study}"
         " --parent $WORKFLOW --log {log}"
 
 
+rule own_tables:
+    """Make tables of what the probe saw in all runs, and of how often to save."""
+    input:
+        get_all_seals(),
+        ancient(get_failure_rates()),
+        get_sources("scripts/own_tables.py", TABLES),
+        script=of_clone("scripts/own_tables.py"),
+    output:
+        get_tables(TABLES),
+        expand(
+            f"{TABLES_FOLDER}/{{table}}.csv",
+            table=[name for name in TABLES if name not in IN_REPORT],
+        ),
+        csv=get_reported(IN_REPORT),
+    log:
+        "results/own/logs/own_tables.log",
+    benchmark:
+        "results/own/benchmarks/own_tables.tsv"
+    localrule: True
+    params:
+        study=STUDY,
+        runs=RUNS,
+        tables=TABLES_FOLDER,
+        rates=get_rates_folder,
+        choices=CHOICES,
+        content=get_sha256,
+    message:
+        f"tables of {len(CELLS)} runs"
+    shell:
+        "python {input.script} --study {params.study} --runs {params.runs} --rates {params.rates:q}"
+        " --choices {params.choices:q} --tables {params.tables} --log {log}"
+
+
 def write_study():
-    """Write the record that runs read when they start. A change of it makes no run again."""
-    record = OwnStudy(
-        cells=tuple(CELLS.values()),
-        keep=CONFIG.own.keep,
-        run_minutes=CONFIG.limits.run_minutes,
-        repeat=is_forced(),
+    write_record(
+        OwnStudy(
+            cells=tuple(CELLS.values()),
+            keep=CONFIG.own.keep,
+            run_minutes=CONFIG.limits.run_minutes,
+            repeat=is_forced(),
+        )
     )
-    try:
-        record.write(Path(STUDY))
-    except OSError as error:
-        raise WorkflowError(
-            f"{STUDY} cannot be written: {blame(error, STUDY)}"
-        ) from None
 
 
 def show_failed():
@@ -102,3 +130,9 @@ def show_failed():
         f"\n{done} of {len(CELLS)} runs are complete. They stay and are not repeated.{needs} To go on, {again}",
         file=sys.stderr,
     )
+
+
+def show_answer():
+    """Print the answer, where the workflow was asked for it and `make` prints it not itself."""
+    if os.environ.get("CKPTBENCH_ANSWER") != "last" and "write_answer" in get_planned():
+        print(Path(ANSWER).read_text(encoding="utf-8"), file=sys.stderr)

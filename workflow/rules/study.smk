@@ -4,32 +4,31 @@ import functools
 
 from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
 from ckptbench.answer import DECISION, STUDY_TABLES
+from ckptbench.data.sources import changes as changes_of_dataset
+from ckptbench.data.sources import made_from
 from ckptbench.decide import COST_TABLES
+from ckptbench.environments.ready import changes as changes_of_environment
+from ckptbench.environments.ready import described
+from ckptbench.environments.folder import environment_sha256
 from ckptbench.figures import FIGURES
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.study.failed import advice
 from ckptbench.study.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
-CONSTRAINTS = "envs/build-constraints.txt"
-STUDY = "results/study.json"
-ANSWER = "results/answer.txt"
+CONSTRAINTS = of_clone("envs/build-constraints.txt")
 WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
-
-
-wildcard_constraints:
-    cell=NAME,
-    environment=NAME,
-    dataset=NAME,
+ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
+ANSWER_OPTIONS = "--given" if CONFIG.decision.numbers else ""
 
 
 def get_everything():
     return [
         *get_all_seals(),  # a run that was removed is made again, though there are tables of it
         *get_all_figures(),
-        *get_all_tables(),
+        *get_tables([*TABLES, *DECIDED]),
         ANSWER,
         WHAT_IF_PAGE,
         AUDIT_PAGE,
@@ -41,10 +40,6 @@ def get_all_environments():
     return [f".environments/{name}/ready.json" for name in ("data", *names)]
 
 
-def get_all_tables():
-    return expand("results/tables/{table}.parquet", table=[*TABLES, *DECIDED])
-
-
 @functools.cache
 def get_all_figures():
     """The figures for which the study has data."""
@@ -53,7 +48,7 @@ def get_all_figures():
         for name, entry in FIGURES.items()
         if "decision_costs" not in entry.tables and entry.is_of(CELLS.values())
     ]
-    return list(dict.fromkeys([*_files_of(shown), *get_decision_figures()]))
+    return list(dict.fromkeys([*get_figures(shown), *get_decision_figures()]))
 
 
 def get_decision_figures():
@@ -65,41 +60,44 @@ def get_decision_figures():
         shown.append("scale")
     if FIGURES["validation"].is_of(CELLS.values()):
         shown.append("validation")
-    return _files_of(shown)
-
-
-def _files_of(figures):
-    return expand(
-        "results/figures/{figure}.{format}",
-        figure=figures,
-        format=["pdf", "png", "txt"],
-    )
+    return get_figures(shown)
 
 
 def get_cost_tables(wildcards):
     """The tables that costs come from: of a study, unless the user gives them in a file."""
-    return (
-        []
-        if CONFIG.decision.numbers
-        else expand("results/tables/{table}.parquet", table=COST_TABLES)
-    )
+    return [] if CONFIG.decision.numbers else get_tables(COST_TABLES)
 
 
 def get_answer_tables(wildcards):
     """The tables that the answer is made from: those of the decision, and of a study those of what it measured."""
-    return expand(
-        "results/tables/{table}.parquet",
-        table=[*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)],
-    )
-
-
-def get_numbers():
-    return [CONFIG.decision.numbers] if CONFIG.decision.numbers else []
+    return get_tables(ANSWERED)
 
 
 def get_audit():
     """The text of the last audit of this machine, or that none was made."""
-    return [AUDIT if Path(AUDIT).exists() else "workflow/report/no_audit.txt"]
+    return [AUDIT if Path(AUDIT).exists() else of_clone("workflow/report/no_audit.txt")]
+
+
+def get_lock(wildcards):
+    name = getattr(wildcards, "environment", None) or CELLS[wildcards.cell].environment
+    return of_clone(f"envs/{name}.txt")
+
+
+@functools.cache
+def packages_of(lock):
+    """What the environment of a lock is made from, as its `ready.json` says it."""
+    try:
+        return described(Path(lock), Path(CONSTRAINTS))
+    except FileNotFoundError:
+        return {}
+
+
+def get_packages(wildcards):
+    return json.dumps(packages_of(get_lock(wildcards)))
+
+
+def get_environment_sha256(wildcards):
+    return environment_sha256(packages_of(get_lock(wildcards)))
 
 
 def get_recipe(wildcards):
@@ -107,31 +105,52 @@ def get_recipe(wildcards):
     framework = wildcards.environment.removesuffix("-cuda")
     entry = FRAMEWORKS.get(framework)
     recipe = entry.recipe if entry is not None else None
-    return [] if recipe is None else [ancient(recipe)]
+    return [] if recipe is None else [ancient(of_clone(recipe))]
+
+
+def get_dataset_name(wildcards):
+    return getattr(wildcards, "dataset", None) or CELLS[wildcards.cell].dataset
 
 
 def get_dataset_settings(wildcards):
-    return json.dumps(getattr(CONFIG.datasets, wildcards.dataset).settings())
+    return json.dumps(getattr(CONFIG.datasets, get_dataset_name(wildcards)).settings())
+
+
+def get_samples(wildcards):
+    """What a dataset is made from: settings, the files that they name, and the code that prepares it."""
+    return samples_of(get_dataset_name(wildcards))
+
+
+@functools.cache
+def samples_of(name):
+    return json.dumps(made_from(getattr(CONFIG.datasets, name)))
 
 
 def get_environment(wildcards):
-    return f".environments/{CELLS[wildcards.cell].environment}/ready.json"
+    """The times of files do not count, but of an environment that is to be made again: then its runs follow."""
+    path = f".environments/{CELLS[wildcards.cell].environment}/ready.json"
+    return path if is_other_environment(get_lock(wildcards), path) else ancient(path)
 
 
-def get_lock(wildcards):
-    return f"envs/{CELLS[wildcards.cell].environment}.txt"
+@functools.cache
+def is_other_environment(lock, path):
+    return bool(changes_of_environment(Path(path).parent, packages_of(lock)))
 
 
 def get_dataset(wildcards):
-    return f"{DATASETS}/{CELLS[wildcards.cell].dataset}/dataset.json"
+    """As of an environment, the time of a dataset does not count."""
+    name = CELLS[wildcards.cell].dataset
+    path = f"{DATASETS}/{name}/dataset.json"
+    return path if is_other_dataset(name, path) else ancient(path)
 
 
-def get_cell(wildcards):
-    return json.dumps(CELLS[wildcards.cell].to_json())
+@functools.cache
+def is_other_dataset(name, path):
+    return bool(changes_of_dataset(Path(path).parent, getattr(CONFIG.datasets, name)))
 
 
 def get_checkpoints(wildcards):
-    return str(CONFIG.checkpoints.folder or "results/runs")
+    return str(CONFIG.checkpoints.folder or RUNS)
 
 
 def get_levels(wildcards):
@@ -148,16 +167,8 @@ def get_failures(wildcards):
     name = dict(CELLS[wildcards.cell].faults.options).get("name")
     if name is None:
         return []
-    return ["--failures", json.dumps(list_of_failures(name))]
-
-
-def list_of_failures(name):
-    return [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
-
-
-def get_ranks(wildcards):
-    """The ranks of a run. On a cluster they are the tasks of its job."""
-    return CELLS[wildcards.cell].ranks
+    listed = [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
+    return ["--failures", json.dumps(listed)]
 
 
 def get_gpus(wildcards):
@@ -166,21 +177,16 @@ def get_gpus(wildcards):
 
 
 def write_study():
-    """Write the record that runs read when they start. A change of it makes no rule run again."""
-    record = StudyRecord(
-        cells=tuple(CELLS.values()),
-        training=CONFIG.training_of_cells(),
-        resume=CONFIG.resume,
-        keep_after_run=CONFIG.checkpoints.keep_after_run,
-        run_minutes=CONFIG.limits.run_minutes,
-        repeat=is_forced(),
+    write_record(
+        StudyRecord(
+            cells=tuple(CELLS.values()),
+            training=CONFIG.training_of_cells(),
+            resume=CONFIG.resume,
+            keep_after_run=CONFIG.checkpoints.keep_after_run,
+            run_minutes=CONFIG.limits.run_minutes,
+            repeat=is_forced(),
+        )
     )
-    try:
-        record.write(Path(STUDY))
-    except OSError as error:
-        raise WorkflowError(
-            f"{STUDY} cannot be written: {blame(error, STUDY)}"
-        ) from None
 
 
 def show_failed():
@@ -195,10 +201,10 @@ def show_answer():
     """Print the answer, or whether to believe it, where the workflow was asked for it and `make` prints it not itself."""
     if os.environ.get("CKPTBENCH_ANSWER") == "last":
         return
-    names = {job.rule.name for job in workflow.dag.jobs}
     pages = {
         "audit": AUDIT,
         "write_answer": ANSWER,
     }
-    for page in [path for name, path in pages.items() if name in names][:1]:
+    planned = get_planned()
+    for page in [path for name, path in pages.items() if name in planned][:1]:
         print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)

@@ -1,10 +1,10 @@
+# Runs -> tables -> the decision and its page. What is made here takes a minute, and Snakemake's own rules say when it is made again.
 rule collect_runs:
     """Collect what the run folders say in tidy tables."""
     input:
-        by_content("collect_runs", get_all_seals()),
-        script=ancient("scripts/collect_runs.py"),
-        library=get_sources("scripts/collect_runs.py", COLLECTED),
-        mark=get_mark("collect_runs"),
+        get_all_seals(),
+        get_sources("scripts/collect_runs.py", COLLECTED),
+        script=of_clone("scripts/collect_runs.py"),
     output:
         expand(
             "results/tables/{table}.{format}",
@@ -13,6 +13,8 @@ rule collect_runs:
         ),
     log:
         "results/logs/collect_runs.log",
+    benchmark:
+        "results/benchmarks/collect_runs.tsv"
     localrule: True
     params:
         study=STUDY,
@@ -26,27 +28,82 @@ rule collect_runs:
 rule derive_tables:
     """Derive costs, sizes and proofs from the collected tables."""
     input:
-        by_content(
-            "derive_tables", expand("results/tables/{table}.parquet", table=COLLECTED)
-        ),
-        script=ancient("scripts/analyse.py"),
-        library=get_sources("scripts/analyse.py", TABLES),
-        mark=get_mark("derive_tables"),
+        get_tables(COLLECTED),
+        get_sources("scripts/analyse.py", TABLES),
+        script=of_clone("scripts/analyse.py"),
     output:
-        expand("results/tables/{table}.parquet", table=DERIVED),
-        csv=[
-            report(
-                f"results/tables/{table}.csv",
-                caption=f"../report/table_{table}.rst",
-                category="Tables",
-                labels={"table": table},
-            )
-            for table in DERIVED
-        ],
+        get_tables(DERIVED),
+        csv=get_reported(DERIVED),
     log:
         "results/logs/derive_tables.log",
+    benchmark:
+        "results/benchmarks/derive_tables.tsv"
     localrule: True
     message:
         f"{', '.join(DERIVED)} from the collected tables"
     shell:
         "python {input.script} --tables results/tables --log {log}"
+
+
+rule decide:
+    """Compute how often to checkpoint, with what, and how to recover: from tables and failure rates."""
+    input:
+        get_cost_tables,
+        ancient([*get_failure_rates(), *get_numbers()]),
+        get_sources("scripts/decide.py", [*COST_TABLES, *DECIDED]),
+        script=of_clone("scripts/decide.py"),
+    output:
+        get_tables(DECIDED),
+        csv=get_reported(DECIDED),
+    log:
+        "results/logs/decide.log",
+    benchmark:
+        "results/benchmarks/decide.tsv"
+    localrule: True
+    params:
+        choices=CHOICES,
+        rates=get_rates_folder,
+        numbers=[f"--numbers {shlex.quote(path)}" for path in get_numbers()],
+        content=get_sha256,
+    message:
+        "how often to checkpoint"
+    shell:
+        "python {input.script} --tables results/tables --rates {params.rates:q} {params.numbers}"
+        " --choices {params.choices:q} --log {log}"
+
+
+rule write_decision_page:
+    """Write the page to ask what if: one HTML file that computes in the browser."""
+    input:
+        get_tables(["decision_costs"]),
+        ancient(get_failure_rates()),
+        get_sources("scripts/write_decision_page.py", ["decision_costs"]),
+        answer=ANSWER,
+        script=of_clone("scripts/write_decision_page.py"),
+    output:
+        report(
+            WHAT_IF_PAGE,
+            caption="../report/decision.rst",
+            category="How often to checkpoint",
+            labels={"page": "What if: ask for other numbers"},
+        ),
+    log:
+        "results/logs/write_decision_page.log",
+    localrule: True
+    params:
+        choices=CHOICES,
+        rates=get_rates_folder,
+        content=get_sha256,
+    message:
+        "the page to ask what if"
+    shell:
+        "python {input.script} --tables results/tables --rates {params.rates:q}"
+        " --choices {params.choices:q} --answer {input.answer} --output {output} --log {log}"
+
+
+rule decision:
+    """How often to checkpoint: text, page and figures, from the tables that are there."""
+    input:
+        ANSWER,
+        WHAT_IF_PAGE,
+        get_decision_figures(),

@@ -1,11 +1,63 @@
-# A run is timed, so it has the machine, or on a cluster its nodes, to itself.
+# Lock -> environment, settings -> dataset, both -> runs. Environments, datasets and runs take long to make, so the times of files do
+# not count here (`ancient`): they are made again where their params differ from those that Snakemake has noted. A script that finds
+# what it would make keeps it.
+rule create_environment:
+    """Make the environment of a framework from its lock."""
+    input:
+        lock=ancient(of_clone("envs/{environment}.txt")),
+        constraints=ancient(CONSTRAINTS),
+        script=ancient(of_clone("scripts/create_environment.py")),
+        recipe=get_recipe,
+    output:
+        ready=".environments/{environment}/ready.json",
+    log:
+        "results/logs/create_environment/{environment}.log",
+    localrule: True
+    params:
+        packages=get_packages,
+    message:
+        "environment {wildcards.environment} from {input.lock}"
+    shell:
+        # With exec its parent is the workflow: the environment is not made to the end when that is gone.
+        "exec python {input.script} {input.lock} .environments/{wildcards.environment}"
+        " --constraints {input.constraints} --parent $WORKFLOW --log {log}"
+
+
+rule environments:
+    """The environments that the study needs."""
+    input:
+        get_all_environments(),
+
+
+rule prepare_dataset:
+    """Prepare a dataset as memory-mapped arrays."""
+    input:
+        environment=ancient(".environments/data/ready.json"),
+        script=ancient(of_clone("scripts/prepare_dataset.py")),
+    output:
+        "results/datasets/{dataset}/dataset.json",
+    log:
+        "results/logs/prepare_dataset/{dataset}.log",
+    localrule: True
+    params:
+        settings=get_dataset_settings,
+        samples=get_samples,
+        source=of_clone("src"),
+    message:
+        "dataset {wildcards.dataset}"
+    shell:
+        "PYTHONPATH={params.source:q} .environments/data/bin/python {input.script} {wildcards.dataset}"
+        " results/datasets/{wildcards.dataset} --settings {params.settings:q} --log {log}"
+
+
+# A run is timed, so it has the machine, or on a cluster its nodes, to itself. It has no `benchmark:`, for which Snakemake would read
+# the memory of all ranks twice a second: the run folder has the time and the memory of each.
 rule train_cell:
     """Train one cell of the matrix in a run of its own."""
     input:
-        environment=by_content("train_cell", get_environment),
-        dataset=by_content("train_cell", get_dataset),
-        script=ancient("scripts/train_cell.py"),
-        mark=get_mark("train_cell"),
+        environment=ancient(get_environment),
+        dataset=ancient(get_dataset),
+        script=ancient(of_clone("scripts/train_cell.py")),
     output:
         seal="results/runs/{cell}/seal.json",
     log:
@@ -20,6 +72,9 @@ rule train_cell:
         cell=get_cell,
         training=TRAINING,
         lock=get_lock,
+        packages=get_environment_sha256,
+        settings=get_dataset_settings,
+        samples=get_samples,
         checkpoints=get_checkpoints,
         levels=get_levels,
         failures=get_failures,
@@ -31,6 +86,6 @@ rule train_cell:
         # before the launcher has begun.
         "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
-        " --lock {params.lock} --runs results/runs --checkpoints {params.checkpoints:q}"
+        " --lock {params.lock} --packages {params.packages} --settings {params.settings:q} --runs results/runs --checkpoints {params.checkpoints:q}"
         " {params.levels:q} {params.failures:q}"
         " --study {params.study} --parent $WORKFLOW --log {log}"

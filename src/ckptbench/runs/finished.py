@@ -46,20 +46,6 @@ def made_from(
     }
 
 
-def changes_since(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
-    """The names of the fields in which a sealed run differs from the one that `wanted` would make.
-
-    A seal whose copy is gone is kept, as nobody can know what it was made from.
-    """
-    try:
-        noted = read_json(folder / SEAL_COPY).get("made_from")
-    except RunFolderError:
-        return []
-    if not isinstance(noted, dict):
-        return []
-    return _changed(noted, wanted)
-
-
 def restore_seal(folder: Path, made_from: Mapping[str, Any]) -> bool:
     """Write the removed seal again if the folder still is the result of the run that would be made from `made_from`.
 
