@@ -212,7 +212,7 @@ def test_a_deleted_job_has_time_to_checkpoint(executor: submitit.AutoExecutor, p
 def test_without_history_waiting_and_running_jobs_are_not_called_failed(
     executor: submitit.AutoExecutor, pbs: Pbs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("submitit_pbs.watcher.HISTORY_DELAY_S", 0)
+    monkeypatch.setattr(PbsInfoWatcher, "unknown_s", 0)
     pbs.manage("set server job_history_enable=false")
     try:
         running = executor.submit(Waiter())

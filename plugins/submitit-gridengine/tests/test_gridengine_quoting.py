@@ -42,40 +42,6 @@ def test_a_folder_that_qsub_would_read_otherwise_is_refused(character: str) -> N
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("queue", "account", "account_option", "parallel_environment", "node_resource"),
-        *("memory_resource", "gpu_resource", "resources", "extra", "python"),
-    ],
-)
-def test_no_parameter_begins_another_line(name: str) -> None:
-    for character in CONTROL:
-        with pytest.raises(ValueError, match=f"{name} is ") as refused:
-            options(**{name: f"-a{character}#$ -o /elsewhere"})
-        assert len(str(refused.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("value", ["a b", 'a"b', "a'b", "a#b", "a\\b", "-a", "a\u00a0b"])
-@pytest.mark.parametrize("name", ["queue", "account", "parallel_environment", "node_resource"])
-def test_a_name_is_one_word(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is "):
-        options(**{name: value})
-
-
 @pytest.mark.parametrize("queue", ["gpu.q@@fast", "*@host-1", "a|b", "学.q"])
 def test_names_of_queues_come_through(queue: str) -> None:
     assert f"-q {queue}" in options(queue=queue)
-
-
-@pytest.mark.parametrize("option", ["P", "-P x", "-", "", "-P\n"])
-def test_an_option_is_one_option(option: str) -> None:
-    with pytest.raises(ValueError, match="account_option is "):
-        options(account_option=option)
-
-
-@pytest.mark.parametrize("character", PRINTABLE + CONTROL)
-def test_any_name_of_a_job_is_one_word(character: str) -> None:
-    found = options(name=f"a{character}b")
-    assert f"-N a{character}b" in found or "-N a_b" in found
-    assert len(found) == len(PLAIN)

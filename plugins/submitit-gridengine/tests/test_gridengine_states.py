@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from submitit.core.utils import JobPaths
 
-from submitit_gridengine import GridEngineInfoWatcher, accounting, qstat
-from submitit_gridengine import watcher as watcher_module
+from submitit_gridengine import GridEngineInfoWatcher, accounting, qstat, watcher
 
 Answer = Callable[[str, str], None]
 Calls = Callable[[], list[str]]
@@ -127,7 +126,7 @@ def test_a_requeued_job_between_two_runs_has_not_ended(
     watcher: GridEngineInfoWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert watcher.get_state("207") == "COMPLETING"
-    monkeypatch.setattr(watcher_module, "ACCOUNTING_DELAY_S", 0)
+    monkeypatch.setattr(GridEngineInfoWatcher, "unknown_s", 0)
     watcher.update()
     assert watcher.get_state("207", mode="cache") == "CANCELLED"
 
@@ -168,7 +167,7 @@ def test_a_wall_clock_that_is_set_ends_no_job(
 def test_a_result_counts_where_accounting_is_silent(
     watcher: GridEngineInfoWatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "ACCOUNTING_DELAY_S", 0)
+    monkeypatch.setattr(GridEngineInfoWatcher, "unknown_s", 0)
     paths = JobPaths(tmp_path, "998")
     watcher.register_job("998", paths)
     assert watcher.get_state("998") == "CANCELLED"
@@ -195,6 +194,6 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("pwd.getpwuid", unknown)
     monkeypatch.delenv("USER", raising=False)
-    assert watcher_module._user() == str(os.geteuid())
+    assert watcher.user_name() == str(os.geteuid())
     monkeypatch.setenv("USER", "ada")
-    assert watcher_module._user() == "ada"
+    assert watcher.user_name() == "ada"

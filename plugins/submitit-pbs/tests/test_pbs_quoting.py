@@ -60,33 +60,3 @@ def test_the_jobs_own_logs_lie_where_submitit_looks(character: str, tmp_path: Pa
     subprocess.run(["bash", "-c", script], check=True)
     assert (folder / "7_0_log.out").read_text() == "done\n"
     assert lines[-1].endswith(shlex.quote(str(folder)))
-
-
-@pytest.mark.parametrize(
-    "name", ["queue", "account", "account_option", "chunk", "place", "extra", "python"]
-)
-def test_no_parameter_begins_another_line(name: str) -> None:
-    for character in CONTROL:
-        with pytest.raises(ValueError, match=f"{name} is ") as refused:
-            options(**{name: f"-a{character}#PBS -o /elsewhere"})
-        assert len(str(refused.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("value", ["a b", 'a"b', "a'b", "a#b", "a\\b", "-a", "a\u00a0b"])
-@pytest.mark.parametrize("name", ["queue", "account"])
-def test_a_name_is_one_word(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is "):
-        options(**{name: value})
-
-
-@pytest.mark.parametrize("option", ["P", "-P x", "-", "", "-P\n"])
-def test_an_option_is_one_option(option: str) -> None:
-    with pytest.raises(ValueError, match="account_option is "):
-        options(account_option=option)
-
-
-@pytest.mark.parametrize("character", ASCII + CONTROL)
-def test_any_name_of_a_job_is_one_word(character: str) -> None:
-    found = options(name=f"a{character}b")
-    assert f"-N a{character}b" in found or "-N a_b" in found
-    assert len(found) == len(options())

@@ -15,7 +15,6 @@ import pytest
 from submitit.core.utils import JobPaths
 
 from submitit_pbs import PbsInfoWatcher, qstat, verdict
-from submitit_pbs import watcher as watcher_module
 
 Programs = Callable[..., Path]
 
@@ -119,7 +118,7 @@ def test_a_forgotten_job_hides_no_other(
     watcher.update()
     assert watcher.get_state("999", mode="cache") == "COMPLETING"
 
-    monkeypatch.setattr(watcher_module, "HISTORY_DELAY_S", 0)
+    monkeypatch.setattr(PbsInfoWatcher, "unknown_s", 0)
     watcher.update()
     assert watcher.get_state("999", mode="cache") == "FAILED"
     assert "is its job history on?" in watcher.get_info("999", mode="cache")["Reason"]

@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from submitit_gridengine.qstat import Info
+from submitit_qsub import Info
 
 _SLACK_S = 3600
 """Clocks of hosts differ, and qacct takes minutes."""

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 from typing import ClassVar
 
 from submitit.core import logger
-from submitit.core.job_environment import JobEnvironment, SignalHandler
+from submitit.core.job_environment import SignalHandler
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_gridengine.processes import end_others_of_job
+from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, ignore
 
 REQUEUE_STATUS = 99
 """The exit status that makes Grid Engine run the job again under the same id; a job that is
 being deleted stays deleted (seen with 8.1.9)."""
 
 
-class GridEngineJobEnvironment(JobEnvironment):
+class GridEngineJobEnvironment(QsubJobEnvironment):
     _env: ClassVar[dict[str, str]] = {
         "job_id": "JOB_ID",
         "array_job_id": "JOB_ID",
         "array_task_id": "SGE_TASK_ID",
         "num_nodes": "NHOSTS",
         "nodes": "PE_HOSTFILE",
-        # Never set: submitit runs one task a job, whatever was allocated.
-        **dict.fromkeys(("num_tasks", "node", "global_rank", "local_rank"), "SUBMITIT_ONE_TASK"),
+        **ONE_TASK,
     }
 
     @property
@@ -40,14 +38,6 @@ class GridEngineJobEnvironment(JobEnvironment):
         """From 1; None in a job that is no array."""
         task = super().array_task_id
         return None if task == "undefined" else task
-
-    @property
-    def hostnames(self) -> list[str]:
-        """The hosts of the allocation, the first being where the job's only task runs."""
-        if not (hostfile := os.environ.get(self._env["nodes"])):
-            return [self.hostname]
-        lines = Path(hostfile).read_text().splitlines()
-        return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
         """SIGUSR1 comes at the soft time limit and before a suspension, SIGUSR2 before a SIGKILL,
@@ -70,9 +60,7 @@ class _Requeue(SignalHandler):
         return {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, self.env._usr_sig()}
 
     def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
-        # A SIGUSR2 may follow the SIGUSR1 while the checkpoint is being written.
-        for number in self.signals:
-            signal.signal(number, signal.SIG_IGN)
+        ignore(*self.signals)
         try:
             super().checkpoint_and_try_requeue(signum, frame)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-Info = dict[str, str]
+from submitit_qsub import Info
 
 
 def command(user: str) -> list[str]:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
-from submitit_gridengine import quoting
-from submitit_gridengine.parameters import Parameters
+from submitit_gridengine.parameters import GridEngineParameters
+from submitit_qsub import quoting
+
+_IN_PATH = {
+    '"': "ends the quoted path",
+    "'": "ends the quoted path",
+    "#": "begins a comment",
+    "$": "begins a variable such as $HOME",
+    ":": "ends the name of a host",
+    ",": "ends a path of a list",
+}
+"""Seen with 8.1.9: logs went elsewhere, or the job into an error state."""
 
 
-def script(parameters: Parameters, command: str, folder: Path, tasks: int | None) -> str:
+def script(parameters: GridEngineParameters, command: str, folder: Path, tasks: int | None) -> str:
     """The text of the submission file of a job (`tasks` is None) or of an array of `tasks`."""
     options = [*_options(parameters), *_logs(parameters, folder, array=tasks is not None)]
     if tasks is not None:
@@ -41,18 +50,7 @@ def depends_on_job(folder: Path) -> bool:
     return JobPaths.get_first_id_independent_folder(folder) != folder
 
 
-def unset_unsafe(environment: Mapping[str, str]) -> list[str]:
-    """A command prefix that keeps from qsub's `-V` what it mangles: exported shell functions
-    and whatever else is no plain name or spans lines."""
-    unsafe = sorted(
-        name
-        for name, value in environment.items()
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\n" in value
-    )
-    return ["env", *(part for name in unsafe for part in ("-u", name))] if unsafe else []
-
-
-def _options(parameters: Parameters) -> list[str]:
+def _options(parameters: GridEngineParameters) -> list[str]:
     options = [
         "-S /bin/bash",
         f"-N {_job_name(parameters.name)}",
@@ -69,7 +67,7 @@ def _options(parameters: Parameters) -> list[str]:
     return options + [f"-l {request}" for request in parameters.requests()]
 
 
-def _logs(parameters: Parameters, folder: Path, *, array: bool) -> list[str]:
+def _logs(parameters: GridEngineParameters, folder: Path, *, array: bool) -> list[str]:
     paths = JobPaths(folder)
     out = f'-o "{_with_variables(paths.stdout, array=array)}"'
     if parameters.stderr_to_stdout:
@@ -79,7 +77,11 @@ def _logs(parameters: Parameters, folder: Path, *, array: bool) -> list[str]:
 
 def _with_variables(path: Path, *, array: bool) -> str:
     """submitit's tags as Grid Engine's variables."""
-    text = quoting.log_path(str(path))
+    text = str(path)
+    for character in quoting.line(text, "the folder"):
+        if character in _IN_PATH:
+            why = f"{_IN_PATH[character]} in -o and -e"
+            raise quoting.refused(text, "the folder", character, why)
     if "%a" in text and not array:
         raise ValueError(f"{text!r} has %a in it, and this job is no array.")
     text = text.replace("%j", "$JOB_ID_$TASK_ID" if array else "$JOB_ID")

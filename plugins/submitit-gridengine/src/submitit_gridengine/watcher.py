@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 import time
+from typing import ClassVar
 from xml.etree import ElementTree
 
-from submitit.core import core, logger
-from submitit.core.utils import JobPaths
+from submitit.core import logger
 
 from submitit_gridengine import accounting, qstat
-from submitit_gridengine.qstat import Info
-
-ACCOUNTING_DELAY_S = 60
-"""How long after the end of a job its accounting record may appear."""
+from submitit_qsub import Info, QsubInfoWatcher
+from submitit_qsub.watcher import DELETED, ask
 
 
-class GridEngineInfoWatcher(core.InfoWatcher):
-    def __init__(self, delay_s: int = 60) -> None:
-        super().__init__(delay_s)
-        self._paths: dict[str, JobPaths] = {}
-        self._missing_since: dict[str, float] = {}
-        self.cancelled: set[str] = set()
-        """Jobs that are being deleted, by whomever."""
+class GridEngineInfoWatcher(QsubInfoWatcher):
+    """The accounting record of a job may appear some time after its end."""
 
-    def register_job(self, job_id: str, paths: JobPaths | None = None) -> None:
-        super().register_job(job_id)
-        if paths is not None:
-            self._paths[job_id] = paths
-
-    def get_state(self, job_id: str, mode: str = "standard") -> str:
-        return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
+    unknown: ClassVar[Info] = {
+        "State": "CANCELLED",
+        "Reason": "deleted, or its accounting cannot be read: it is neither in qstat nor in qacct",
+    }
 
     def _make_command(self) -> list[str] | None:
-        return qstat.command(_user()) if self._registered - self._finished else None
+        return qstat.command(user_name()) if self._registered - self._finished else None
 
     def read_info(self, string: bytes | str) -> dict[str, Info]:
         """From the answer of qstat; asks further about jobs that it shows broken or no more."""
@@ -70,7 +59,7 @@ class GridEngineInfoWatcher(core.InfoWatcher):
         if not job_ids:
             return {}
         since = min(self._submitted_at(job_id) for job_id in job_ids)
-        records = accounting.read(_output(accounting.command(_user(), since)))
+        records = accounting.read(_output(accounting.command(user_name(), since)))
         return {
             job_id: self._without_record(job_id)
             if (record := records.get(job_id)) is None
@@ -80,9 +69,8 @@ class GridEngineInfoWatcher(core.InfoWatcher):
 
     def _submitted_at(self, job_id: str) -> float:
         """Seconds since the epoch; the job may be one of an earlier process."""
-        paths = self._paths.get(job_id)
-        file = paths.submission_file if paths else None
-        return file.stat().st_mtime if file and file.exists() else time.time()
+        file = self._paths[job_id].submission_file
+        return file.stat().st_mtime if file.exists() else time.time()
 
     def _judge(self, info: Info) -> Info:
         """A run that was to be requeued is not the last one, unless the job was deleted."""
@@ -90,23 +78,11 @@ class GridEngineInfoWatcher(core.InfoWatcher):
         if state == "REQUEUED":
             return self._without_record(job_id)
         if state == "FAILED" and job_id in self.cancelled:
-            return info | {"State": "CANCELLED", "Reason": "deleted"}
+            return info | DELETED
         return info
 
-    def _without_record(self, job_id: str) -> Info:
-        now = time.monotonic()
-        missing_s = now - self._missing_since.setdefault(job_id, now)
-        if job_id in self.cancelled:
-            return {"JobID": job_id, "State": "CANCELLED", "Reason": "deleted"}
-        if missing_s < ACCOUNTING_DELAY_S:
-            return {"JobID": job_id, "State": "COMPLETING"}
-        if (paths := self._paths.get(job_id)) and paths.result_pickle.exists():
-            return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
-        why = "deleted, or its accounting cannot be read: it is neither in qstat nor in qacct"
-        return {"JobID": job_id, "State": "CANCELLED", "Reason": why}
 
-
-def _user() -> str:
+def user_name() -> str:
     """As Grid Engine knows the user; the number of one without a name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -116,8 +92,5 @@ def _user() -> str:
 
 def _output(command: list[str]) -> str:
     """What a query prints; nothing if it fails, as qacct does with no accounting file yet."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    except OSError as error:
-        logger.get_logger().warning(f"{' '.join(command)}: {error}")
-        return ""
+    done = ask(command)
+    return "" if done is None else done.stdout

@@ -7,25 +7,24 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import ClassVar
 
 from submitit.core import logger
-from submitit.core.job_environment import JobEnvironment, SignalHandler
+from submitit.core.job_environment import SignalHandler
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_pbs import follow_on
 from submitit_pbs.script import JOB_ID, STOP_AT
+from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, ignore
 
 
-class PbsJobEnvironment(JobEnvironment):
+class PbsJobEnvironment(QsubJobEnvironment):
     _env: ClassVar[dict[str, str]] = {
         # 123, or 123_4 in an array: the same in every job that goes on with the first one's work.
         "job_id": JOB_ID,
         "nodes": "PBS_NODEFILE",
-        # Never set: submitit runs one task a job, whatever was allocated.
-        **dict.fromkeys(("num_tasks", "node", "global_rank", "local_rank"), "SUBMITIT_ONE_TASK"),
+        **ONE_TASK,
     }
 
     @property
@@ -37,13 +36,6 @@ class PbsJobEnvironment(JobEnvironment):
     def array_task_id(self) -> str | None:
         """From 0; None in a job that is no array."""
         return self.raw_job_id.partition("_")[2] or None
-
-    @property
-    def hostnames(self) -> list[str]:
-        """The hosts of the allocation, the first being where the job's only task runs."""
-        if not (nodefile := os.environ.get(self._env["nodes"])):
-            return [self.hostname]
-        return list(dict.fromkeys(Path(nodefile).read_text().split()))
 
     @property
     def num_nodes(self) -> int:
@@ -84,9 +76,7 @@ class _Stop(SignalHandler):
         super().checkpoint_and_exit(signum, frame)
 
     def _stop_listening(self) -> None:
-        """One checkpoint is enough: PBS's SIGTERM may follow while it is being written."""
-        for number in (signal.SIGTERM, signal.SIGUSR1, self.env._usr_sig()):
-            signal.signal(number, signal.SIG_IGN)
+        ignore(signal.SIGTERM, signal.SIGUSR1, self.env._usr_sig())
 
 
 def _signal_self(number: signal.Signals, after_s: float) -> None:

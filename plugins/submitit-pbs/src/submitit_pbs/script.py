@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
-from submitit_pbs import quoting, shell
-from submitit_pbs.parameters import Parameters
+from submitit_pbs import shell
+from submitit_pbs.parameters import PbsParameters
+from submitit_qsub import quoting
 
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
 """Given to a job that goes on with the work of an earlier one: submitit's id of that."""
@@ -24,7 +24,7 @@ job=${job/\\[/_}
 job=${job/\\]/}"""
 
 
-def script(parameters: Parameters, command: str, folder: Path, subjobs: int | None) -> str:
+def script(parameters: PbsParameters, command: str, folder: Path, subjobs: int | None) -> str:
     """The text of the submission file of a job (`subjobs` is None) or of an array."""
     options = [*_options(parameters, folder)]
     if subjobs is not None:
@@ -57,20 +57,23 @@ def single(text: str) -> str:
     return re.sub(r"^#PBS -J .*\n", "", text, flags=re.MULTILINE)
 
 
-def unset_unsafe(environment: Mapping[str, str]) -> list[str]:
-    """A command prefix that keeps from qsub's `-V` what is not one line with a plain name, such as
-    exported shell functions: not every version brings it through whole."""
-    plain = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-    unsafe = [k for k, v in environment.items() if "\n" in v or not plain.fullmatch(k)]
-    return ["env", *(f"--unset={name}" for name in sorted(unsafe))] if unsafe else []
+def quoted(folder: str) -> str:
+    """The folder, in quotes where `-o` and `-e` need them. Raises ValueError for what they do not take.
+
+    Seen with OpenPBS 23.06.06: quotes keep all of ASCII but `"`, also `:` and `,`. It takes no other letters.
+    """
+    for character in quoting.line(folder, "the folder"):
+        if character == '"' or not character.isascii():
+            raise quoting.refused(folder, "the folder", character, "-o and -e do not take")
+    return folder if re.fullmatch(r"[\w./+-]+", folder, re.ASCII) else f'"{folder}"'
 
 
-def _options(parameters: Parameters, folder: Path) -> list[str]:
+def _options(parameters: PbsParameters, folder: Path) -> list[str]:
     name = re.sub(r"[^\w.-]", "_", parameters.name, flags=re.ASCII)
     # PBS's own messages; the job itself writes to the files that submitit reads.
     messages = JobPaths.get_first_id_independent_folder(folder)
     options = [f"-N {name}", f"-S {shell.path(folder)}", "-V", "-r y", "-j n"]
-    place = quoting.folder(f"{messages}/")
+    place = quoted(f"{messages}/")
     options += [f"-o {place}", f"-e {place}"]
     if parameters.queue:
         options.append(f"-q {parameters.queue}")
@@ -82,7 +85,7 @@ def _options(parameters: Parameters, folder: Path) -> list[str]:
     return [*options, f"-l walltime={parameters.walltime}"]
 
 
-def _stop_at(parameters: Parameters) -> list[str]:
+def _stop_at(parameters: PbsParameters) -> list[str]:
     after_s = parameters.stop_after_s
     # Unset, lest the value of a job that submits this one be taken for its own.
     return [
@@ -92,7 +95,7 @@ def _stop_at(parameters: Parameters) -> list[str]:
     ]
 
 
-def _redirections(parameters: Parameters, folder: Path) -> list[str]:
+def _redirections(parameters: PbsParameters, folder: Path) -> list[str]:
     """PBS cannot name logs by job id, and keeps them from sight until the job has ended."""
     paths = JobPaths(folder)
     stderr = "2>&1" if parameters.stderr_to_stdout else f"2>> {_with_variables(paths.stderr)}"

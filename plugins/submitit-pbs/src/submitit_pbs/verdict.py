@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 
 from submitit_pbs.qstat import Record
-
-Info = dict[str, str]
+from submitit_qsub import Info
 
 # A suspended job (S, U) has its place, and goes on by itself.
 _STATES = {

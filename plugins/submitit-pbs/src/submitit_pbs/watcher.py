@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import time
+from typing import ClassVar
 
-from submitit.core import core, logger
-from submitit.core.utils import JobPaths
+from submitit.core import logger
 
 from submitit_pbs import qstat, verdict
 from submitit_pbs.follow_on import current_id
-from submitit_pbs.verdict import Info
-
-HISTORY_DELAY_S = 60
-"""How long a job that PBS does not name, or says nothing of, is still waited for."""
-ANSWER_S = 60
-"""How long qstat may take."""
-DELETED = {"State": "CANCELLED", "Reason": "deleted"}
+from submitit_qsub import Info, QsubInfoWatcher
+from submitit_qsub.watcher import DELETED, ask
 
 
-class PbsInfoWatcher(core.InfoWatcher):
+class PbsInfoWatcher(QsubInfoWatcher):
+    """With PBS's job history off, a job that has ended is gone at once."""
+
+    unknown: ClassVar[Info] = {
+        "State": "FAILED",
+        "Reason": "PBS does not know how it ended (is its job history on?), and it left no result",
+    }
+
     def __init__(self, delay_s: int = 60) -> None:
         super().__init__(delay_s)
-        self._paths: dict[str, JobPaths] = {}
         self._asked: dict[str, str] = {}
-        self._missing_since: dict[str, float] = {}
-        self.cancelled: set[str] = set()
-        """Jobs deleted from here."""
-
-    def register_job(self, job_id: str, paths: JobPaths | None = None) -> None:
-        super().register_job(job_id)
-        self._paths[job_id] = paths or self._paths.get(job_id) or JobPaths(".", job_id)
-
-    def get_state(self, job_id: str, mode: str = "standard") -> str:
-        return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
 
     def update(self) -> None:
         """As submitit's; but a job that PBS has forgotten, which ends qstat with an error, must
@@ -93,29 +84,11 @@ class PbsInfoWatcher(core.InfoWatcher):
             return info | {"State": "CANCELLED", "Reason": f"deleted ({info['Reason']})"}
         return info
 
-    def _without_record(self, job_id: str) -> Info:
-        """With PBS's job history off, a job that has ended is gone at once."""
-        if self._paths[job_id].result_pickle.exists():
-            return {"JobID": job_id, "State": "COMPLETED", "Reason": ""}
-        if job_id in self.cancelled:
-            return {"JobID": job_id, **DELETED}
-        now = time.monotonic()
-        if now - self._missing_since.setdefault(job_id, now) < HISTORY_DELAY_S:
-            return {"JobID": job_id, "State": "COMPLETING"}
-        why = "PBS does not know how it ended (is its job history on?), and it left no result"
-        return {"JobID": job_id, "State": "FAILED", "Reason": why}
-
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     """None if qstat cannot answer."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        logger.get_logger().warning(f"{command[0]}: {error}")
-        return None
-    if done.returncode != 0 and "Unknown Job" not in done.stderr:
+    done = ask(command)
+    if done is not None and done.returncode != 0 and "Unknown Job" not in done.stderr:
         logger.get_logger().warning(f"qstat failed: {done.stderr.strip()}")
         return None
     return done
