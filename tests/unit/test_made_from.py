@@ -39,11 +39,11 @@ def test_what_makes_an_environment_another_one_is_its_packages_and_not_how_they_
     constraints.write_text("setuptools==1\n")
     now = ready.described(lock, constraints)
     assert now != before
-    assert environment_sha256(now) == ready.environment_sha256(before)
+    assert environment_sha256(now) == environment_sha256(before)
     lock.write_text("numpy==2\nhorovod==0.28.1\n")
     now = ready.described(lock, constraints)
     assert now.keys() - before.keys() == {"recipe"}
-    assert environment_sha256(now) != ready.environment_sha256(before)
+    assert environment_sha256(now) != environment_sha256(before)
 
 
 def test_a_dataset_is_outdated_by_its_settings_and_its_code(tmp_path: Path) -> None:
