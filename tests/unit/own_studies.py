@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.commands.usual import usual
+from ckptbench.commands.tables import usual
 from ckptbench.decide.rates import read_rate
 from ckptbench.machine.files import write_json
 from ckptbench.own.cell import OwnCell

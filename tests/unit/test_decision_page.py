@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.commands.usual import usual
+from ckptbench.commands.tables import usual
 from ckptbench.decide import drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates

@@ -9,6 +9,7 @@ from ckptbench.answer.quantities import (
     MINUTES,
     PERCENT,
     Every,
+    Known,
     amount,
     duration,
     percent,
@@ -19,7 +20,6 @@ from ckptbench.answer.quantities import (
     read_time,
     size,
     span,
-    tells,
     unit_of_times,
 )
 from ckptbench.errors import ConfigError
@@ -154,7 +154,14 @@ def test_rounding_moves_no_number_by_more_than_a_twentieth_of_its_interval() -> 
 
 
 def test_an_interval_that_spans_more_than_tenfold_tells_nothing() -> None:
-    assert tells(1.0, 10.0)
-    assert not tells(1.0, 10.1)
-    assert not tells(0.0, 0.1)
-    assert tells(math.nan, math.nan)
+    assert Known(1.0, 1.0, 10.0).tells
+    assert not Known(1.0, 1.0, 10.1).tells
+    assert not Known(1.0, 0.0, 0.1).tells
+    assert Known(1.0, math.nan, math.nan).tells
+
+
+def test_a_number_of_a_table_is_said_with_its_interval() -> None:
+    row = {"cost": 0.123, "cost_lo": 0.11, "cost_hi": 0.14, "alone": 0.2}
+    assert Known.of(row, "cost").shown(PERCENT) == "12.3 % [11.0, 14.0]"
+    assert Known.of(row, "alone").shown(PERCENT) == "20 %"
+    assert Known.of(row, "cost").rest == Known(1 - 0.123, 1 - 0.14, 1 - 0.11)

@@ -14,8 +14,8 @@ import click
 import pytest
 from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
 
-from ckptbench.commands.asked import Asked
-from ckptbench.commands.of_log import LogCosts
+from ckptbench.commands.options import Asked
+from ckptbench.commands.tables import costs_of_log
 from ckptbench.commands.verbs import WRONG_USE, run
 from ckptbench.decide.training_log.facts import KILLED, STARTED, Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
@@ -456,7 +456,7 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
         path = written(tmp_path, damaged)
         asked = Asked(**{**NOTHING, "training_log": path})
         try:
-            LogCosts.of(asked)
+            costs_of_log(asked)
         except click.UsageError as error:
             assert "It does not tell all:" in str(error)  # noqa: PT017 (each is right)
         except DataError as error:

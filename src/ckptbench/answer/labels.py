@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ckptbench.matrix.catalogue import (
@@ -60,6 +60,7 @@ GROUP_NAMES = {
 }
 """Groups of tensors that a proof compares, in the order that figures show them."""
 CACHES = ("warm", "cold")
+HOW_MANY = {1: "the only", 2: "both"}
 VERBATIM = frozenset(".=")
 """`gpt_fsdp.py`, `dcp.async_save` and `save_dtype=bf16` are shown as they are."""
 
@@ -187,3 +188,20 @@ def _natural(value: str) -> list[Any]:
     """Sorts numbers in a name by their size: `mean_s_60` before `mean_s_240`."""
     parts = re.split(r"(\d+\.?\d*)", value)
     return [float(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; with semicolons where one of them has a comma."""
+    if any("," in word for word in words):
+        return "; ".join(words)
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def every(number: int, noun: str) -> str:
+    """`the only run`, `both runs`, `all 3 runs`."""
+    plural = noun if number == 1 else f"{noun}s"
+    return f"{HOW_MANY.get(number, f'all {number}')} {plural}"
+
+
+def capitalized(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}" if text else text

@@ -9,22 +9,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.answer.labels import describe, name
-from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS
+from ckptbench.answer.labels import capitalized, describe, name
+from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Known
 from ckptbench.answer.setups import SYSTEM, ordered, with_hardware
-from ckptbench.answer.words import Row, amount, capitalized
 from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
 
 Tables = Mapping[str, pd.DataFrame]
+Row = Mapping[str, Any]
 
 ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
 """Setups are compared only where they are equal in these."""
@@ -104,7 +104,7 @@ def _not_negligible(tables: Tables) -> Iterator[Verdict]:
         rarer = _times_rarer(row["interval"])
         theirs = {f"r{end}": row[f"paired{end}"] / rarer for end in ("", "_lo", "_hi")}
         above, below = theirs["r_lo"] > NEGLIGIBLE, theirs["r_hi"] < NEGLIGIBLE
-        yield _compared(f"{_of(row)}, {describe('interval', row['interval'])}: {amount(row, 'paired', PERCENT)}, so {amount(theirs, 'r', PERCENT)}", found=above, refuted=below)  # fmt: skip
+        yield _compared(f"{_of(row)}, {describe('interval', row['interval'])}: {Known.of(row, 'paired').shown(PERCENT)}, so {Known.of(theirs, 'r').shown(PERCENT)}", found=above, refuted=below)  # fmt: skip
 
 
 def _times_rarer(interval: str) -> float:
@@ -125,7 +125,7 @@ def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Iterator[Verdic
         shorter, longer = others["stall_s_hi"] < own["stall_s_lo"], others["stall_s_lo"] > own["stall_s_hi"]  # fmt: skip
         beaten, beats = (longer, shorter) if lowest else (shorter, longer)
         ordered = group.sort_values("stall_s", ascending=lowest)
-        each = [f"{name(row['framework'])} {amount(row, 'stall_s', SECONDS)}" for row in records(ordered)]  # fmt: skip
+        each = [f"{name(row['framework'])} {Known.of(row, 'stall_s').shown(SECONDS)}" for row in records(ordered)]  # fmt: skip
         setup = [name(key["model"]), *(["deterministic mode"] if key["deterministic"] else []), describe("ranks", key["ranks"])]  # fmt: skip
         yield _compared(f"{', '.join(setup)}: {', '.join(each)}", found=beaten.all(), refuted=beats.any())  # fmt: skip
 
@@ -145,7 +145,7 @@ def _hardly_changed(tables: Tables) -> Iterator[Verdict]:
         inside = least >= 1 / limit and most <= limit
         outside = least > limit or most < 1 / limit
         ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
-        compared = _compared(f"{name(first['framework'])}: {amount(ratio, 'r', PLAIN)} times from {first['ranks']} to {last['ranks']} ranks", found=inside, refuted=outside)  # fmt: skip
+        compared = _compared(f"{name(first['framework'])}: {Known.of(ratio, 'r').shown(PLAIN)} times from {first['ranks']} to {last['ranks']} ranks", found=inside, refuted=outside)  # fmt: skip
         yield compared if times >= SCALED else Verdict(UNTESTED, compared.evidence)
 
 
@@ -161,7 +161,9 @@ def _efficiency(tables: Tables, framework: str) -> Iterator[Verdict]:
         others = group[group["framework"] != framework]
         best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
         beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
-        each = [f"{_of(row)} {amount(row, 'efficiency', PERCENT)}" for row in records(group)]
+        each = [
+            f"{_of(row)} {Known.of(row, 'efficiency').shown(PERCENT)}" for row in records(group)
+        ]
         yield _compared(f"{', '.join(each)}", found=best, refuted=beaten)  # fmt: skip
 
 
@@ -185,7 +187,7 @@ def _determinism_costs(tables: Tables) -> Iterator[Verdict]:
     rows = rows[rows["cost_lo"].notna()]
     for row in records(rows):
         above, below = row["cost_lo"] > NEGLIGIBLE, row["cost_hi"] < NEGLIGIBLE
-        yield _compared(f"{_of(row)}: {amount(row, 'cost', PERCENT)}", found=above, refuted=below)  # fmt: skip
+        yield _compared(f"{_of(row)}: {Known.of(row, 'cost').shown(PERCENT)}", found=above, refuted=below)  # fmt: skip
 
 
 # ---- DeepFreeze
@@ -209,7 +211,7 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
             continue
         lo, hi = _ratio_ends(own, other, "stall_s")
         ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        yield _compared(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {amount(ratio, 'r', PLAIN)} times as long", found=hi < HIDDEN, refuted=lo > HIDDEN)  # fmt: skip
+        yield _compared(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {Known.of(ratio, 'r').shown(PLAIN)} times as long", found=hi < HIDDEN, refuted=lo > HIDDEN)  # fmt: skip
 
 
 def _shares(tables: Tables) -> Iterator[Verdict]:
@@ -222,7 +224,7 @@ def _shares(tables: Tables) -> Iterator[Verdict]:
             continue
         lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
-        yield _compared(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {amount(part, 'r', PLAIN)} times the memory that one takes alone", found=hi <= SHARED, refuted=lo > SHARED)  # fmt: skip
+        yield _compared(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {Known.of(part, 'r').shown(PLAIN)} times the memory that one takes alone", found=hi <= SHARED, refuted=lo > SHARED)  # fmt: skip
 
 
 # ---- ULFM
@@ -243,7 +245,7 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
         own, other = records(going_on)[0], records(again)[0]
         better = own["goodput_of_ranks_lo"] > other["goodput_of_ranks_hi"]
         worse = own["goodput_of_ranks_hi"] < other["goodput_of_ranks_lo"]
-        parts = [amount(row, "goodput_of_ranks", PERCENT) for row in (own, other)]
+        parts = [Known.of(row, "goodput_of_ranks").shown(PERCENT) for row in (own, other)]
         yield _compared(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again", found=better, refuted=worse)  # fmt: skip
 
 

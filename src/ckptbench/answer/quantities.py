@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.errors import ConfigError
@@ -74,6 +75,34 @@ HOURS = Unit("h", 1 / SECONDS_PER_HOUR)
 DAYS = Unit("days", 1 / SECONDS_PER_DAY)
 LONGEST = ((SECONDS, 90.0), (MINUTES, 3 * SECONDS_PER_HOUR), (HOURS, 3 * SECONDS_PER_DAY))
 """Each unit of time, with the longest time in seconds that is said in it. Longer ones are said in days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A number, and the ends of its 95 % interval: NaN where nothing says how far it differs."""
+
+    value: float
+    lo: float = math.nan
+    hi: float = math.nan
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], column: str, scale: float = 1.0) -> Self:
+        """This column of a table, with its interval where the table has one."""
+        return cls(*(scale * float(row.get(f"{column}{end}", math.nan)) for end in ("", "_lo", "_hi")))  # fmt: skip
+
+    @property
+    def rest(self) -> Known:
+        """1 - this part: the ends of its interval change places."""
+        return Known(1 - self.value, 1 - self.hi, 1 - self.lo)
+
+    @property
+    def tells(self) -> bool:
+        """Whether its interval spans no more than `TELLS`. One that is unknown tells nothing against the number."""
+        return not self.hi > TELLS * self.lo
+
+    def shown(self, unit: Unit) -> str:
+        """`12 % [9, 15]`."""
+        return amount(self.value, unit, self.lo, self.hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +223,6 @@ def amount(value: float, unit: Unit = PLAIN, lo: float = math.nan, hi: float = m
     if float(shown.replace(",", "")) == 0 and abs(value) >= NOT_ZERO * (hi - lo):
         shown = _digits(value, _exponent(value))
     return f"{f'{shown} {unit.name}'.rstrip()} [{low}, {high}]"
-
-
-def tells(lo: float, hi: float) -> bool:
-    """Whether an interval from `lo` to `hi` spans no more than `TELLS`. One that is unknown tells nothing against its number."""
-    return not hi > TELLS * lo
 
 
 def _own_step(number: float, step: int, lo: float, hi: float) -> int:

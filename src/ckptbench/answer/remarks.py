@@ -11,10 +11,9 @@ from ckptbench.analysis.collect.machine import LIMITS
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.answer.labels import counted, describe
-from ckptbench.answer.quantities import PERCENT, duration, percent, plain
+from ckptbench.answer.labels import capitalized, counted, describe, every, listed
+from ckptbench.answer.quantities import PERCENT, Known, Unit, duration, percent, plain
 from ckptbench.answer.setups import in_words, varying, with_hardware
-from ckptbench.answer.words import TIMES, amount, capitalized, every, listed
 from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
 from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
@@ -33,6 +32,7 @@ ASSUMED = {
     FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""
+TIMES = Unit("times")
 MATTERS = 1.05
 """A step that may take so many times as long is told."""
 TITLE_LETTERS = 60
@@ -178,7 +178,7 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
     slower = costs[(costs["slower"] > 1) | (costs["slower_hi"] > MATTERS)]
     if len(slower):
         most = records(slower.sort_values("slower"))[-1]
-        yield f"where nothing fails a step takes up to {amount(most, 'slower', TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
+        yield f"where nothing fails a step takes up to {Known.of(most, 'slower').shown(TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
 
 
 def _checked(validation: pd.DataFrame) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
     names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy"]), "ranks", *varying(known, ["interval"])]  # fmt: skip
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     named = zip(records(ends), in_words(ends, names, ", "), strict=True)
-    of = [f"{amount(row, 'overhead', PERCENT)} ({name})" for row, name in named]
+    of = [f"{Known.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
     yield f"Measured overhead: {' to '.join(of)}."
 
 

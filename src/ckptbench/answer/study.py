@@ -9,13 +9,12 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer import quantities, remarks
+from ckptbench.answer import remarks
 from ckptbench.answer.labels import describe
-from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Unit, plain, span, tells
+from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit, amount, plain, span
 from ckptbench.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Screen, text
 from ckptbench.answer.setups import SYSTEM as KINDS
 from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
-from ckptbench.answer.words import amount
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
@@ -24,8 +23,6 @@ from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
 Row = Mapping[str, Any]
-Ends = tuple[float, float, float]
-"""A number and the ends of its interval."""
 
 TITLE = "How often to checkpoint"
 NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level shared) and a timed recovery."
@@ -169,19 +166,20 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
 
 
 def _cells(row: Row, several: bool) -> tuple[str, ...]:
-    best, in_use = _lost(row, "goodput"), _lost(row, "goodput_in_use")
-    loses, loses_now = _told(best, PERCENT), _told(in_use, PERCENT)
+    loses, loses_now = (
+        _told(Known.of(row, name).rest, PERCENT) for name in ("goodput", "goodput_in_use")
+    )
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
-    stops = _told(_ends(row, "stall_s"), SECONDS)
-    every = _ends(row, "best_minutes")
+    stops = _told(Known.of(row, "stall_s"), SECONDS)
+    every = Known.of(row, "best_minutes")
     if row["goodput"] < LEAST_USEFUL:
         return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
-    if not tells(*every[1:]):
+    if not every.tells:
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
     fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
     # As much as the losses that it is the difference of.
     saved = UNTOLD if UNTOLD in (loses, loses_now) else plain(max(0.0, row["saved_gpu_hours"]))
-    return (amount(row, "best_minutes", PLAIN), loses, fine, now, saved, stops)
+    return (every.shown(PLAIN), loses, fine, now, saved, stops)
 
 
 def _interval(row: Row) -> str:
@@ -189,19 +187,9 @@ def _interval(row: Row) -> str:
     return describe("interval", row["interval"]).removeprefix("every ")
 
 
-def _ends(row: Row, column: str) -> Ends:
-    return (row[column], row[f"{column}_lo"], row[f"{column}_hi"])
-
-
-def _lost(row: Row, column: str) -> Ends:
-    """The part of the time that is not useful. The ends of its interval are those of the goodput, the other way round."""
-    useful, lo, hi = _ends(row, column)
-    return (1 - useful, 1 - hi, 1 - lo)
-
-
-def _told(known: Ends, unit: Unit) -> str:
+def _told(known: Known, unit: Unit) -> str:
     """The number alone, where its interval tells it."""
-    return quantities.amount(known[0], unit) if tells(*known[1:]) else UNTOLD
+    return amount(known.value, unit) if known.tells else UNTOLD
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from ckptbench.commands.asked import Asked
 from ckptbench.commands.case import Case, Strategy
-from ckptbench.commands.usual import usual
+from ckptbench.commands.options import Asked
+from ckptbench.commands.tables import costs_of, usual
 from ckptbench.decide.rates import published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.errors import DataError
@@ -51,8 +51,6 @@ def write_case(path: Path, asked: Asked, written: Pairs) -> None:
         rates = [rate, *(each for each in rates if each.name != rate.name)]
         choices = replace(choices, rate=rate.name)
     if asked.is_of_tables:
-        from ckptbench.commands.of_tables import costs_of
-
         _write(path, page(costs_of(asked).table, rates, choices))
     else:
         if asked.state is not None:

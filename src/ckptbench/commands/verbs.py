@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ckptbench.commands.options import (
     TIME,
     written,
 )
+from ckptbench.errors import ConfigError
 
 WRONG_USE = 2
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -45,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 def _help_json(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if not asked:
         return
-    from ckptbench.commands.told import KEYS
+    from ckptbench.commands.printed import KEYS
 
     formatter = ctx.make_formatter()
     formatter.write_dl(list(KEYS.items()))
@@ -101,7 +104,7 @@ def decide(
     ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
         --blocking 60s --async 3s+90s --restart 8min --now 2h
     """
-    from ckptbench.commands.asked import Asked
+    from ckptbench.commands.options import Asked
 
     if save_steps and as_json:
         raise click.UsageError("--save-steps and --json: give one of them")
@@ -112,10 +115,13 @@ def decide(
 
         check_new(html, asked)
     if asked.is_of_tables:
-        from ckptbench.commands.of_tables import told
+        from ckptbench.commands.tables import answer_from_tables
+
+        answer = answer_from_tables(asked)
     else:
-        from ckptbench.commands.of_options import told
-    answer = told(asked)
+        from ckptbench.commands.printed import answer_from_options
+
+        answer = answer_from_options(asked)
     text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
     click.echo(text, nl=False)
     if html is not None:
@@ -140,7 +146,30 @@ def page(file: Path) -> None:
 @click.option("--config", type=FILE, metavar="FILE", help="Of the study, where it is not config/config.yaml.")
 def audit(repeats: int | None, config: Path | None) -> int:
     """Is this machine's study to be believed? As `make audit` in a clone of ckptbench: less than three minutes."""
-    from ckptbench.commands.clone import make
-
     return make("audit", {"REPEATS": repeats, "CONFIG": config and config.absolute()})
 # fmt: on
+
+
+PARTS = ("Makefile", "Snakefile", "src/ckptbench")
+"""What tells a clone from another folder."""
+
+
+def make(target: str, settings: Mapping[str, object]) -> int:
+    """Make the target in the clone that is the working folder, or around it. Returns the exit status, 1 where it failed.
+
+    Settings that are not None reach it through the environment. Raises ConfigError where there is no clone.
+    """
+    here = Path.cwd()
+    clone = next((each for each in (here, *here.parents) if _is_clone(each)), None)
+    if clone is None:
+        raise ConfigError(
+            f"{here} is no clone of ckptbench, which `ckptbench {target}` needs: clone the repository, and start it there"
+        )
+    given = {name: str(own) for name, own in settings.items() if own is not None}
+    command = ["make", "--no-print-directory", target]
+    done = subprocess.run(command, cwd=clone, env={**os.environ, **given}, check=False)
+    return 1 if done.returncode else 0
+
+
+def _is_clone(folder: Path) -> bool:
+    return all((folder / part).exists() for part in PARTS)

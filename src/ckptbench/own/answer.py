@@ -11,11 +11,10 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer.labels import counted, describe
-from ckptbench.answer.quantities import SECONDS, Unit, amount, duration, percent, tells
+from ckptbench.answer.labels import counted, describe, listed
+from ckptbench.answer.quantities import SECONDS, Known, Unit, amount, duration, percent
 from ckptbench.answer.screen import UNTOLD, text
 from ckptbench.answer.study import screen, shown
-from ckptbench.answer.words import listed
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.units import SECONDS_PER_MINUTE
 
@@ -87,7 +86,7 @@ def _settings(tables: Tables, folder: str) -> Iterator[str]:
 def _setting(row: Row) -> str:
     if row["goodput"] < LEAST_USEFUL:
         return "no interval helps"
-    if not tells(row["best_minutes_lo"], row["best_minutes_hi"]):
+    if not Known.of(row, "best_minutes").tells:
         lo, hi = (f"{row[f'best_steps_{end}']:,.0f}" for end in ("lo", "hi"))
         return f"how often to save cannot be told, as it is anywhere from {lo} to {hi} steps"
     steps = round(row["best_steps"])
@@ -97,7 +96,7 @@ def _setting(row: Row) -> str:
 
 def _lost(row: Row, column: str) -> str:
     """The part of the time that is not useful, where its interval tells it."""
-    told = tells(1 - row[f"{column}_hi"], 1 - row[f"{column}_lo"])
+    told = Known.of(row, column).rest.tells
     return percent(1 - row[column]) if told else UNTOLD
 
 
