@@ -20,7 +20,7 @@ from ckptbench.matrix.catalogue import FRAMEWORKS, OMISSIONS
 from ckptbench.networks.layers import BATCH_NORM_DECAY
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.networks.tensor_groups import group_of
-from ckptbench.proof.controls import REPLACED
+from ckptbench.proof.ablation import REPLACED
 
 REFERENCE = next(iter(FRAMEWORKS))
 """The framework that the others are held against."""

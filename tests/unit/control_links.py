@@ -18,7 +18,7 @@ PATIENCE_S = 300
 
 def open_link(server: ControlServer, rank: int, node: str, device: str = "cpu") -> Link:
     link = Link.open(server.address, server.token, rank=rank, node=node)
-    link.meet(rank=rank, node=node, device=device)
+    link.rendezvous(rank=rank, node=node, device=device)
     return link
 
 

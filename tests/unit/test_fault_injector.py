@@ -166,7 +166,7 @@ HANGS = """
 import os, signal, sys, time
 from ckptbench.world.link import Link
 link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=0, node="here")
-link.meet(rank=0, node="here", device="cpu")
+link.rendezvous(rank=0, node="here", device="cpu")
 if sys.argv[1] == "hangs":
     os.kill(os.getpid(), signal.SIGSTOP)
 time.sleep(2.5)

@@ -113,7 +113,7 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     server = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     code = (
         f"from ckptbench.world.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
-        "link.meet(rank=0, node='here', device='cpu');"
+        "link.rendezvous(rank=0, node='here', device='cpu');"
         f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); link.close(); time.sleep(600)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -132,7 +132,7 @@ def test_of_several_that_died_the_first_is_quoted(
     def dies(rank: int, moment: str, words: str) -> Process:
         code = (
             f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
-            f"link.meet(rank={rank}, node='here', device='cpu');"
+            f"link.rendezvous(rank={rank}, node='here', device='cpu');"
             f"{moment}; print({words!r}); link.hang_up(); open({str(tmp_path / str(rank))!r}, 'w');"
             f"{after(tmp_path / '0')}; sys.exit(1)"
         )
@@ -280,7 +280,7 @@ def joining(tmp_path: Path, control: ControlServer, rank: int, first: str, again
     """A rank of two that does `first`, and where it is started again `again`; `link` is its line to the launcher."""
     code = (
         f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
-        f"link.meet(rank={rank}, node='here', device='cpu');"
+        f"link.rendezvous(rank={rank}, node='here', device='cpu');"
         f"open({str(tmp_path / 'lives')!r}, 'a').write('{rank}');"
         f"exec({again!r} if link.comes_again else {first!r}); link.close()"
     )

@@ -58,7 +58,7 @@ def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     code = (
         "import sys, time; from ckptbench.world.link import Link;"
         f"link = Link.open({server.address!r}, {server.token!r}, rank=0, node='a');"
-        "link.meet(rank=0, node='a', device='cpu'); time.sleep(600)"
+        "link.rendezvous(rank=0, node='a', device='cpu'); time.sleep(600)"
     )
     rank = subprocess.Popen(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE
@@ -79,7 +79,7 @@ def test_a_rank_that_has_no_seat_yet_hears_that_the_launcher_is_gone(
     wait_for(lambda: server._serving._open)
     server.close()
     with pytest.raises(LaunchError, match="hung up"):
-        link.meet(rank=0, node="a", device="cpu")
+        link.rendezvous(rank=0, node="a", device="cpu")
 
 
 def test_many_ranks_need_one_thread(make_server: MakeServer) -> None:

@@ -48,7 +48,7 @@ from ckptbench.machine.processes import die_with_parent
 die_with_parent()
 rank, attempt = int(os.environ["LOCAL_RANK"]), int(sys.argv[1])
 link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=rank, node="here")
-link.meet(rank=rank, node="here", device="cpu")
+link.rendezvous(rank=rank, node="here", device="cpu")
 told = f"up {rank} {attempt} {link.launched is not None} {open(os.environ['CHOSEN']).read()} {os.getpid()}\\n"
 os.write(1, told.encode())  # at once, or the lines of two ranks would mix
 link.gather("all", 0)  # no rank strikes before both have read

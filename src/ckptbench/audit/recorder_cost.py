@@ -60,7 +60,7 @@ def measure(
         closing(server),
         closing(Link.open(server.address, server.token, rank=0, node="here")) as link,
     ):
-        link.meet(rank=0, node="here", device="cpu")
+        link.rendezvous(rank=0, node="here", device="cpu")
         _plain(matrix, steps), _recorded(matrix, steps, recorder, link)
         for _ in range(pairs):
             if random.integers(2):

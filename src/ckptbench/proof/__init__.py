@@ -1,1 +1,1 @@
-"""The resume proof inside a run: digests of its tensors, and the negative controls."""
+"""The resume proof inside a run: digests of its tensors, and ablations of it."""

@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.version import Version, read_version
+from ckptbench.checkpoints.version import read_version
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework, Sgd
-from ckptbench.machine import page_cache
 from ckptbench.machine.clock import clock
 from ckptbench.machine.footprint import forget_peak
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.networks.models import network_of
-from ckptbench.proof.controls import Control
+from ckptbench.proof.ablation import Ablation
 from ckptbench.proof.state_digester import StateDigester
 from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.events import Epoch, Pause, Phase, Regroup, Stop, World
@@ -30,6 +29,7 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.training import steps_per_epoch
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.evaluation import evaluate
+from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place, place_among
@@ -166,8 +166,17 @@ class Trainer:
         if version is None:
             return BEGINNING
         if self._plan.cell.cache == "cold":
-            self._evict(version)
-        self._load(version)
+            is_first = self._place.local_rank == 0
+            evicted = evict(version, first_of_node=is_first, barrier=self._recovery.barrier)
+            self._recorder.write(evicted)
+        ablation = Ablation(
+            self._plan.cell.omit,
+            self._framework,
+            rank=self._place.rank,
+            exchange=self._plan.run_folder,
+        )
+        self._recorder.write(timed_load(self._strategy, version, self._place.rank))
+        ablation.apply()
         self._began = version.position.step
         if self._plan.cell.omit == "position":
             self._reader.forgotten = version.position.step
@@ -175,45 +184,6 @@ class Trainer:
             self._see("loaded", version.position)
         log.info("goes on from %s", version.folder)
         return version.position
-
-    def _evict(self, version: Version) -> None:
-        """One rank of every node drops the checkpoint from the node's page cache, while no other reads it."""
-        files = [version.folder / name for name in version.files]
-        started_ns = clock()
-        if self._place.local_rank == 0:
-            page_cache.evict(files)
-        self._recovery.barrier()
-        left = sum(page_cache.resident_bytes(path) for path in files)
-        self._recorder.write(
-            Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
-        )
-
-    def _load(self, version: Version) -> None:
-        """Load the version and record the time.
-
-        A cell may ask that its restarts omit a part of the state. That part is removed afterwards, outside the clocks.
-        """
-        control = Control(
-            self._plan.cell.omit,
-            self._framework,
-            rank=self._place.rank,
-            exchange=self._plan.run_folder,
-        )
-        fetched = page_cache.read_bytes()
-        started_ns = clock()
-        self._strategy.load(version)
-        ended_ns = clock()
-        now = page_cache.read_bytes()
-        self._recorder.write(
-            Phase(
-                name="load",
-                start_ns=started_ns,
-                end_ns=ended_ns,
-                read_bytes=None if fetched is None or now is None else now - fetched,
-                bytes=sum(path.stat().st_size for path in version.read_by(self._place.rank)),
-            )
-        )
-        control.apply()
 
     def train(self, position: Position) -> None:
         """Train to the end. Raises Stopped, after a checkpoint, if the launcher asks to stop.

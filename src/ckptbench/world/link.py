@@ -62,7 +62,7 @@ class Hello:
 
 
 class Link:
-    """A rank's end. `addresses` holds the `host:port` of every rank, by rank, once `meet` has returned."""
+    """A rank's end. `addresses` holds the `host:port` of every rank, by rank, once `rendezvous` has returned."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -80,7 +80,7 @@ class Link:
         self.launched: str | None = None
         """When this rank was started anew, as the launcher says it. None: it was started by the launcher. Known like `addresses`."""
         self.comes_again = False
-        """Whether the others train already: this rank comes in place of one that was lost. Known when `meet` has returned."""
+        """Whether the others train already: this rank comes in place of one that was lost. Known when `rendezvous` has returned."""
 
     @classmethod
     def open(cls, address: str, token: str, *, rank: int, node: str) -> Self:
@@ -104,7 +104,7 @@ class Link:
         link._send({"token": token, "rank": rank})
         return link
 
-    def meet(self, *, rank: int, node: str, device: str) -> None:
+    def rendezvous(self, *, rank: int, node: str, device: str) -> None:
         """Report where this rank came up. Returns when all ranks have. Raises LaunchError if the launcher refuses."""
         own = self._connection.getsockname()[0]
         # The port is held until all ranks have reported, so that no two ranks choose the same one.

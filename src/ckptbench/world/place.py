@@ -25,7 +25,7 @@ def take_place(*, accelerator: str) -> tuple[Place, Link]:
     node = node_name()
     link = Link.open(os.environ[CONTROL], os.environ[TOKEN], rank=seat.rank, node=node)
     device = "cpu" if accelerator == "cpu" else see_one_gpu(seat)
-    link.meet(rank=seat.rank, node=node, device=device)
+    link.rendezvous(rank=seat.rank, node=node, device=device)
     if ranks > 1:
         _choose_interface(link.addresses[seat.rank])
     place = Place(

@@ -1,4 +1,4 @@
-"""Negative controls: what a restart leaves out on purpose, whatever strategy has loaded the rest."""
+"""Ablations: what a restart leaves out on purpose, whatever strategy has loaded the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.networks.layers import Network
-from ckptbench.proof.controls import Control
+from ckptbench.proof.ablation import Ablation
 from ckptbench.proof.digest import digests
 
 RANKS = (0, 1)
@@ -66,9 +66,9 @@ def restarted(folder: Path, rank: int, omit: str) -> tuple[Statistician, Arrays]
     """A new process's framework of another seed that has loaded; and its state before it did."""
     framework = built(seed=20, statistic=20.0)
     before = framework.rank_state()
-    control = Control(omit, framework, rank=rank, exchange=folder)
+    ablation = Ablation(omit, framework, rank=rank, exchange=folder)
     framework.load_rank_state(state_that_was_saved(rank))  # as any strategy does
-    control.apply()
+    ablation.apply()
     return framework, before
 
 
@@ -107,9 +107,9 @@ def test_without_their_statistics_other_ranks_get_those_of_rank_0(
     def restart(rank: int) -> None:
         # The generators are the process's own: what is compared are the statistics.
         framework = built(seed=20, statistic=20.0)
-        control = Control("statistics", framework, rank=rank, exchange=tmp_path)
+        ablation = Ablation("statistics", framework, rank=rank, exchange=tmp_path)
         framework.statistic = framework.dropout_seed = 10.0 + rank
-        control.apply()
+        ablation.apply()
         states[rank] = framework.loaded
 
     other = threading.Thread(target=restart, args=(1,))
@@ -133,6 +133,6 @@ def test_what_is_the_frameworks_is_forgotten_once_all_is_loaded(tmp_path: Path, 
 @pytest.mark.parametrize("omit", ["dropout", "statistics"])
 def test_an_omission_of_what_is_not_there_is_refused(tmp_path: Path, omit: str) -> None:
     framework = NumpyFramework.join(ALONE, seed=1, deterministic=True)
-    control = Control(omit, framework, rank=0, exchange=tmp_path)
+    ablation = Ablation(omit, framework, rank=0, exchange=tmp_path)
     with pytest.raises(CheckpointError, match=f"omit is {omit}, and this rank's state has nothing"):
-        control.apply()
+        ablation.apply()

@@ -1,0 +1,38 @@
+"""The timed parts of a restore, as events of the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ckptbench.checkpoints.version import Version
+from ckptbench.machine import page_cache
+from ckptbench.machine.clock import clock
+from ckptbench.runs.events import Phase
+from ckptbench.strategies.timed import TimedCheckpointer
+
+
+def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None]) -> Phase:
+    """Have one rank of every node drop the version from the node's page cache, while no other reads it."""
+    files = [version.folder / name for name in version.files]
+    started_ns = clock()
+    if first_of_node:
+        page_cache.evict(files)
+    barrier()
+    left = sum(page_cache.resident_bytes(path) for path in files)
+    return Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
+
+
+def timed_load(strategy: TimedCheckpointer, version: Version, rank: int) -> Phase:
+    """Load the version into this rank."""
+    fetched = page_cache.read_bytes()
+    started_ns = clock()
+    strategy.load(version)
+    ended_ns = clock()
+    now = page_cache.read_bytes()
+    return Phase(
+        name="load",
+        start_ns=started_ns,
+        end_ns=ended_ns,
+        read_bytes=None if fetched is None or now is None else now - fetched,
+        bytes=sum(path.stat().st_size for path in version.read_by(rank)),
+    )
