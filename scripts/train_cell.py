@@ -12,18 +12,21 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import changes, source_of
 from ckptbench.environments.folder import installed_sha256
+from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import SEAL
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import RunSpec
 from ckptbench.runs.training import Training
 from ckptbench.scripting import add_parent, run_script
-from ckptbench.study.inputs import with_inputs
+from ckptbench.study.inputs import sizes_of
 from ckptbench.study.progress import progress_line
 from ckptbench.study.record import StudyRecord
 
@@ -35,31 +38,34 @@ MEMORY_FOLDER = "/dev/shm"
 def main() -> int:
     options = _parse()
     cell = Cell.from_json(options.cell)
-    plan = Plan(
-        cell=cell,
-        training=Training(**options.training),
-        dataset_folder=options.dataset.resolve(),
-        run_folder=(options.runs / cell.id).resolve(),
-        checkpoint_folder=(
-            (options.checkpoints or options.runs) / cell.id / "checkpoints"
-        ).resolve(),
-        memory_folder=options.memory_folder or Path(MEMORY_FOLDER),
-        node_folder=options.node_folder or Path(tempfile.gettempdir()),
-        listed=tuple(options.failures),
-    )
 
     def work() -> None:
         if options.packages is not None:
             _check_environment(options.environment, options.packages)
         if options.settings is not None:
             _check_dataset(options.dataset, cell.dataset, options.settings)
+        spec = RunSpec(
+            cell=cell,
+            training=Training(**options.training),
+            dataset_folder=options.dataset.resolve(),
+            run_folder=(options.runs / cell.id).resolve(),
+            checkpoint_folder=(
+                (options.checkpoints or options.runs) / cell.id / "checkpoints"
+            ).resolve(),
+            memory_folder=options.memory_folder or Path(MEMORY_FOLDER),
+            node_folder=options.node_folder or Path(tempfile.gettempdir()),
+            dataset_sha256=dataset_sha256(options.dataset),
+            lock_sha256=pinned_sha256(options.lock),
+            sizes=sizes_of(cell.model, Dataset.open(options.dataset)),
+            listed=tuple(map(Failure.from_json, options.failures)),
+        )
         study = StudyRecord.read(options.study) if options.study else StudyRecord()
         execution = Execution(
             python=(options.environment / "bin" / "python").absolute(),
             lock=options.lock.name,
             environment_sha256=installed_sha256(options.environment),
             logs=(
-                options.log.with_suffix("") if options.log else plan.run_folder / "logs"
+                options.log.with_suffix("") if options.log else spec.run_folder / "logs"
             ).absolute(),
             resume=options.resume or study.resume,
             keep_after_run=study.keep_after_run,
@@ -73,7 +79,7 @@ def main() -> int:
         )
         if study.cells:
             log.info("%s", _progress(options.runs, study.cells, cell))
-        run_cell(with_inputs(plan, options.lock), execution)
+        run_cell(spec, execution)
 
     return run_script(work, options.log, append=was_requeued(os.environ) is True)
 

@@ -15,16 +15,19 @@ import traceback
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import open_levels
+from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
+from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.failure import Failure
+from ckptbench.runs.plan import Plan, RunSpec
 from ckptbench.runs.training import Training
-from ckptbench.study.inputs import with_inputs
+from ckptbench.study.inputs import sizes_of
 
 RANKS = 3
 STEPS = 12
@@ -48,7 +51,7 @@ STRUCK = {"struck": "restart", "struck_torchrun": "torchrun"}
 FAILURE = {"step": 7, "node": 1}
 
 
-def plan_of(folder: Path, history: str) -> Plan:
+def spec_of(folder: Path, history: str, lock: Path) -> RunSpec:
     """Every second step has a checkpoint in the memory of the nodes, and none goes to the shared folder."""
     cell = Cell(
         framework="pytorch",
@@ -67,14 +70,18 @@ def plan_of(folder: Path, history: str) -> Plan:
             else {"faults": Variant(history)}
         ),
     )
-    return Plan(
+    dataset = folder / "dataset"
+    return RunSpec(
         cell=cell,
         training=TRAINING,
-        dataset_folder=folder / "dataset",
+        dataset_folder=dataset,
         run_folder=folder / history,
         checkpoint_folder=folder / history / "checkpoints",
         memory_folder=folder / "memory",
-        listed=(FAILURE,) if history in STRUCK else (),
+        dataset_sha256=dataset_sha256(dataset),
+        lock_sha256=pinned_sha256(lock),
+        sizes=sizes_of(cell.model, Dataset.open(dataset)),
+        listed=(Failure(**FAILURE),) if history in STRUCK else (),
     )
 
 
@@ -103,7 +110,7 @@ def train(folder: Path, python: Path, lost: str) -> None:
         lock = folder / "lock.txt"
         lock.write_text("none\n")
         run_cell(
-            with_inputs(plan_of(folder, history), lock),
+            spec_of(folder, history, lock),
             Execution(python=python, lock=lock.name, logs=logs, timeout_seconds=900),
         )
 

@@ -37,6 +37,9 @@ def plan_of(framework: str, digits: Path, folder: Path) -> Plan:
         dataset_folder=digits,
         run_folder=folder,
         checkpoint_folder=folder / "checkpoints",
+        run_id="0" * 32,
+        dataset_sha256="1" * 64,
+        lock_sha256="2" * 64,
     )
 
 

@@ -85,6 +85,7 @@ def make_plan(dataset: Path, tmp_path: Path) -> Callable[..., Plan]:
             sizes=sizes_of("linear", Dataset.open(dataset)),
             dataset_sha256=dataset_sha256(dataset),
             lock_sha256="of a lock",
+            run_id="of a run",
         )
 
     return make

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.faults.failure import Failure
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
@@ -41,6 +40,7 @@ from ckptbench.runs.events import (
     Struck,
     Written,
 )
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ckptbench.recovery.contract import Loss
 from ckptbench.runs.events import Start, Strike
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 
-FAILURES = ({"step": 4, "rank": 1}, {"step": 6, "rank": 2}, {"step": 8, "node": 0})
+FAILURES = (Failure(step=4, rank=1), Failure(step=6, rank=2), Failure(step=8, node=0))
 
 
 def met(plan: Plan, *ranks: int) -> None:

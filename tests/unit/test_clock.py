@@ -19,7 +19,6 @@ from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.errors import RunFolderError
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.fault_injector import FaultInjector, Lines, Orders
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
@@ -32,6 +31,7 @@ from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import Loss
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan

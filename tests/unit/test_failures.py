@@ -11,11 +11,11 @@ import pytest
 
 from ckptbench.errors import ConfigError
 from ckptbench.faults.arrivals import first_failures, intervals
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.schedule import failures_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.variant import Variant
+from ckptbench.runs.failure import Failure
 
 NODES = ["a", "a", "b", "b"]
 BASELINE = Cell(

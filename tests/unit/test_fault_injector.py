@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from ckptbench.errors import CkptbenchError, LaunchError
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
@@ -23,6 +22,7 @@ from ckptbench.launch.watch import run_processes
 from ckptbench.machine.processes import living_with
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.runs.trace import whole_events

@@ -27,6 +27,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, GoOn, Loss, Relaunch, Verdict
 from ckptbench.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
 from ckptbench.runs.events import Event, Phase, Start, Strike, World
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -34,10 +35,10 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.training.rank import launched_ns
 
 FAILURES = (
-    {"step": 4, "rank": 1},
-    {"step": 6, "rank": 1},
-    {"step": 6, "rank": 0},
-    {"step": 8, "rank": 2},
+    Failure(step=4, rank=1),
+    Failure(step=6, rank=1),
+    Failure(step=6, rank=0),
+    Failure(step=8, rank=2),
 )
 SGD = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
 

@@ -16,7 +16,6 @@ from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import ConfigError, LaunchError
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.schedule import kills_of
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
@@ -27,6 +26,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal

@@ -197,6 +197,9 @@ def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
         checkpoint_folder=tmp_path / name / "checkpoints",
         memory_folder=tmp_path / "memory",
         node_folder=tmp_path / "node",
+        run_id="0" * 32,
+        dataset_sha256="1" * 64,
+        lock_sha256="2" * 64,
     )  # fmt: skip
     folders = [store.folder for store in open_levels(plan, node="n1").near.values()]
     for folder in folders:

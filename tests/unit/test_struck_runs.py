@@ -13,6 +13,7 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
 from ckptbench.recovery.restart import Restart
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
@@ -20,7 +21,7 @@ from ckptbench.runs.strikes import await_lost_nodes, check_struck
 from ckptbench.runs.training import Training
 
 LISTED = Variant("listed", (("name", "two"),))
-FAILURES = ({"step": 4, "rank": 0, "kind": "kill"}, {"second": 60.0, "rank": 0, "kind": "slow"})
+FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="slow"))
 LOSS = Loss(ranks=(0,), how="rank-0 was killed by SIGKILL")
 
 
@@ -36,6 +37,9 @@ def plan(tmp_path: Path) -> Plan:
         dataset_folder=tmp_path,
         run_folder=tmp_path,
         checkpoint_folder=tmp_path / "checkpoints",
+        run_id="0" * 32,
+        dataset_sha256="1" * 64,
+        lock_sha256="2" * 64,
         failures=FAILURES,
     )
 
@@ -142,8 +146,8 @@ def test_a_disk_that_could_not_be_written_to_must_have_failed_a_save(
     plan: Plan, failed_s: int | None, lost_s: int | None, noticed: bool
 ) -> None:
     """A loss by something else later tells nothing of it."""
-    of_disk = {"step": 4, "rank": 0, "kind": "io_error"}
-    struck_plan = dataclasses.replace(plan, failures=(of_disk, {"step": 8, "rank": 0}))
+    of_disk = Failure(step=4, rank=0, kind="io_error")
+    struck_plan = dataclasses.replace(plan, failures=(of_disk, Failure(step=8, rank=0)))
     journal(plan.run_folder, *at(0, 20, "io_error"), *at(1, 40, "kill"), rested())
     if failed_s is not None:
         failed = SaveFailed(step=5, at_ns=failed_s * SECOND, error="OSError")
@@ -172,7 +176,7 @@ def test_a_peer_that_gives_a_hanging_rank_up_first_is_explained_by_the_hang(plan
 def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_node = dataclasses.replace(plan, failures=({"step": 4, "node": 0, "kind": "kill"},))
+    of_node = dataclasses.replace(plan, failures=(Failure(step=4, node=0),))
     journal(plan.run_folder, strike(0))
     looks = []
 

@@ -18,6 +18,7 @@ from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery.contract import GiveUp, Relaunch, Replace
 from ckptbench.recovery.torchft import LIGHTHOUSE, NEW, QUORUM_S, Quorum, TorchFt, TorchFtRank
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
@@ -128,7 +129,7 @@ def average(rank: Rank) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def struck_plan(make_plan: Callable[..., Plan]) -> Plan:
     plan = make_plan("never")
-    failures = ({"step": 4, "rank": 1}, {"step": 6, "rank": 2})
+    failures = (Failure(step=4, rank=1), Failure(step=6, rank=2))
     cell = dataclasses.replace(plan.cell, ranks=3, faults=Variant("listed", (("name", "x"),)))
     return dataclasses.replace(plan, cell=cell, listed=failures, failures=failures)
 

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.runs.failure import Failure
 from ckptbench.world.seats import Place
 
 

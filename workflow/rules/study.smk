@@ -164,11 +164,8 @@ def get_levels(wildcards):
 
 def get_failures(wildcards):
     """The list of failures that the cell names."""
-    name = dict(CELLS[wildcards.cell].faults.options).get("name")
-    if name is None:
-        return []
-    listed = [each.model_dump(exclude_none=True) for each in CONFIG.failures[name]]
-    return ["--failures", json.dumps(listed)]
+    listed = [each.to_json() for each in CONFIG.failures_of(CELLS[wildcards.cell])]
+    return ["--failures", json.dumps(listed)] if listed else []
 
 
 def get_gpus(wildcards):

@@ -19,16 +19,18 @@ from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.audit.check import Check, Question
+from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
+from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.interval import Interval as Every
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import RunSpec
 from ckptbench.runs.training import Training
-from ckptbench.study.inputs import with_inputs
+from ckptbench.study.inputs import sizes_of
 
 IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_samples": 64}
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1
@@ -71,10 +73,10 @@ def collected_runs(folder: Path, lock: Path, size: Size) -> dict[str, pd.DataFra
         cells = list(_cells(repeat, size))
         turned = repeat % len(cells)  # what drifts in the machine meets each in turn
         for cell in (*cells[turned:], *cells[:turned]):
-            plan = with_inputs(_plan(cell, folder), lock)
-            plan.run_folder.mkdir(parents=True)
-            run_cell(plan, execution)
-            runs.append(plan.run_folder)
+            spec = _spec(cell, folder, lock)
+            spec.run_folder.mkdir(parents=True)
+            run_cell(spec, execution)
+            runs.append(spec.run_folder)
     return collect(runs)
 
 
@@ -95,8 +97,8 @@ def _cells(repeat: int, size: Size) -> Iterator[Cell]:
         )
 
 
-def _plan(cell: Cell, folder: Path) -> Plan:
-    run_folder = folder / "runs" / cell.id
+def _spec(cell: Cell, folder: Path, lock: Path) -> RunSpec:
+    dataset, run_folder = folder / cell.dataset, folder / "runs" / cell.id
     training = Training(
         seed=1,
         learning_rate=0.001,
@@ -107,12 +109,15 @@ def _plan(cell: Cell, folder: Path) -> Plan:
         warmup_steps=WARMUP,
         keep_during_run=KEEP,
     )
-    return Plan(
+    return RunSpec(
         cell=cell,
         training=training,
-        dataset_folder=folder / cell.dataset,
+        dataset_folder=dataset,
         run_folder=run_folder,
         checkpoint_folder=run_folder / "checkpoints",
+        dataset_sha256=dataset_sha256(dataset),
+        lock_sha256=pinned_sha256(lock),
+        sizes=sizes_of(cell.model, Dataset.open(dataset)),
     )
 
 

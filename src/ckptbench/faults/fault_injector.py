@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.faults.failure import Failure, Moment
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
 from ckptbench.machine.held_syncs import answer
 from ckptbench.machine.processes import living_with
 from ckptbench.machine.removal import make_way
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
+from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.variables import TOKEN, rank_of
@@ -146,7 +146,7 @@ class FaultInjector:
         missed = sorted(left.keys() - ahead)
         self._journal.write(Rested(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
-    def _hear(self, moment: Moment, step: int | None, stage: str | None, at_ns: int) -> None:
+    def _hear(self, moment: Moment, step: int | None, at_ns: int, stage: str | None = None) -> None:
         """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
         if moment == "step" and self._began_ns is None:
             self._began_ns = day_ns(at_ns)
@@ -296,6 +296,11 @@ def _lines(descriptor: int, rank: int) -> Lines:
             return
 
 
+def _say(line: bytes) -> None:
+    with suppress(BrokenPipeError):  # the rank has ended
+        os.write(sys.stdout.fileno(), line)
+
+
 def main() -> None:
     try:
         rank = os.pidfd_open(int(sys.argv[1]))
@@ -312,9 +317,9 @@ def main() -> None:
     if len(sys.argv) > 2:  # the rank holds its syncs, and this process answers them
         _, (syncs,), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)
         threading.Thread(target=answer, args=(syncs, injector.fails), daemon=True).start()
-    print("ready", flush=True)
+    _say(b"ready\n")
     injector.run()
-    print(OVER.decode(), end="", flush=True)
+    _say(OVER)
     if len(sys.argv) > 2:  # the last saves may be written yet
         select.select([rank], [], [])
 

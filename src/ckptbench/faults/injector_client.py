@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from ckptbench.errors import CkptbenchError
-from ckptbench.faults.failure import Failure, Moment
 from ckptbench.faults.fault_injector import OVER, Orders
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.held_syncs import hold_syncs
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.remedies import cause
 from ckptbench.runs.events import Strike
+from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.seats import Place

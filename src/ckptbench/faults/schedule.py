@@ -11,10 +11,10 @@ import numpy as np
 
 from ckptbench.errors import ConfigError
 from ckptbench.faults.arrivals import first_failures
-from ckptbench.faults.failure import Failure
 from ckptbench.matrix.catalogue import FAULTS, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.variant import Variant
+from ckptbench.runs.failure import Failure
 
 STREAM = 11
 """Separates these draws from others of the same seed."""
@@ -43,7 +43,7 @@ def failures_of(
 def _with_victim(failure: Failure, nodes: Sequence[str]) -> Failure:
     if not failure.victims(nodes):
         raise ConfigError(
-            f"the failure {failure.to_json()} strikes nobody: the run has {len(nodes)} ranks on {len(set(nodes))} nodes, "
+            f"the failure {failure} strikes nobody: the run has {len(nodes)} ranks on {len(set(nodes))} nodes, "
             "both counted from 0; correct or remove it"
         )
     return failure

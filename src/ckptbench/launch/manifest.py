@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from ckptbench import __version__
 from ckptbench.errors import LaunchError, RunStopped
-from ckptbench.faults.failure import Failure
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.machine.clock import Instant
 from ckptbench.machine.files import write_json
@@ -77,12 +76,11 @@ def measured(plan: Plan) -> dict[str, Any]:
             replicas[rank] = cast(Digest, digest).tensors
     check_replicas(replicas)
     nodes = [start.host for start in starts]
-    failures = [Failure.from_json(each) for each in plan.failures]
-    check_struck(plan, [failure.victims(nodes)[0] for failure in failures], survivors)
+    check_struck(plan, [failure.victims(nodes)[0] for failure in plan.failures], survivors)
     return {
         "device": starts[0].device,
         "versions": starts[0].versions,
-        "failures": [dict(each) for each in plan.failures],
+        "failures": [failure.to_json() for failure in plan.failures],
         "strikes": [to_json(strike) for strike in recorded_strikes(plan.run_folder)],
         "hosts": nodes,
         "parameters": states[0].parameters,

@@ -15,7 +15,6 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import LaunchError
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.schedule import failures_of
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
@@ -29,7 +28,7 @@ from ckptbench.machine.processes import is_orphan
 from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import Plan, RunSpec
 from ckptbench.runs.seal import seal
 from ckptbench.world.seats import part_on, ranks_a_node
 
@@ -60,7 +59,7 @@ class Execution:
     """Id of the process that asked for the run. When it is not this process' parent any more, the run is ended."""
 
 
-def run_cell(plan: Plan, execution: Execution) -> None:
+def run_cell(spec: RunSpec, execution: Execution) -> None:
     """Train the cell and seal its run folder.
 
     A run that failures strike is restarted here, as a new attempt. A run that was sealed, and whose seal alone was
@@ -69,7 +68,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
     """
     if is_orphan(execution.parent):
         raise LaunchError("the workflow that started this run is gone: the run was not started")
-    plan = dataclasses.replace(plan, run_id=uuid.uuid4().hex)
+    plan = Plan.of(spec, run_id=uuid.uuid4().hex)
     with (
         _written(plan.run_folder),
         run_folder_locked(plan.run_folder),
@@ -77,7 +76,7 @@ def run_cell(plan: Plan, execution: Execution) -> None:
         stop_requests() as stop,
     ):
         inputs = made_from(
-            plan,
+            spec,
             environment_sha256=execution.environment_sha256,
             levels=execution.levels,
         )
@@ -161,12 +160,12 @@ def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
     """The plan with the failures that strike it on these nodes. Raises ConfigError where they cannot."""
     failures = failures_of(
         plan.cell,
-        [Failure.from_json(each) for each in plan.listed],
+        plan.listed,
         seed=plan.seed,
         nodes=[seat.node for seat in allocation.seats(plan.cell.ranks)],
         steps_per_epoch=plan.steps_per_epoch,
     )
-    return dataclasses.replace(plan, failures=tuple(each.to_json() for each in failures))
+    return dataclasses.replace(plan, failures=failures)
 
 
 @contextmanager

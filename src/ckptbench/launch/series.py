@@ -82,9 +82,8 @@ class AttemptSeries:
     def _program(self) -> Program:
         """The program of a rank, before its recovery has said what variables it needs."""
         python, cell = self._assembler.python, self.plan.cell
-        command = [
-            str(python), "-m", "ckptbench.training.rank", str(self.plan.run_folder / PLAN)
-        ]  # fmt: skip
+        plan_file = str(self.plan.run_folder / PLAN)
+        command = [str(python), "-m", "ckptbench.training.rank", cell.accelerator, plan_file]
         # mpiexec comes from the framework's environment, so that it belongs to the same MPI as the library there.
         speaks_mpi = FRAMEWORKS[cell.framework].launcher == "mpiexec"
         return Program(

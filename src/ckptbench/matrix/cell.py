@@ -151,6 +151,11 @@ class Cell:
         return self.faults.name in KILLED
 
     @property
+    def failure_list(self) -> str | None:
+        """The name of the list in the config that has the failures, if they are listed."""
+        return str(dict(self.faults.options)["name"]) if self.faults.name == "listed" else None
+
+    @property
     def is_compared(self) -> bool:
         """Whether the run is there to be compared with its reference, bit by bit."""
         return self.history != WHOLE or self.is_killed

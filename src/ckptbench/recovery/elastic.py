@@ -71,8 +71,7 @@ class Elastic(Recovery):
     def _explains(self, strike: Strike, rank: int, plan: Plan) -> bool:
         if strike.kind == "slow" or (strike.failure, rank) in self._explained:
             return False
-        victim: int = plan.failures[strike.failure].get("rank", rank)  # without one: a node
-        return victim == rank
+        return plan.failures[strike.failure].rank in (rank, None)  # without one: a node
 
     def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
         return after_failures(plan, newest)

@@ -7,6 +7,7 @@ alone. It then removes the output of the job, `seal.json`, and starts the job ag
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,9 @@ from ckptbench.errors import RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.remedies import blame
+from ckptbench.runs.identity import training_fields
 from ckptbench.runs.layout import MANIFEST, SEAL, SEAL_COPY
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import RunSpec
 from ckptbench.runs.seal import verify_seal
 
 log = logging.getLogger(__name__)
@@ -28,19 +30,24 @@ NEAR = "checkpoints.memory_folder"
 
 
 def made_from(
-    plan: Plan, *, environment_sha256: str | None, levels: Mapping[str, str | None]
+    spec: RunSpec, *, environment_sha256: str | None, levels: Mapping[str, str | None]
 ) -> dict[str, Any]:
     """What the run is made from, as JSON: a repetition with all of it equal would be the same run once more.
 
-    That is what makes its training (`Identity`), where its checkpoints go, and what carries it out. `environment_sha256` is that of
-    the environment's `ready.json`, None where it has none. `levels` are the folders of near levels that the config names, by its fields.
+    That is what makes its training, where its checkpoints go, and what carries it out. `environment_sha256` is that of the environment's
+    `ready.json`, None where it has none. `levels` are the folders of near levels that the config names, by its fields.
     """
-    folder, here = plan.checkpoint_folder, Path.cwd()
+    folder, here = spec.checkpoint_folder, Path.cwd()
     return {
-        **plan.identity.training_fields(),
+        **training_fields(
+            spec.cell.to_json(),
+            dataclasses.asdict(spec.training),
+            spec.dataset_sha256,
+            spec.lock_sha256,
+        ),
         # Below the study it is named from there: a copy of the study elsewhere is the same study.
         FOLDER: str(folder.relative_to(here) if folder.is_relative_to(here) else folder),
-        "listed": [dict(failure) for failure in plan.listed],
+        "listed": [failure.to_json() for failure in spec.listed],
         "environment_sha256": environment_sha256,
         **{f"checkpoints.{name}": path for name, path in levels.items()},
     }

@@ -50,18 +50,12 @@ class Identity:
         names = ", ".join(field.name for field in dataclasses.fields(cls))
         raise ValueError(f"{names}: one of them is missing or wrong")
 
-    def training_fields(self) -> dict[str, Any]:
-        """What makes the training, by name, as JSON: all but `run_id`. Fields of cell and training are named alone."""
-        return {
-            **{f"cell.{name}": value for name, value in self.cell.items()},
-            **{f"training.{name}": value for name, value in self.training.items()},
-            "dataset_sha256": self.dataset_sha256,
-            "lock_sha256": self.lock_sha256,
-        }
-
     def another_training(self, own: Self) -> str:
         """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""
-        theirs, ours = self.training_fields(), own.training_fields()
+        theirs, ours = (
+            training_fields(each.cell, each.training, each.dataset_sha256, each.lock_sha256)
+            for each in (self, own)
+        )
         return ", ".join(
             f"{name} is {_shown(theirs, name)} there and {_shown(ours, name)} here"
             for name in {**ours, **theirs}
@@ -75,6 +69,18 @@ class Identity:
         return self.another_training(own) or (
             f"run_id is {self.run_id[:SHOWN_DIGITS]!r} there and {own.run_id[:SHOWN_DIGITS]!r} here"
         )
+
+
+def training_fields(
+    cell: Mapping[str, Any], training: Mapping[str, Any], dataset_sha256: str, lock_sha256: str
+) -> dict[str, Any]:
+    """What makes a training, by name, as JSON. Fields of cell and training are named alone."""
+    return {
+        **{f"cell.{name}": value for name, value in cell.items()},
+        **{f"training.{name}": value for name, value in training.items()},
+        "dataset_sha256": dataset_sha256,
+        "lock_sha256": lock_sha256,
+    }
 
 
 def _shown(fields: Mapping[str, object], name: str) -> str:

@@ -1,9 +1,8 @@
-"""The plan of a run, `plan.json`: all that a rank needs to know about its run."""
+"""What is asked of a run, and the plan of one attempt at it, `plan.json`: all that a rank needs to know."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +10,7 @@ from typing import Any, Self
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.training import Training, steps_per_epoch
 
@@ -32,8 +32,8 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One attempt of a run: its cell, its training settings and its folders."""
+class RunSpec:
+    """What is asked: a run of this cell, with these settings and inputs, in these folders."""
 
     cell: Cell
     training: Training
@@ -44,21 +44,13 @@ class Plan:
     """Where all runs of this user keep versions in a node's memory. None, as for `node_folder`: no run does."""
     node_folder: Path | None = None
     """Where they keep versions on a disk of the node."""
+    dataset_sha256: str
+    """This field and the next one: see Identity."""
+    lock_sha256: str
     sizes: Sizes = Sizes()
     """All are 0 where nothing is launched."""
-    run_id: str = ""
-    """See Identity. The launcher fills in this field and the next two."""
-    dataset_sha256: str = ""
-    lock_sha256: str = ""
-    attempt: int = 1
-    resume_from: Path | None = None
-    """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
-    listed: tuple[Mapping[str, Any], ...] = ()
-    """The failures of the list that the cell's `faults` names, as JSON objects."""
-    failures: tuple[Mapping[str, Any], ...] = ()
-    """The failures that strike the run, as JSON objects (`faults.failure`). The launcher fills it in."""
-    strikes: int = 0
-    """How many of them have been answered by another attempt."""
+    listed: tuple[Failure, ...] = ()
+    """The failures of the list that the cell's `faults` names."""
 
     @property
     def seed(self) -> int:
@@ -74,6 +66,27 @@ class Plan:
             self.cell.batch_size,
             self.training.steps_per_epoch,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(RunSpec):
+    """What one attempt at the run does, as the launcher tells the ranks."""
+
+    run_id: str
+    """See Identity."""
+    attempt: int = 1
+    resume_from: Path | None = None
+    """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
+    failures: tuple[Failure, ...] = ()
+    """The failures that strike the run."""
+    strikes: int = 0
+    """How many of them have been answered by another attempt."""
+
+    @classmethod
+    def of(cls, spec: RunSpec, run_id: str) -> Self:
+        """The first attempt, before it is known which failures strike it."""
+        asked = {field.name: getattr(spec, field.name) for field in dataclasses.fields(RunSpec)}
+        return cls(**asked, run_id=run_id)
 
     @property
     def identity(self) -> Identity:
@@ -93,38 +106,47 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain = {
-            name: str(value) if isinstance(value, Path) else value for name, value in fields.items()
-        }
-        return {
-            **plain,
-            "cell": self.cell.to_json(),
-            "training": dataclasses.asdict(self.training),
-            "sizes": dataclasses.asdict(self.sizes),
-        }
+        return {name: _plain(value) for name, value in fields.items()}
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Raises RunFolderError if `path` holds no plan of this version."""
         content = read_json(path)
-        names = ("dataset_folder", "run_folder", "checkpoint_folder")
-        optional = ("memory_folder", "node_folder", "resume_from")
         try:
-            folders = {name: Path(content[name]) for name in names}
-            folders |= {name: Path(content[name]) for name in optional if content.get(name)}
-            return cls(
-                **{
-                    **content,
-                    **folders,
-                    "listed": tuple(content["listed"]),
-                    "failures": tuple(content["failures"]),
-                    "cell": Cell.from_json(content["cell"]),
-                    "training": Training(**content["training"]),
-                    "sizes": Sizes(**content["sizes"]),
-                }
-            )
+            return cls(**{name: _value(name, value) for name, value in content.items()})
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunFolderError(
                 f"{path}: no plan of this version ({type(error).__name__}: {error}); start the run again, which "
                 "writes it anew"
             ) from error
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Path():
+            return str(value)
+        case Cell():
+            return value.to_json()
+        case Training() | Sizes():
+            return dataclasses.asdict(value)
+        case tuple():
+            return [failure.to_json() for failure in value]
+    return value
+
+
+def _value(name: str, plain: Any) -> Any:
+    """The inverse of `_plain`."""
+    match name:
+        case "cell":
+            return Cell.from_json(plain)
+        case "training":
+            return Training(**plain)
+        case "sizes":
+            return Sizes(**plain)
+        case "listed" | "failures":
+            return tuple(map(Failure.from_json, plain))
+        case "dataset_folder" | "run_folder" | "checkpoint_folder":
+            return Path(plain)
+        case "memory_folder" | "node_folder" | "resume_from":
+            return plain and Path(plain)
+    return plain

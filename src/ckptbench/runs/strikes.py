@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
                 f"{path.name}: the injector was gone before training was over; see the logs of the ranks"
             )
     if never := [number for number in sorted(missed) if victims[number] in survivors]:
-        said = ", ".join(_in_yaml(plan.failures[number]) for number in never)
+        said = ", ".join(str(plan.failures[number]) for number in never)
         raise LaunchError(
             f"{said} did not strike: what it waits for never came. In the list of failures, name steps that the run reaches "
             "(and saves, if moment is save), and a recovery only after another failure"
@@ -57,11 +57,6 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     unknown = set(range(len(victims))) - known - missed
     if lost := sorted(number for number in unknown if victims[number] in survivors):
         raise LaunchError(f"the failures {lost} did not strike: their injectors left no journal")
-
-
-def _in_yaml(failure: Mapping[str, object]) -> str:
-    """The failure as a config writes it: `{step: 500, rank: 0}`."""
-    return "{" + ", ".join(f"{name}: {value}" for name, value in failure.items()) + "}"
 
 
 def _check_writes(plan: Plan) -> None:
@@ -79,7 +74,7 @@ def _check_writes(plan: Plan) -> None:
 def _stopped_a_write(strike: Strike, following: Strike | None, plan: Plan) -> bool:
     """Whether a save failed between this strike and the following one. Where a rank was lost meanwhile, it may have had no time to tell."""
     until_ns = math.inf if following is None else following.monotonic_ns
-    victim = plan.failures[strike.failure].get("rank")
+    victim = plan.failures[strike.failure].rank
     ranks = range(plan.cell.ranks) if victim is None else [victim]
     failed = [
         event.at_ns
@@ -116,7 +111,8 @@ def _over_ns(folder: Path) -> dict[int, float]:
 def await_lost_nodes(plan: Plan) -> None:
     """Return when nothing is left of the nodes that this attempt has lost: what they hold is removed after their ranks have ended."""
     strikes = recorded_strikes(plan.run_folder)[plan.strikes :]
-    lost = {each.failure for each in strikes if "node" in plan.failures[each.failure] and each.kind in ("kill", "damage")}  # fmt: skip
+    struck = {each.failure: plan.failures[each.failure] for each in strikes}
+    lost = {number for number, each in struck.items() if each.node is not None and each.kills}
     end = time.monotonic() + REMOVED_S
     while not lost <= set(have_passed(plan.run_folder)) and time.monotonic() < end:
         time.sleep(LOOK_S)

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, create_model
 
 from ckptbench.data.sources import DATASETS
 from ckptbench.errors import ConfigError
-from ckptbench.faults.failure import Failure
 from ckptbench.matrix.catalogue import (
     FAILURE_KINDS,
     FAULTS,
@@ -27,8 +26,10 @@ from ckptbench.matrix.catalogue import (
     WHOLE,
     formats_of,
 )
+from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.variant import Variant
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.failure import Failure
 from ckptbench.runs.training import Training
 from ckptbench.settings.section import Section, checked
 from ckptbench.settings.sources import FieldError, Sources
@@ -262,6 +263,10 @@ class ListedFailure(Section):
         default=5.0, description="How long a victim hangs, is slow, or cannot write."
     )
 
+    def failure(self) -> Failure:
+        """Raises ConfigError where it has no victim or no time, or two."""
+        return Failure.from_json(self.model_dump(exclude_none=True))
+
 
 class DecisionSection(Section):
     """What the decision is for: how often to checkpoint, with what, and how to recover."""
@@ -350,6 +355,10 @@ class StudyConfig(Section):
         default=DecisionSection(), description="[What to decide for](#decision)."
     )
 
+    def failures_of(self, cell: Cell) -> tuple[Failure, ...]:
+        """The list of failures that the faults of the cell name; empty if they name none."""
+        return tuple(each.failure() for each in self.failures.get(cell.failure_list or "", ()))
+
     def training_of_cells(self) -> Training:
         return Training(
             **self.training.model_dump(), keep_during_run=self.checkpoints.keep_during_run
@@ -410,7 +419,7 @@ def _failure_faults(config: StudyConfig) -> Iterator[FieldError]:
     for name, failures in config.failures.items():
         for index, each in enumerate(failures):
             try:
-                Failure.from_json(each.model_dump(exclude_none=True))
+                each.failure()
             except ConfigError as error:
                 yield FieldError(("failures", name, index), str(error))
     for index, faults in enumerate(config.matrix.faults):

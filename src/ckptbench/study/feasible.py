@@ -43,11 +43,10 @@ def check_image(cell: Cell, config: StudyConfig) -> None:
 
 def check_victims(cell: Cell, config: StudyConfig) -> None:
     """Raises ConfigError where a listed failure strikes a rank that the run does not have."""
-    name = dict(cell.faults.options).get("name")
-    for failure in config.failures.get(str(name), ()):
+    for failure in config.failures_of(cell):
         if failure.rank is not None and failure.rank >= cell.ranks:
             raise ConfigError(
-                f"failures.{name} strikes rank {failure.rank}, and a run with ranks: {cell.ranks} has none of this number; they "
+                f"failures.{cell.failure_list} strikes rank {failure.rank}, and a run with ranks: {cell.ranks} has none of this number; they "
                 "count from 0"
             )
 
@@ -99,12 +98,11 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
 
 def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
     """Raises ConfigError where a listed failure waits for a step that a run of so many does not reach."""
-    name = str(dict(cell.faults.options).get("name"))
-    for index, failure in enumerate(config.failures.get(name, ())):
+    for index, failure in enumerate(config.failures_of(cell)):
         last = steps - 1 if failure.moment == "step" else steps
         if failure.step is not None and failure.step > last:
             raise FieldError(
-                ("failures", name, index, "step"),
+                ("failures", str(cell.failure_list), index, "step"),
                 f"it would never strike: the run {cell.id} has {steps} steps in all. Use at most {last}, or train longer",
                 failure.step,
             )

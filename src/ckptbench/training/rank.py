@@ -1,4 +1,4 @@
-"""The program of one rank: `python -m ckptbench.training.rank PLAN`."""
+"""The program of one rank: `python -m ckptbench.training.rank ACCELERATOR PLAN`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import near_folders
 from ckptbench.errors import CkptbenchError
-from ckptbench.faults.failure import Failure
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework
 from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
@@ -55,7 +54,7 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         met_ns = clock()
         recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
         target = InjectorClient.open(
-            [Failure.from_json(each) for each in plan.failures],
+            plan.failures,
             place,
             run_folder=plan.run_folder,
             attempt=plan.attempt,
@@ -180,14 +179,16 @@ def _versions() -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     started_ns = clock()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("plan", type=Path, help="plan.json of the run")
-    path: Path = parser.parse_args(arguments).plan
-    accelerator = Plan.read(path).cell.accelerator
+    parser.add_argument("accelerator", help="that of the cell")
+    parser.add_argument(
+        "plan", type=Path, help="plan.json of the run, which is read when all ranks have come up"
+    )
+    given = parser.parse_args(arguments)
     become_rank()
     try:
-        place, link = take_place(accelerator=accelerator)
+        place, link = take_place(accelerator=given.accelerator)
         follow(told_launch(link, os.environ))
-        plan = Plan.read(path)  # the launcher may have chosen it while the ranks came up
+        plan = Plan.read(given.plan)  # the launcher may have chosen it while the ranks came up
     except CkptbenchError as error:
         _tell(error)
         return 1

@@ -71,6 +71,15 @@ class Failure:
         names = list(dict.fromkeys(nodes))[self.node : self.node + 1]
         return tuple(rank for rank, node in enumerate(nodes) if node in names)
 
+    def __str__(self) -> str:
+        """As a config writes it: `{step: 500, rank: 0}`."""
+        given = (
+            f"{field.name}: {value}"
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        )
+        return f"{{{', '.join(given)}}}"
+
     def to_json(self) -> dict[str, Any]:
         """All fields that are not None."""
         fields = dataclasses.asdict(self)
