@@ -102,24 +102,24 @@ BAD = {
     "matrix: {ranks: 1}\nmatrix:\n  epochs: 1": f"matrix is {{ranks: 1}} (line 1) and then epochs: 1 (line 3): {KEEP_ONE}",
     "exclude:\n  - {ranks: 1, ranks: 2}": f"exclude[0].ranks is 1 (line 2) and then 2 (line 2): {KEEP_ONE}",
     # Values that do not go together.
-    "checkpoints: {keep_after_run: 3}": "checkpoints.keep_after_run is 3: no more are there than keep_during_run, which is 2",
-    "checkpoints: {memory_folder: near}": "checkpoints.memory_folder is 'near': a folder that every node has is not below",
-    "checkpoints: {memory_folder: /dev/shm/x, node_folder: /dev/../dev/shm/x}": "checkpoints.node_folder is "
-    "'/dev/../dev/shm/x': memory_folder is the same folder",
+    "checkpoints: {keep_after_run: 3}": "checkpoints is {'keep_after_run': 3}: "
+    "keep_after_run is 3, and no more are there than keep_during_run, which is 2",
+    "checkpoints: {memory_folder: near}": "checkpoints.memory_folder is 'near': write the whole path",
     "matrix: {framework: pytorch, epochs: 2}\ntraining: {steps_per_epoch: 5, warmup_steps: 10}": "training.warmup_steps is 10: "
     "the run pytorch-resnet50-digits-r1-b32-n2-never-rep0 has 10 steps in all, and none is left to time",
-    "exclude: [{ranks: 64}]": "exclude[0] is {'ranks': 64}: no cell matches it: correct or remove it",
+    "exclude: [{ranks: 64}]": "exclude[0] is {'ranks': 64}: no cell matches it (a strategy matches with all its options): correct",
     "matrix: {framework: pytorch, strategy: [{deepfreeze: {memory: 1, shared: 4}}, native]}\nexclude: [{strategy: deepfreeze}]":
-    "exclude[0] is {'strategy': 'deepfreeze'}: no cell matches it: a strategy is matched with all its options, so name it as "
-    "{deepfreeze: {memory: 1, shared: 4}}; correct or remove it",
+    "exclude[0] is {'strategy': 'deepfreeze'}: no cell matches it (a strategy matches with all its options): "
+    "correct or remove it",
     "exclude: [{}]": "exclude is [{}]: the matrix is empty: exclude leaves no cell; drop less",
     "matrix: {framework: pytorch, ranks: 2, faults: [none, {listed: {name: one}}]}\nfailures: {one: [{step: 1, rank: 2}]}":
     "matrix.faults[1] is {'listed': {'name': 'one'}}: no cell of the matrix can have it: failures.one strikes rank 2, and a run",
     STRUCK % (8, "step"): "failures.late[0].step is 8: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
     STRUCK % (9, "save"): "failures.late[0].step is 9: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
-    "matrix: {framework: pytorch, faults: {listed: {name: two}}}\nfailures: {one: [{step: 1, rank: 0}]}": "matrix.faults[0] is "
-    "{'listed': {'name': 'two'}}: listed needs the name of a list under failures (one)",
-    "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no framework of the matrix (pytorch) writes it: "
+    "matrix: {framework: pytorch, faults: {listed: {name: two}}}\nfailures: {one: [{step: 1, rank: 0}]}": "the matrix is empty: "
+    "listed needs the name of a list under failures (one)",
+    "matrix: {framework: pytorch, faults: listed}": "the matrix is empty: listed needs the name of a list under failures (it has none)",
+    "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no cell of the matrix can have it: pytorch does not write npz: "
     "use torch_save, safetensors, hdf5",
     "include: [{framework: tensorflow, format: npz, interval: 1}]": "include[0] is {'framework': 'tensorflow', 'format': 'npz', "
     "'interval': 1}: tensorflow does not write npz: use hdf5, keras, tf_checkpoint",
@@ -263,7 +263,7 @@ def test_what_only_files_together_get_wrong_names_the_field_that_is_to_change(pl
     line = refusal(
         plan, GOOD + "checkpoints: {keep_after_run: 2}", "checkpoints: {keep_during_run: 1}"
     )
-    assert line.startswith("config.yaml: checkpoints.keep_after_run is 2: ")
+    assert "keep_after_run is 2, and no more are there than keep_during_run, which is 1" in line
     line = refusal(plan, GOOD, "matrix: {history: again, interval: 1}")
     assert line.startswith("config.yaml and study.yaml: training.proof is false: ")
     line = refusal(plan, GOOD, "matrix: {batch_size: 4096}")

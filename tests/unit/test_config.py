@@ -121,7 +121,7 @@ def test_a_named_format_is_used_with_the_frameworks_that_write_it() -> None:
 
 def test_a_format_that_no_framework_of_the_matrix_writes_is_an_error() -> None:
     with pytest.raises(
-        ConfigError, match=r"matrix.format\[0\] is 'npz': no framework of .*pytorch"
+        ConfigError, match=r"matrix.format\[0\] is 'npz': no cell .*pytorch does not write npz"
     ):
         cells(matrix={"framework": "pytorch", "format": "npz"})
 

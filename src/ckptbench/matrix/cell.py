@@ -153,7 +153,9 @@ class Cell:
     @property
     def failure_list(self) -> str | None:
         """The name of the list in the config that has the failures, if they are listed."""
-        return str(dict(self.faults.options)["name"]) if self.faults.name == "listed" else None
+        return (
+            str(dict(self.faults.options).get("name", "")) if self.faults.name == "listed" else None
+        )
 
     @property
     def is_compared(self) -> bool:

@@ -42,25 +42,6 @@ class FieldError(ConfigError):
         return f"{dotted(self.location)}{shown}: {self.remedy}"
 
 
-class SeveralError(ConfigError):
-    """More than one fault."""
-
-    def __init__(self, faults: Sequence[ConfigError]) -> None:
-        self.faults = faults
-        super().__init__(shortened(list(map(str, faults))))
-
-
-def raise_all(faults: Iterable[ConfigError]) -> None:
-    """Raises one error of all these, if there are any."""
-    match list(faults):
-        case []:
-            return
-        case [one]:
-            raise one
-        case several:
-            raise SeveralError(several)
-
-
 def shortened(lines: Sequence[str]) -> str:
     """The lines, each once. After MOST_LINES the rest is counted."""
     each = list(dict.fromkeys(lines))
@@ -83,13 +64,10 @@ def dotted(location: Location) -> str:
 def value_at(content: object, location: Location) -> object:
     """The value at a location; MISSING if there is none. A single value counts as a list of one."""
     for part in location:
-        if isinstance(content, Mapping) and (part != 0 or part in content):
-            content = content.get(part, MISSING)
-        elif isinstance(content, list):
-            content = content[part] if isinstance(part, int) and part < len(content) else MISSING
-        elif not isinstance(part, int):
-            return MISSING
-        if content is MISSING:
+        is_single = part == 0 and not isinstance(content, list)
+        try:
+            content = content if is_single else content[part]  # type: ignore[index]
+        except (LookupError, TypeError):
             return MISSING
     return content
 
@@ -105,34 +83,25 @@ class ConfigFile:
     def read(cls, path: Path) -> Self:
         """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
         try:
-            text = read_regular(path).decode("utf-8")
+            content, twice = _parse(read_regular(path).decode("utf-8"))
         except OSError as error:
             other = "correct the path, or the file that names it"
-            raise ConfigError(
-                f"{path}: cannot be read: {blame(error, path, other, reading=True)}"
-            ) from error
+            reason = f"cannot be read: {blame(error, path, other, reading=True)}"
         except UnicodeDecodeError as error:
-            raise ConfigError(
-                f"{path}: cannot be read as text in UTF-8: {error}; save it in UTF-8"
-            ) from error
-        try:
-            content, twice = _parse(text)
+            reason = f"cannot be read as text in UTF-8: {error}; save it in UTF-8"
         except yaml.MarkedYAMLError as error:
-            raise ConfigError(f"{path}: {_fault(error)}") from None
+            reason = _fault(error)
         except RecursionError:
-            raise ConfigError(
-                f"{path}: a value holds itself or is nested too deeply: write the values instead of the alias"
-            ) from None
+            reason = "a value holds itself or is nested too deeply: write the values instead of the alias"
         except (yaml.YAMLError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"{path}: cannot be read as YAML: {reason}; correct it") from None
-        if twice:
-            raise ConfigError("\n".join(f"{path}: {line}" for line in twice))
-        if not isinstance(content, Mapping):
-            raise ConfigError(
-                f"{path}: the file is empty or no mapping: give it fields, as config/config.yaml has"
-            )
-        return cls(path, content)
+            reason = f"cannot be read as YAML: {' '.join(str(error).split())}; correct it"
+        else:
+            if twice:
+                raise ConfigError("\n".join(f"{path}: {line}" for line in twice))
+            if isinstance(content, Mapping):
+                return cls(path, content)
+            reason = "the file is empty or no mapping: give it fields, as config/config.yaml has"
+        raise ConfigError(f"{path}: {reason}")
 
 
 def _parse(text: str) -> tuple[Any, list[str]]:
@@ -204,22 +173,17 @@ class Sources:
         return " and ".join(str(file.path) for file in self.files) or "config"
 
     def refuse(self, faults: Iterable[ConfigError]) -> None:
-        """Raises ConfigError with a line for each of these, if there are any."""
-        try:
-            raise_all(faults)
-        except ConfigError as error:
-            raise ConfigError(self.explain(error)) from None
+        """Raises ConfigError for the first of these, if there are any."""
+        for fault in faults:
+            raise ConfigError(self.explain(fault)) from None
 
     def explain(self, error: ConfigError) -> str:
-        """The error with the file that it is about, or a line for each of several."""
-        if isinstance(error, SeveralError):
-            return shortened([self.explain(each) for each in error.faults])
-        if not isinstance(error, FieldError):
-            return f"{self.names}: {error}"
-        value = value_at(self.content, error.location)
-        if value is MISSING:  # a default, or not in the content's own words
-            return f"{self.names}: {error}"
-        return f"{self.file_of(error.location)}: {error.line(value)}"
+        """The error with the file that it is about."""
+        if isinstance(error, FieldError):
+            value = value_at(self.content, error.location)
+            if value is not MISSING:  # otherwise it is a default, or not in the content's own words
+                return f"{self.file_of(error.location)}: {error.line(value)}"
+        return f"{self.names}: {error}"
 
     def file_of(self, location: Location) -> str:
         """The file that sets the value at a location: the last one that does, else the command line."""

@@ -148,6 +148,12 @@ def unseen_in(text: str) -> str:
     return next((each for each in text if unicodedata.category(each) in UNSEEN), "")
 
 
+def _whole_path(path: str) -> str:
+    if not os.path.isabs(path):
+        raise ValueError("write the whole path of a folder that every node has, as in /dev/shm/me")
+    return path
+
+
 Sweep = Annotated[list[T], Field(min_length=1), OneOrMore()]
 Count = Annotated[int, whole(1)]
 CountFromZero = Annotated[int, whole(0)]
@@ -155,6 +161,8 @@ Flag = Annotated[bool, Field(strict=True)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 """A path, which may begin with `~`."""
 PathOrNull = FilePath | None
+WholePath = Annotated[FilePath, AfterValidator(_whole_path)]
+"""The path of a folder on every node, which is not below the folder of the study."""
 IntervalText = Annotated[
     str,
     BeforeValidator(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from ckptbench.data.sources import DATASETS
 from ckptbench.errors import ConfigError
@@ -32,7 +31,7 @@ from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.training import Training
 from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import FieldError, Sources
+from ckptbench.settings.sources import Sources
 from ckptbench.settings.values import (
     LARGEST_NUMBER,
     Count,
@@ -46,6 +45,7 @@ from ckptbench.settings.values import (
     Seed,
     Sweep,
     VariantOf,
+    WholePath,
     number,
     whole,
 )
@@ -142,7 +142,9 @@ class Matrix(Section):
 
 
 class Selection(Section):
-    """A combination to drop: cells that match every field given; a list matches any of its values."""
+    """Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of
+    the lists, with the first value of the axis where a field is left out.
+    """
 
     framework: Frameworks | None = None
     model: Sweep[ModelName] | None = None
@@ -159,10 +161,6 @@ class Selection(Section):
     recovery: Sweep[RecoveryVariant] | None = None
     omit: Sweep[OmissionName] | None = None
     cache: Sweep[CacheName] | None = None
-
-
-class Addition(Selection):
-    """Cells to add: the product of the lists. A field left out takes the first value of its axis."""
 
 
 class TrainingSection(Section):
@@ -206,11 +204,11 @@ class CheckpointSection(Section):
         default=None,
         description="Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own. Without: the run folders.",
     )
-    memory_folder: PathOrNull = Field(
+    memory_folder: WholePath | None = Field(
         default=None,
         description="Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`.",
     )
-    node_folder: PathOrNull = Field(
+    node_folder: WholePath | None = Field(
         default=None,
         description="The same on a disk of every node, for the level `node`. Without: `$TMPDIR` or `/tmp`.",
     )
@@ -222,6 +220,15 @@ class CheckpointSection(Section):
         default=0,
         description="Versions kept when a run has ended well, at most `keep_during_run`. Sizes are recorded before.",
     )
+
+    @model_validator(mode="after")
+    def _keep_no_more_than_there_are(self) -> Self:
+        if self.keep_after_run > self.keep_during_run:
+            raise ValueError(
+                f"keep_after_run is {self.keep_after_run}, and no more are there than keep_during_run, which is {self.keep_during_run}: "
+                "lower the one or raise the other"
+            )
+        return self
 
 
 DatasetSection: Any = create_model(
@@ -262,6 +269,14 @@ class ListedFailure(Section):
     lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
         default=5.0, description="How long a victim hangs, is slow, or cannot write."
     )
+
+    @model_validator(mode="after")
+    def _can_strike(self) -> Self:
+        try:
+            self.failure()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
 
     def failure(self) -> Failure:
         """Raises ConfigError where it has no victim or no time, or two."""
@@ -322,7 +337,9 @@ class StudyConfig(Section):
     exclude: list[Selection] = Field(
         default=[], description="[Combinations to drop](#exclude-and-include)."
     )
-    include: list[Addition] = Field(default=[], description="[Cells to add](#exclude-and-include).")
+    include: list[Selection] = Field(
+        default=[], description="[Cells to add](#exclude-and-include)."
+    )
     repeats: Count = Field(
         default=3,
         description="Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included.",
@@ -370,40 +387,7 @@ def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> Study
 
     Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
     """
-    return check_config(Sources.read(content, paths))
-
-
-def check_config(sources: Sources) -> StudyConfig:
-    """The config of these files. Raises ConfigError with one line for each wrong value."""
-    config = checked(StudyConfig, sources)
-    sources.refuse(_faults(config))
-    return config
-
-
-def _faults(config: StudyConfig) -> Iterator[FieldError]:
-    """Values that do not fit another of their section."""
-    kept, most = config.checkpoints.keep_after_run, config.checkpoints.keep_during_run
-    if kept > most:
-        yield FieldError(
-            ("checkpoints", "keep_after_run"),
-            f"no more are there than keep_during_run, which is {most}: lower the one or raise the other",
-            kept,
-        )
-    memory, node = config.checkpoints.memory_folder, config.checkpoints.node_folder
-    for name, near in (("memory_folder", memory), ("node_folder", node)):
-        if near and not os.path.isabs(near):
-            yield FieldError(
-                ("checkpoints", name),
-                "a folder that every node has is not below the folder of the study: write its whole path, as in /dev/shm/me",
-                near,
-            )
-    if memory and node and os.path.realpath(memory) == os.path.realpath(node):
-        yield FieldError(
-            ("checkpoints", "node_folder"),
-            "memory_folder is the same folder, and two levels in one place are no two levels: set one of them to another",
-            node,
-        )
-    yield from _failure_faults(config)
+    return checked(StudyConfig, Sources.read(content, paths))
 
 
 def schema() -> dict[str, Any]:
@@ -412,22 +396,3 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **StudyConfig.model_json_schema(),
     }
-
-
-def _failure_faults(config: StudyConfig) -> Iterator[FieldError]:
-    """Listed failures that are none, and names of lists that are not there."""
-    for name, failures in config.failures.items():
-        for index, each in enumerate(failures):
-            try:
-                each.failure()
-            except ConfigError as error:
-                yield FieldError(("failures", name, index), str(error))
-    for index, faults in enumerate(config.matrix.faults):
-        named = dict(faults.options).get("name", "")
-        if faults.name == "listed" and named not in config.failures:
-            lists = ", ".join(config.failures) or "it has none"
-            yield FieldError(
-                ("matrix", "faults", index),
-                f"listed needs the name of a list under failures ({lists}): use {{listed: {{name: NAME}}}}",
-                faults.to_json(),
-            )

@@ -13,9 +13,9 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.matrix.variant import Variant
-from ckptbench.settings.sources import FieldError, raise_all
+from ckptbench.settings.sources import FieldError
 from ckptbench.settings.values import NAME_BYTES
-from ckptbench.study.config import Addition, Matrix, Selection, StudyConfig
+from ckptbench.study.config import Matrix, Selection, StudyConfig
 from ckptbench.study.feasible import check_image, check_length, check_omission, check_victims
 
 AXES = tuple(Matrix.model_fields)
@@ -33,17 +33,22 @@ def expand(config: StudyConfig) -> list[Cell]:
     Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left,
     there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells, or a name of a cell cannot be that of its files.
     """
-    raise_all(_format_faults(config.matrix))
     _check_combinations(config)
     first = _first_repeat(config)
-    _check_cells(config, len(list(_run_order(first))))
-    cells = list(
-        _run_order(
-            dataclasses.replace(cell, repeat=repeat)
-            for cell in first
-            for repeat in range(config.repeats)
+    in_a_repeat = len(list(_run_order(first)))
+    if (count := in_a_repeat * config.repeats) > MOST_CELLS:
+        raise FieldError(
+            ("repeats",),
+            f"the study has {count:,} cells ({in_a_repeat:,} a repeat), and at most {MOST_CELLS:,} are allowed: use fewer "
+            "repeats, or shorten the lists of matrix",
+            config.repeats,
         )
+    repeated = (
+        dataclasses.replace(cell, repeat=repeat)
+        for cell in first
+        for repeat in range(config.repeats)
     )
+    cells = list(_run_order(repeated))
     _check_names(cells)
     return cells
 
@@ -62,16 +67,17 @@ def _check_names(cells: Iterable[Cell]) -> None:
 def _first_repeat(config: StudyConfig) -> list[Cell]:
     """The cells that the config names, with repeat 0."""
     cells = dict.fromkeys(product_of(config))
-    unmatched = []
     for index, selection in enumerate(config.exclude):
         matching = [cell for cell in cells if matches(cell, selection)]
         if not matching:
-            words = f"no cell matches it: {_meant(cells, selection)}correct or remove it"
-            unmatched.append(FieldError(("exclude", index), words))
+            words = (
+                "no cell matches it (a strategy matches with all its options): correct or remove it"
+            )
+            raise FieldError(("exclude", index), words)
         for cell in matching:
             del cells[cell]
-    raise_all(unmatched)
-    cells |= dict.fromkeys(cell for each in _all_added(config) for cell in each)
+    for index, addition in enumerate(config.include):
+        cells |= dict.fromkeys(added_by(config, index, addition))
     if not cells:
         raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
     if not config.training.proof and any(cell.is_compared for cell in cells):
@@ -85,57 +91,20 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
     return list(cells)
 
 
-def _meant(cells: Iterable[Cell], selection: Selection) -> str:
-    """Words on the strategies that the selection names with other options than the cells have; empty if there are none."""
-    named = {each.name for each in selection.strategy or ()} - {NATIVE.name}
-    others = sorted({cell.strategy for cell in cells if cell.strategy.name in named})
-    unnamed = [each for each in others if each not in (selection.strategy or ())]
-    if not unnamed:
-        return ""
-    return f"a strategy is matched with all its options, so name it as {' or '.join(map(_in_yaml, unnamed))}; "
-
-
-def _in_yaml(strategy: Variant) -> str:
-    """The strategy as a config names it."""
-    if not strategy.options:
-        return strategy.name
-    options = ", ".join(f"{option}: {show(value)}" for option, value in strategy.options)
-    return f"{{{strategy.name}: {{{options}}}}}"
-
-
 def _check_combinations(config: StudyConfig) -> None:
     """Raises FieldError where the lists give more than MOST_COMBINATIONS. None of them is made for that."""
-    total = 0
-    for location, axes in [
-        (("matrix",), _axes(config.matrix)),
-        *((("include", index), _axes(entry)) for index, entry in enumerate(config.include)),
-    ]:
-        number = math.prod(map(len, axes.values()))
-        total += number
-        if total > MOST_COMBINATIONS:
-            lists = " x ".join(f"{axis} {len(values)}" for axis, values in axes.items())
+    sections = {("matrix",): config.matrix} | {
+        ("include", index): entry for index, entry in enumerate(config.include)
+    }
+    for location, section in sections.items():
+        lists = {axis: len(getattr(section, axis) or [None]) for axis in AXES}
+        if (number := math.prod(lists.values())) > MOST_COMBINATIONS:
+            longest = " x ".join(f"{axis} {count}" for axis, count in lists.items() if count > 1)
             raise FieldError(
                 location,
-                f"its lists give {number:,} combinations ({lists}): at most {MOST_COMBINATIONS:,} are allowed "
-                "in all; shorten the lists",
+                f"its lists give {number:,} combinations ({longest}), and at most {MOST_COMBINATIONS:,} are allowed; "
+                "shorten the lists",
             )
-
-
-def _axes(section: Matrix | Addition) -> dict[str, list[object]]:
-    """The lists of more than one value."""
-    lists = {axis: getattr(section, axis) or [] for axis in AXES}
-    return {axis: values for axis, values in lists.items() if len(values) > 1}
-
-
-def _check_cells(config: StudyConfig, in_a_repeat: int) -> None:
-    """Raises FieldError where the study has more than MOST_CELLS."""
-    count = in_a_repeat * config.repeats
-    if count <= MOST_CELLS:
-        return
-    found = f"the study has {count:,} cells ({in_a_repeat:,} a repeat), and at most {MOST_CELLS:,} are allowed"
-    if in_a_repeat > MOST_CELLS:
-        raise FieldError(("matrix",), f"{found}: shorten its lists")
-    raise FieldError(("repeats",), f"{found}: use fewer repeats", config.repeats)
 
 
 def product_of(config: StudyConfig) -> list[Cell]:
@@ -144,9 +113,8 @@ def product_of(config: StudyConfig) -> list[Cell]:
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
-    faults = []
-    for axis in ("model", "strategy", "history", "faults", "recovery", "omit", "cache"):
-        held = {getattr(cell, axis) for cell in cells}
+    for axis in ("model", "format", "strategy", "history", "faults", "recovery", "omit", "cache"):
+        held = {getattr(cell, axis) for cell in cells} | {"default"}
         for index, value in enumerate(axes[axis]):
             if value not in held:
                 reason = next(
@@ -154,8 +122,7 @@ def product_of(config: StudyConfig) -> list[Cell]:
                     "its runs are those of other values, as none of them saves: add an interval other than never",
                 )
                 words = f"no cell of the matrix can have it: {reason}"
-                faults.append(FieldError(("matrix", axis, index), words, value))
-    raise_all(faults)
+                raise FieldError(("matrix", axis, index), words, value)
     return cells
 
 
@@ -174,20 +141,7 @@ def _possible(
     return cells, impossible
 
 
-def _all_added(config: StudyConfig) -> list[list[Cell]]:
-    """The cells of each entry of `include`."""
-    added: list[list[Cell]] = []
-    faults: list[ConfigError] = []
-    for index, addition in enumerate(config.include):
-        try:
-            added.append(added_by(config, index, addition))
-        except ConfigError as error:
-            faults.append(error)
-    raise_all(faults)
-    return added
-
-
-def added_by(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
+def added_by(config: StudyConfig, index: int, addition: Selection) -> list[Cell]:
     """The cells of one entry of `include`, with repeat 0. Raises ConfigError where it has none."""
     axes = {
         axis: getattr(config.matrix, axis)[:1] if values is None else values
@@ -248,30 +202,6 @@ def matches(cell: Cell, selection: Selection) -> bool:
         if named.isdisjoint(allowed):
             return False
     return True
-
-
-def _format_faults(matrix: Matrix) -> Iterator[FieldError]:
-    """Formats that nothing of the matrix writes."""
-    for index, format in enumerate(matrix.format):
-        written = dict.fromkeys(
-            each
-            for framework in matrix.framework
-            for strategy in matrix.strategy
-            for each in formats_of(framework, strategy.name)
-        )
-        if format not in ("default", *written):
-            yield FieldError(
-                ("matrix", "format", index),
-                f"no framework of the matrix ({', '.join(matrix.framework)}) writes it{_with(matrix.strategy)}: "
-                f"use {', '.join(written)}",
-                format,
-            )
-
-
-def _with(strategies: Sequence[Variant]) -> str:
-    if list(strategies) == [NATIVE]:
-        return ""
-    return f" with the strategies {', '.join(map(str, strategies))}"
 
 
 def _run_order(cells: Iterable[Cell]) -> Iterator[Cell]:

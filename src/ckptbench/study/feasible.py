@@ -18,7 +18,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.training import steps_per_epoch
-from ckptbench.settings.sources import FieldError, raise_all
+from ckptbench.settings.sources import FieldError
 from ckptbench.study.config import StudyConfig
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
@@ -42,7 +42,12 @@ def check_image(cell: Cell, config: StudyConfig) -> None:
 
 
 def check_victims(cell: Cell, config: StudyConfig) -> None:
-    """Raises ConfigError where a listed failure strikes a rank that the run does not have."""
+    """Raises ConfigError where the cell names no list of failures, or a failure strikes a rank that the run does not have."""
+    if cell.failure_list not in (None, *config.failures):
+        lists = ", ".join(config.failures) or "it has none"
+        raise ConfigError(
+            f"listed needs the name of a list under failures ({lists}): use {{listed: {{name: NAME}}}}"
+        )
     for failure in config.failures_of(cell):
         if failure.rank is not None and failure.rank >= cell.ranks:
             raise ConfigError(
@@ -129,14 +134,12 @@ def check_files(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> N
 
     A dataset that no cell names needs no files.
     """
-    faults: list[FieldError] = []
     for source in {cell.dataset: dataset_of(cell, config) for cell in cells}.values():
         if fault := source.missing((datasets / source.name / DESCRIPTION).exists()):
             setting, words = fault
             location = ("datasets", source.name, setting)
-            faults.append(FieldError(location, words, getattr(source, setting)))
+            raise FieldError(location, words, getattr(source, setting))
     numbers = config.decision.numbers
-    if numbers is not None and (fault_of_file := unreadable(Path(numbers))):
+    if numbers is not None and (unread := unreadable(Path(numbers))):
         remedy = "give the path of a file like config/costs-example.yaml, or null for the costs of the study"
-        faults.append(FieldError(("decision", "numbers"), f"{fault_of_file}: {remedy}", numbers))
-    raise_all(faults)
+        raise FieldError(("decision", "numbers"), f"{unread}: {remedy}", numbers)

@@ -9,8 +9,9 @@ from typing import Any
 import ckptbench
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.cell import Cell
+from ckptbench.settings.section import checked
 from ckptbench.settings.sources import Sources
-from ckptbench.study.config import StudyConfig, check_config
+from ckptbench.study.config import StudyConfig
 from ckptbench.study.expansion import expand
 from ckptbench.study.feasible import check_files
 
@@ -42,7 +43,7 @@ def plan_study(
     datasets that were made before. Raises ConfigError with one line for each fault: file, field, value and remedy.
     """
     sources = Sources.read(content, paths)
-    config = check_config(sources)
+    config = checked(StudyConfig, sources)
     try:
         cells = expand(config)
         check_files(cells, config, datasets)
