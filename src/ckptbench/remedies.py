@@ -108,7 +108,7 @@ def words_of(number: int | None, place: Path, *, reading: bool = False) -> str |
     if number in BROKEN:
         return f"the storage of {place} fails: read the kernel's messages (dmesg), and use another disk"
     if number in UNSUPPORTED:
-        return f"the file system of {place} ({_type_of(place)}) does not support it: use one that does, such as ext4, xfs or NFS"
+        return f"the file system of {place} ({type_of(place)}) does not support it: use one that does, such as ext4, xfs or NFS"
     make = _MAKERS.get(number)
     return make(place, reading) if make is not None else None
 
@@ -203,7 +203,7 @@ def _existing(place: Path) -> Path:
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), Path("/"))
 
 
-def _type_of(place: Path) -> str:
+def type_of(place: Path) -> str:
     """The type of the file system, as the kernel names it."""
     mount = str(mount_of(place))
     try:

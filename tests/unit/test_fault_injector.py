@@ -196,11 +196,11 @@ def test_a_rank_that_hangs_is_lost_and_one_that_computes_is_not(tmp_path: Path, 
     patience_s = 1.5 if does == "hangs" else 120.0
     limits = Limits(patience_s=patience_s)
     if does == "computes":
-        run_processes([rank], environment, limits, control=control, after=after)
+        run_processes([rank], environment, limits, control, after=after)
         assert losses == []
         return
     with pytest.raises(LaunchError, match=r"rank-0 did not answer for 1\.5 s"):
-        run_processes([rank], environment, limits, control=control, after=after)
+        run_processes([rank], environment, limits, control, after=after)
     assert [loss.ranks for loss in losses] == [(0,)]
 
 
@@ -226,7 +226,7 @@ def test_a_rank_that_hangs_is_ended_before_what_has_started_it(tmp_path: Path) -
         TOKEN: control.token,
     }
     relaunch = run_processes(
-        [starter], environment, Limits(patience_s=1.5), control=control, after=lambda _: Relaunch()
+        [starter], environment, Limits(patience_s=1.5), control, after=lambda _: Relaunch()
     )
     assert relaunch == Relaunch()
     assert "rank ended by 9" in (tmp_path / "starter.log").read_text()

@@ -42,7 +42,13 @@ def python(tmp_path: Path, rank: int, code: str) -> Process:
 
 
 def run(*processes: Process, timeout_seconds: float | None = None) -> None:
-    run_processes(list(processes), dict(os.environ), Limits(timeout_seconds=timeout_seconds))
+    run_with(Limits(timeout_seconds=timeout_seconds), *processes)
+
+
+def run_with(limits: Limits, *processes: Process) -> None:
+    """Run processes that do not call their launcher."""
+    control = ControlServer(seats_of(["here"] * len(processes)), host="127.0.0.1")
+    run_processes(list(processes), dict(os.environ), limits, control)
 
 
 def after(path: Path) -> str:
@@ -117,7 +123,7 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
         f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); link.close(); time.sleep(600)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    run_processes([python(tmp_path, 0, code)], environment, Limits(), control=server)
+    run_processes([python(tmp_path, 0, code)], environment, Limits(), server)
     assert gone(pid := int((tmp_path / "pid").read_text()))
     assert f"goodbye 0.3 s ago: ended what still ran, rank-0 ({pid})" in caplog.text
 
@@ -146,7 +152,7 @@ def test_of_several_that_died_the_first_is_quoted(
             [second, dies(1, "pass", "the reason")],
             environment,
             Limits(grace_s=PATIENCE_S),
-            control=control,
+            control,
         )
 
 
@@ -163,9 +169,7 @@ def test_a_run_that_is_through_is_not_too_late(
 ) -> None:
     monkeypatch.setattr(limits_module, "PART_SECONDS", 0.3)
     limits = Limits(timeout_seconds=1, started=time.monotonic() - 100)
-    run_processes(
-        [python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, control=through
-    )
+    run_processes([python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, through)
 
 
 def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
@@ -176,16 +180,15 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
 ) -> None:
     monkeypatch.setattr(limits_module, "HASTY_PART_SECONDS", 0.3)
     limits = Limits(stop=StopRequest(signal="SIGUSR2"))
-    run_processes(
-        [python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, control=through
-    )
+    run_processes([python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits, through)
     assert "goodbye 0.3 s ago" in caplog.text
 
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process;"
-        f"run_processes([Process(['sleep', '600'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits())"
+        "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process; from ckptbench.world.control import ControlServer;"
+        "from ckptbench.world.seats import seats_of; control = ControlServer(seats_of(['a']), host='127.0.0.1');"
+        f"run_processes([Process(['sleep', '600'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits(), control)"
     )
     started = subprocess.Popen(
         [sys.executable, "-c", launcher], env={**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -258,13 +261,13 @@ def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.Monke
 def test_a_restarted_attempt_has_what_is_left_of_its_runs_time(tmp_path: Path) -> None:
     limits = Limits(timeout_seconds=60, started=time.monotonic() - 61)
     with pytest.raises(LaunchError, match=r"took longer than its 60 s \(limits.run_minutes\)"):
-        run_processes([python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits)
+        run_with(limits, python(tmp_path, 0, "time.sleep(600)"))
 
 
 def test_a_restarted_attempt_ends_where_the_workflow_is_gone_meanwhile(tmp_path: Path) -> None:
     limits = Limits(parent=1)  # not this process' parent: what the first attempt had is no more
     with pytest.raises(LaunchError, match="the workflow that started this run is gone"):
-        run_processes([python(tmp_path, 0, "time.sleep(600)")], dict(os.environ), limits)
+        run_with(limits, python(tmp_path, 0, "time.sleep(600)"))
 
 
 def test_die_with_parent_asks_the_kernel() -> None:
@@ -306,7 +309,7 @@ def replaced(tmp_path: Path, first: str, again: str) -> tuple[str, list[Loss]]:
     ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     limits = Limits(timeout_seconds=PATIENCE_S, grace_s=0)
-    assert run_processes(processes, environment, limits, control=control, after=after_loss) is None
+    assert run_processes(processes, environment, limits, control, after=after_loss) is None
     return (tmp_path / "lives").read_text(), losses
 
 
@@ -352,7 +355,7 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
             processes,
             environment,
             Limits(grace_s=0),
-            control=control,
+            control,
             after=lambda _: next(verdicts),
         )
     assert "the launcher is gone: this rank ends" in (tmp_path / "rank-1.log").read_text()
@@ -365,9 +368,7 @@ def test_where_something_else_starts_the_ranks_all_are_started_again(tmp_path: P
         for rank, code in enumerate(("time.sleep(600)", DIES))
     ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    verdict = run_processes(
-        starters, environment, Limits(), control=control, after=lambda _: Replace()
-    )
+    verdict = run_processes(starters, environment, Limits(), control, after=lambda _: Replace())
     assert verdict == Relaunch()
 
 

@@ -103,7 +103,7 @@ def run(
     agent = Process(command, {}, [tmp_path / "starter.log"], ignores_stops=True)
     # Ranks that compute are not silent for so long, unless the machine is very busy.
     limits = Limits(patience_s=3.0 if by == "SIGSTOP" else None, grace_s=0.0)
-    run_processes([agent], environment, limits, control=control, after=after, between=chosen)
+    run_processes([agent], environment, limits, control, after=after, between=chosen)
     return losses
 
 

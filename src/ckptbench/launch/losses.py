@@ -19,7 +19,7 @@ LAST_LINES_SECONDS = 0.2
 class Losses:
     """Looks for losses among the processes of one attempt, and among the ranks that are connected to the launcher."""
 
-    def __init__(self, group: Group, control: ControlServer | None, limits: Limits) -> None:
+    def __init__(self, group: Group, control: ControlServer, limits: Limits) -> None:
         self._group = group
         self._control = control
         self._limits = limits
@@ -29,8 +29,8 @@ class Losses:
     def found(self) -> Loss | None:
         """The first loss about which nothing has been decided yet."""
         loss = self._death() or self._silence()
-        if loss is None or self._control is None:
-            return loss
+        if loss is None:
+            return None
         left = [rank for rank in self._control.training if rank not in loss.ranks]
         return dataclasses.replace(loss, left=tuple(left))
 
@@ -46,32 +46,27 @@ class Losses:
     def _death(self) -> Loss | None:
         """The process that died first. Later ones may have died only because it was missing."""
         dead = self._group.dead
-        if dead and self._control is not None and self._control.all_parted and self._has_gone_on:
+        if dead and self._control.all_parted and self._has_gone_on:
             # What starts ranks ends badly because of those that were lost on the way. The others have said goodbye.
             self._group.take_out(dead)
             return None
         if not dead:
             return self._loss_at_the_end()
-        if self._control is not None:
-            self._control.raise_if_misplaced()  # a wrong place explains more than the exit status
+        self._control.raise_if_misplaced()  # a wrong place explains more than the exit status
         time.sleep(LAST_LINES_SECONDS)
         # A process that died before its rank called the launcher is not in `lost`. It comes first.
-        lost = self._control.lost if self._control is not None else []
+        lost = self._control.lost
         first = min(dead, key=lambda each: lost.index(each.rank) if each.rank in lost else -1)
         return _death_of(first, lost)
 
     def _loss_at_the_end(self) -> Loss | None:
         """Ranks that were lost although what has started them ended well, as Open MPI's mpiexec does."""
-        if self._control is None or not self._group.is_over:
-            return None
-        lost = self._control.lost
+        lost = self._control.lost if self._group.is_over else []
         return self._loss_of(lost, "died") if lost else None
 
     def _silence(self) -> Loss | None:
         """Ranks that hung up although the process that started them still runs, as mpiexec does before MPI is up, and
         ranks that hang."""
-        if self._control is None:
-            return None
         patience_s = self._limits.patience_s
         if patience_s is not None and (hanging := self._control.silent(patience_s)):
             return self._loss_of(hanging, f"did not answer for {patience_s:g} s", hangs=True)

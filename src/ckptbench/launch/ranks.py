@@ -91,7 +91,7 @@ def run_ranks(
                 processes,
                 {**os.environ, **variables},
                 limits,
-                control=control,
+                control,
                 after=after,
                 between=between,
             )

@@ -47,8 +47,8 @@ def run_processes(
     processes: list[Process],
     environment: dict[str, str],
     limits: Limits,
+    control: ControlServer,
     *,
-    control: ControlServer | None = None,
     after: Callable[[Loss], Verdict] = give_up,
     between: Between | None = None,
 ) -> Relaunch | None:
@@ -68,10 +68,9 @@ def run_processes(
             return watched
 
         group = Group([start(process) for process in processes])
-        if control is not None:
-            # This runs before the processes are ended: ranks that see the line closed end by themselves.
-            stack.callback(control.close)
-            control.serve(pinging=limits.patience_s is not None)
+        # This runs before the processes are ended: ranks that see the line closed end by themselves.
+        stack.callback(control.close)
+        control.serve(pinging=limits.patience_s is not None)
         return _Watch(
             group, limits, control, after, again=partial(start, again=True), between=between
         ).until_all_have_ended()
@@ -84,7 +83,7 @@ class _Watch:
         self,
         group: Group,
         limits: Limits,
-        control: ControlServer | None,
+        control: ControlServer,
         after: Callable[[Loss], Verdict],
         *,
         again: Callable[[Process], Watched],
@@ -114,11 +113,10 @@ class _Watch:
             loss = self._losses.found()
             if loss is not None and (relaunch := self._ask(loss)) is not None:
                 return relaunch
-            if ended or (self._control is not None and self._linger(self._control)):
+            if ended or self._linger():
                 return None
             self._deadlines.raise_if_too_late()
-            if self._control is not None:
-                self._supervise(self._control)
+            self._supervise()
             time.sleep(POLL_SECONDS)
 
     def _ask(self, loss: Loss) -> Relaunch | None:
@@ -145,7 +143,6 @@ class _Watch:
 
     def _go_on_without(self, loss: Loss) -> None:
         """Watch the survivors alone. Raises LaunchError if there are none."""
-        assert self._control is not None
         self._losses.others_go_on()
         self._control.go_on_without(loss.ranks)
         for process in self._group:
@@ -161,7 +158,6 @@ class _Watch:
         if not lost.keys() >= {*loss.ranks}:
             log.warning("a scheduler's starter cannot start single ranks: all are started again")
             return Relaunch()
-        assert self._control is not None
         self._losses.others_go_on()
         self._control.go_on_without(loss.ranks, replaced=True)
         for each in lost.values():
@@ -174,7 +170,6 @@ class _Watch:
 
     def _have_all_come_anew(self, loss: Loss) -> None:
         """Have all ranks end: what has started them starts them anew, and `_see_all_anew` lets them begin."""
-        assert self._control is not None
         self._control.begin_anew()
         if loss.hangs:
             self._kill_here(loss)  # on other nodes what starts them does, in time
@@ -185,12 +180,11 @@ class _Watch:
 
     def _kill_here(self, loss: Loss) -> bool:
         """End ranks that hang, and say whether all of them run on this host."""
-        assert self._control is not None
         return kill_ranks_here(loss.ranks, self._control.token)
 
     def _end_late_ones(self) -> None:
         """End the ranks that were started again and are not ready when the others have said goodbye."""
-        if self._control is None or not self._control.coming or not self._control.all_parted:
+        if not self._control.coming or not self._control.all_parted:
             return
         late = self._control.coming
         self._control.go_on_without(late)
@@ -199,42 +193,42 @@ class _Watch:
             each.end(at_once=True)
             self._group.take_out([each])
 
-    def _supervise(self, control: ControlServer) -> None:
-        control.raise_if_misplaced()
-        self._see_all_anew(control)
-        missing = control.missing
+    def _supervise(self) -> None:
+        self._control.raise_if_misplaced()
+        self._see_all_anew()
+        missing = self._control.missing
         if self._limits.stop.signal and missing:
             raise RunStopped(self._limits.stop.signal, None)
         if self._deadlines.begins_to_stop():
             log.info("told to stop by %s: a checkpoint follows", self._limits.stop.signal)
-            control.ask_to_stop()
+            self._control.ask_to_stop()
         self._deadlines.raise_if_not_stopped()
         self._deadlines.raise_if_not_up(missing)
 
-    def _see_all_anew(self, control: ControlServer) -> None:
+    def _see_all_anew(self) -> None:
         """Have ranks begin that are started anew after a loss, when all have come up."""
         if self._anew_since is None:
             return
         assert self._between is not None
         patience_s = self._limits.patience_s
-        if leaving := control.leaving:
+        if leaving := self._control.leaving:
             if patience_s is not None and time.monotonic() - self._anew_since > patience_s:
-                kill_ranks_here(leaving, control.token)
+                kill_ranks_here(leaving, self._control.token)
             return
         if self._launched is None:
             self._launched = str(Instant.now())
             self._between.all_ended()
-        if control.has_come_anew:
+        if self._control.has_come_anew:
             self._between.choose()
-            control.let_begin(self._launched)
+            self._control.let_begin(self._launched)
             self._anew_since = None
 
-    def _linger(self, control: ControlServer) -> bool:
+    def _linger(self) -> bool:
         """Whether processes still run long after all ranks have said goodbye. This was seen with srun.
 
         The results are complete. Without this check the run would hang until the job's time limit.
         """
-        if not control.all_parted or (patience := self._deadlines.lingers()) is None:
+        if not self._control.all_parted or (patience := self._deadlines.lingers()) is None:
             return False
         late = [each for each in self._group if not each.is_over]
         names = ", ".join(f"{each.followers[0].path.stem} ({each.running.pid})" for each in late)

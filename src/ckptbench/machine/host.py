@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ckptbench.remedies import type_of
+
 SOURCE = ("src", "plugins", "scripts", "workflow", "envs", "Snakefile", "pyproject.toml")
 """What decides how a run is made and measured. What a user asks for is not in it: a config is part of every manifest."""
 
@@ -35,7 +37,7 @@ def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": (_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or "").split("\n")[:-1],
-        "checkpoint_file_system": _file_system(checkpoint_folder),
+        "checkpoint_file_system": type_of(checkpoint_folder),
     }  # fmt: skip
 
 
@@ -52,13 +54,3 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
-
-
-def _file_system(folder: Path) -> str:
-    """Type of the file system that holds `folder`: that of the longest mount point above it."""
-    mounts = [
-        line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
-    ]
-    resolved = folder.resolve()
-    above = [(len(mount[1]), mount[2]) for mount in mounts if resolved.is_relative_to(mount[1])]
-    return max(above)[1] if above else "unknown"
