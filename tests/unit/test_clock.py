@@ -244,7 +244,7 @@ def test_what_the_launcher_saw_stays_in_its_order(
 
 def orders(folder: Path, attempt: int, **failure: object) -> Orders:
     return Orders(
-        rank=0, pid=os.getpid(), nodes=("here",), attempt=attempt, journal=strikes_path(folder, 0),
+        pid=os.getpid(), nodes=("here",), attempt=attempt, journal=strikes_path(folder, 0),
         failures={0: Failure(rank=0, kind="io_error", lasts_s=0.01, **failure)}, token="-", near=(), told=Instant.now(),
     )  # type: ignore[arg-type]  # fmt: skip
 

@@ -14,7 +14,7 @@ from numpy_framework import ALONE
 from struck_plans import loss, met, struck
 
 from ckptbench.frameworks.contract import Framework
-from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch
+from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch, going_on
 from ckptbench.recovery.elastic import AveragingRank, Elastic
 from ckptbench.runs.events import Struck
 from ckptbench.runs.layout import strikes_path
@@ -30,7 +30,7 @@ def test_the_survivors_go_on_until_nobody_is_left(struck_plan: Plan) -> None:
     assert recovery.after(loss(1, left=(0, 2)), struck_plan) == GoOn()
     assert recovery.after(loss(2), struck_plan) == GoOn()
     assert recovery.after(loss(0, left=()), struck_plan) == Relaunch()
-    assert recovery.next_attempt(struck_plan, None).attempt == 2
+    assert going_on(struck_plan, None, attempt=2).attempt == 2
 
 
 def test_ranks_that_have_not_met_yet_start_again(struck_plan: Plan) -> None:

@@ -10,7 +10,7 @@ from run_folders import cell
 
 from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
+from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, going_on
 from ckptbench.recovery.restart import Restart
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.failure import Failure
@@ -82,8 +82,14 @@ def test_a_slow_rank_explains_no_loss(plan: Plan) -> None:
 def test_without_any_version_the_next_attempt_begins_anew(plan: Plan) -> None:
     journal(plan.run_folder, strike(0))
     later = dataclasses.replace(plan, resume_from=plan.checkpoint_folder / "gone")
-    following = Restart().next_attempt(later, None)
+    following = going_on(later, None, attempt=later.attempt + 1)
     assert (following.attempt, following.resume_from, following.strikes) == (2, None, 1)
+
+
+def test_a_run_of_the_resume_proof_never_begins_anew(plan: Plan) -> None:
+    killed = dataclasses.replace(plan.cell, faults=Variant("killed_between"))
+    with pytest.raises(LaunchError, match="no sound version to restart from"):
+        going_on(dataclasses.replace(plan, cell=killed), None, attempt=2)
 
 
 def test_only_a_struck_run_asks_its_ranks_for_answers(plan: Plan) -> None:
@@ -108,8 +114,11 @@ def test_failures_that_struck_or_are_still_ahead_are_as_planned(plan: Plan) -> N
         ),
         ((strike(0), rested(ahead=(1,))), r"step: 4.*} did not strike"),
         ((strike(0), struck(0)), "the injector was gone before training was over"),
-        ((rested(ahead=(1,)),), r"failures \[0\] did not strike: their injectors left no journal"),
-        ((), r"failures \[0, 1\] did not strike"),
+        (
+            (rested(ahead=(1,)),),
+            r"failures \[0\] did not strike: their injectors tell nothing of them",
+        ),
+        ((), "the injector was gone before training was over"),
     ],
     ids=["never came", "did not end", "no injector at the end", "not its own", "no journal"],
 )

@@ -6,6 +6,7 @@ journal before it comes. It ends with the rank.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.machine.clock import Instant, clock, day_ns, follow
+from ckptbench.machine.footprint import descendants
 from ckptbench.machine.held_syncs import answer
 from ckptbench.machine.processes import living_with
 from ckptbench.machine.removal import make_way
@@ -48,7 +50,6 @@ DYING_S = 60.0
 class Orders:
     """What an injector is told at its start."""
 
-    rank: int
     pid: int
     nodes: tuple[str, ...]
     """The node of every rank of the run, by rank."""
@@ -65,31 +66,23 @@ class Orders:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "rank": self.rank,
-            "pid": self.pid,
-            "nodes": list(self.nodes),
-            "attempt": self.attempt,
+            **dataclasses.asdict(self),
             "journal": str(self.journal),
-            "failures": {number: each.to_json() for number, each in self.failures.items()},
-            "token": self.token,
             "near": [str(path) for path in self.near],
             "told": str(self.told),
         }
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        failures = content["failures"].items()
-        return cls(
-            rank=content["rank"],
-            pid=content["pid"],
-            nodes=tuple(content["nodes"]),
-            attempt=content["attempt"],
-            journal=Path(content["journal"]),
-            failures={int(number): Failure.from_json(each) for number, each in failures},
-            token=content["token"],
-            near=tuple(map(Path, content["near"])),
-            told=Instant.read(content["told"]),
-        )
+        failures = {int(number): Failure(**each) for number, each in content["failures"].items()}
+        parsed = {
+            "nodes": tuple(content["nodes"]),
+            "journal": Path(content["journal"]),
+            "failures": failures,
+            "near": tuple(map(Path, content["near"])),
+            "told": Instant.read(content["told"]),
+        }
+        return cls(**{**content, **parsed})
 
 
 class FaultInjector:
@@ -222,7 +215,7 @@ class FaultInjector:
         """
         longest = max(path.stat().st_size for path in self._orders.journal.parent.glob("*.jsonl"))
         before = {}
-        children = [child for victim in victims for child in _descendants(victim)]
+        children = [child for victim in victims for child in descendants(f"/proc/{victim}")]
         for pid in {*victims, *children}:
             with suppress(ProcessLookupError):
                 limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
@@ -248,15 +241,6 @@ class FaultInjector:
 
     def _has_ended(self, timeout: float) -> bool:
         return bool(select.select([self._rank], [], [], timeout)[0])
-
-
-def _descendants(pid: int) -> list[int]:
-    """Processes that the process has started, and that these have."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found += map(int, task.read_text().split())
-    return [*found, *(each for child in found for each in _descendants(child))]
 
 
 def _send(pids: Iterable[int], number: signal.Signals) -> None:

@@ -73,7 +73,6 @@ class InjectorClient:
         journal = strikes_path(run_folder, place.rank)
         struck = {event.failure for event in whole_events(journal) if isinstance(event, Strike)}
         orders = Orders(
-            rank=place.rank,
             pid=os.getpid(),
             nodes=tuple(nodes),
             attempt=attempt,

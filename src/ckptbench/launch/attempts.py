@@ -18,7 +18,7 @@ from ckptbench.machine.clock import Instant, follow
 from ckptbench.machine.files import read_json
 from ckptbench.machine.removal import try_to_remove
 from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.recovery.restart import resumed
+from ckptbench.recovery.contract import going_on
 from ckptbench.remedies import blame
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity
@@ -60,7 +60,7 @@ def prepare(
             began = earlier.began
             follow(began)
             carried = {"requeues": requeues, "started": earlier.started, "clock": str(began)}
-            return resumed(own, version, attempt=earlier.attempts + 1), carried
+            return going_on(own, version, attempt=earlier.attempts + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS, STRIKES, LAUNCHER_TRACE):
         for path in plan.run_folder.glob(pattern):
             _forget(path)

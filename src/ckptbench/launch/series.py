@@ -18,7 +18,7 @@ from ckptbench.machine.clock import clock, day_ns
 from ckptbench.machine.counters import Counters
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
-from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict, going_on
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST
 from ckptbench.runs.plan import PLAN, Plan
@@ -116,7 +116,7 @@ class AttemptSeries:
         since_ns = day_ns()
         _damage_as_planned(self.plan)
         version = newest_version(self.plan, self._assembler)
-        plan = self.recovery.next_attempt(self.plan, version)
+        plan = going_on(self.plan, version, attempt=self.plan.attempt + 1)
         step = 0 if version is None else version.position.step
         self._write(
             Chosen(attempt=plan.attempt, step=step, since_unix_ns=since_ns, unix_ns=day_ns())

@@ -35,7 +35,7 @@ class Footprint:
     @classmethod
     def now(cls) -> Footprint:
         own = _status("/proc/self")
-        others = [_status(f"/proc/{child}") for child in _children("/proc/self")]
+        others = [_status(f"/proc/{child}") for child in descendants("/proc/self")]
         shared = max(status[b"RssShmem"] for status in (own, *others))
         total = sum(status[b"RssAnon"] for status in (own, *others)) + shared
         # The mark is of all that is resident, files too. They are taken to be as large then as now.
@@ -69,7 +69,7 @@ def _status(process: str) -> dict[bytes, int]:
     return found
 
 
-def _children(process: str) -> Iterator[int]:
+def descendants(process: str) -> Iterator[int]:
     """Processes that it has started, and that these have, without those that have lost their parent."""
     try:
         threads = os.listdir(f"{process}/task")
@@ -78,7 +78,7 @@ def _children(process: str) -> Iterator[int]:
     for thread in threads:
         for child in _content(f"{process}/task/{thread}/children").split():
             yield int(child)
-            yield from _children(f"/proc/{int(child)}")
+            yield from descendants(f"/proc/{int(child)}")
 
 
 def _content(path: str) -> bytes:

@@ -5,19 +5,25 @@ A recovery has two halves: the launcher calls a `Recovery`, and every rank calls
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ckptbench.checkpoints.version import Version
+from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Option
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
+from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +62,13 @@ class ComeAnew:
     """The command of the recovery goes on, and starts all ranks anew when those of the attempt have ended.
 
     The launcher has the latter end. When the new ones have come up they wait until it has chosen what to go on from: the
-    plan from `Recovery.next_attempt`.
+    plan from `going_on`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Relaunch:
-    """The launcher ends all ranks that still run, and starts those of the plan from `Recovery.next_attempt`."""
+    """The launcher ends all ranks that still run, and starts those of the plan from `going_on`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,13 @@ class Recovery(ABC):
 
     def patience_s(self, plan: Plan) -> float | None:
         """How long a rank may be silent before it counts as lost, in seconds. None: for ever."""
+        if plan.cell.is_struck or RECOVERIES[plan.cell.recovery.name].elastic:
+            return float(self.options(plan)["patience_s"])
         return None
 
-    @abstractmethod
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         """The command that starts the ranks: `rank` itself, or a program of the recovery that runs `rank`."""
+        return list(rank)
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
@@ -100,13 +108,26 @@ class Recovery(ABC):
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         """The decision after a failure. Other ranks may still run, so no checkpoint can be chosen yet."""
 
-    @abstractmethod
-    def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
-        """The plan of the next attempt. No rank trains at this time. `newest` is the newest sound version; None: there is
-        none.
 
-        Raises LaunchError if the recovery cannot go on without a version.
-        """
+def going_on(plan: Plan, version: Version | None, *, attempt: int) -> Plan:
+    """The plan of the attempt that goes on from `version`, or begins anew where there is none. No rank trains at this time.
+
+    Raises LaunchError if a run of the resume proof would begin anew: that would prove nothing.
+    """
+    if version is not None:
+        log.info("attempt %d goes on from %s", attempt, version.folder)
+    elif plan.cell.is_killed:
+        raise LaunchError(
+            f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
+        )
+    else:
+        log.info("attempt %d begins anew: there is no version yet", attempt)
+    return dataclasses.replace(
+        plan,
+        attempt=attempt,
+        resume_from=None if version is None else version.folder,
+        strikes=len(recorded_strikes(plan.run_folder)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Framework
 from ckptbench.recovery.contract import (
     GiveUp,
@@ -25,11 +24,10 @@ from ckptbench.recovery.contract import (
     Relaunch,
     Verdict,
 )
-from ckptbench.recovery.restart import after_failures, has_no_part
+from ckptbench.recovery.restart import possible_causes
 from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import have_passed, recorded_strikes
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.seats import Place
 
@@ -43,12 +41,6 @@ class Elastic(Recovery):
         self._explained: set[tuple[int, int]] = set()
         """The failures, by their numbers, and the ranks whose loss each has explained."""
 
-    def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
-        return list(rank)
-
-    def patience_s(self, plan: Plan) -> float | None:
-        return float(self.options(plan)["patience_s"])
-
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         if not self.was_planned(loss, plan):
             return GiveUp(loss.how)
@@ -56,10 +48,7 @@ class Elastic(Recovery):
 
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """Whether a failure of the trace explains the loss of every rank. Each explains the loss of a rank once."""
-        over = have_passed(plan.run_folder)
-        # Those before this attempt have explained what ended it, also where an earlier launcher saw that.
-        own = recorded_strikes(plan.run_folder)[plan.strikes :]
-        strikes = [each for each in own if not has_no_part(each, loss, over)]
+        strikes = possible_causes(loss, plan)
         for rank in loss.ranks:
             by = [strike.failure for strike in strikes if self._explains(strike, rank, plan)]
             if not by:
@@ -72,9 +61,6 @@ class Elastic(Recovery):
         if strike.kind == "slow" or (strike.failure, rank) in self._explained:
             return False
         return plan.failures[strike.failure].rank in (rank, None)  # without one: a node
-
-    def next_attempt(self, plan: Plan, newest: Version | None) -> Plan:
-        return after_failures(plan, newest)
 
 
 class ElasticRank(RankRecovery):

@@ -24,10 +24,6 @@ from ckptbench.runs.seal import verify_seal
 
 log = logging.getLogger(__name__)
 
-FOLDER = "checkpoint_folder"
-NEAR = "checkpoints.memory_folder"
-"""Noted of every run, but for older ones."""
-
 
 def made_from(
     spec: RunSpec, *, environment_sha256: str | None, levels: Mapping[str, str | None]
@@ -46,7 +42,9 @@ def made_from(
             spec.lock_sha256,
         ),
         # Below the study it is named from there: a copy of the study elsewhere is the same study.
-        FOLDER: str(folder.relative_to(here) if folder.is_relative_to(here) else folder),
+        "checkpoint_folder": str(
+            folder.relative_to(here) if folder.is_relative_to(here) else folder
+        ),
         "listed": [failure.to_json() for failure in spec.listed],
         "environment_sha256": environment_sha256,
         **{f"checkpoints.{name}": path for name, path in levels.items()},
@@ -95,13 +93,7 @@ def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
     Another version of ckptbench is no difference: whoever reads the files of a run checks whether it can.
     """
     noted = before if isinstance(before, dict) else {}
-    return [name for name, value in now.items() if not _same(name, noted, value)]
-
-
-def _same(name: str, noted: Mapping[str, Any], now: object) -> bool:
-    if name == FOLDER and NEAR not in noted:  # older runs noted the whole path, of the clone too
-        return str(noted.get(name)).endswith(f"/{now}") or noted.get(name) == now
-    return noted.get(name) == now
+    return [name for name, value in now.items() if noted.get(name) != value]
 
 
 def duration_s(folder: Path) -> float | None:
