@@ -192,7 +192,7 @@ def _restarted(device: str, strategy: str) -> bool:
     framework = _framework(device, deterministic=True)
     with tempfile.TemporaryDirectory() as folder:
         levels = Levels({SHARED: Path(folder, "versions")}, keep=2)
-        timed = TimedCheckpointer.open(
+        timed = TimedCheckpointer(
             Variant(strategy),
             subject=framework,
             barrier=framework.barrier,
@@ -201,7 +201,7 @@ def _restarted(device: str, strategy: str) -> bool:
             identity=IDENTITY,
             levels=levels,
             recorder=Recorder(Path(folder, "trace.jsonl")),
-            reach=lambda stage: None,
+            on_stage=lambda stage: None,
         )
         framework.before_update = timed.hook
         _build(framework)

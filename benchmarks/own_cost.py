@@ -160,7 +160,7 @@ def one_run(
     plain = PlainScript(folder / "plain", training.framework, options.keep)
     trace = folder / "trace-0.jsonl"
     recorder = Recorder(trace)
-    own = TimedCheckpointer.open(
+    own = TimedCheckpointer(
         NATIVE,
         subject=training.framework,
         barrier=training.framework.barrier,
@@ -169,7 +169,7 @@ def one_run(
         identity=IDENTITY,
         levels=Levels({SHARED: folder / "own"}, keep=options.keep),
         recorder=recorder,
-        reach=lambda stage: None,
+        on_stage=lambda stage: None,
     )
     savers: dict[str, Callable[[int], None]] = {
         "ckptbench": lambda step: own.save(Position(step=step, epoch=0, step_in_epoch=step)),

@@ -160,7 +160,7 @@ class Bench:
 
     def _open(self, name: str) -> Opened:
         levels = Levels({SHARED: self._folder / name}, keep=KEEP)
-        timed = TimedCheckpointer.open(
+        timed = TimedCheckpointer(
             Variant(name),
             subject=self._framework,
             barrier=self._framework.barrier,
@@ -169,7 +169,7 @@ class Bench:
             identity=IDENTITY,
             levels=levels,
             recorder=Recorder(self._folder / f"{name}-{self._place.rank}.jsonl"),
-            reach=lambda stage: None,
+            on_stage=lambda stage: None,
         )
         return Opened(timed, levels.shared)
 

@@ -16,8 +16,7 @@ from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Framework
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.catalogue import STRATEGIES, formats_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.proof.digest import digests

@@ -144,7 +144,7 @@ def open_strategy(
     variant: Variant, framework: Framework, place: Place, *, format: str, store: CheckpointStore
 ) -> TimedCheckpointer:
     """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
-    return TimedCheckpointer.open(
+    return TimedCheckpointer(
         variant,
         training_state=framework,
         barrier=framework.barrier,
@@ -153,7 +153,7 @@ def open_strategy(
         identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
         levels=levels_with(store),
         recorder=Recorder(store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")),
-        reach=lambda stage: None,
+        on_stage=lambda stage: None,
     )
 
 

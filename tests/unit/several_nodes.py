@@ -112,7 +112,7 @@ class Nodes:
         return framework  # type: ignore[return-value]
 
     def _open(self, rank: int, variant: Variant, attempt: int) -> TimedCheckpointer:
-        timed = TimedCheckpointer.open(
+        timed = TimedCheckpointer(
             variant,
             training_state=self.frameworks[rank],
             barrier=self.frameworks[rank].barrier,
@@ -121,7 +121,7 @@ class Nodes:
             identity=self.identity,
             levels=self.levels[rank],
             recorder=Recorder(self.trace(rank)),
-            reach=lambda stage: None,
+            on_stage=lambda stage: None,
             gather=lambda name, value: self.meeting.gather(rank, name, value),
             attempt=attempt,
         )

@@ -41,12 +41,12 @@ def timed(
     *,
     format: str = "npz",
     variant: Variant = NATIVE,
-    reach: Callable[[str], None] = lambda stage: None,
+    on_stage: Callable[[str], None] = lambda stage: None,
     trace: Path | None = None,
 ) -> TimedCheckpointer:
     """The strategy of one rank; `trace` takes its events, by default a file beside the store."""
     store.folder.parent.mkdir(parents=True, exist_ok=True)
-    return TimedCheckpointer.open(
+    return TimedCheckpointer(
         variant,
         training_state=training_state,
         barrier=training_state.barrier,
@@ -57,5 +57,5 @@ def timed(
         recorder=Recorder(
             trace or store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")
         ),
-        reach=reach,
+        on_stage=on_stage,
     )

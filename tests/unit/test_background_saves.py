@@ -21,15 +21,13 @@ from test_native import FIRST, SECOND, built, newest, same
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Sgd
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Sgd, Tensor
 from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.background import BackgroundWriter
-from ckptbench.strategies.own_state import own_name
-from ckptbench.strategies.state_files import FORMAT, share_name
+from ckptbench.strategies.state_files import FORMAT, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 from tests.living import is_running
@@ -57,10 +55,12 @@ def strategy(
     folder: Path,
     framework: NumpyFramework,
     place: Place = ALONE,
-    reach: Callable[[str], None] = lambda stage: None,
+    on_stage: Callable[[str], None] = lambda stage: None,
 ) -> TimedCheckpointer:
     store = CheckpointStore(folder, keep=2)
-    opened = timed(store, framework, place, format=FORMAT, variant=Variant(engine), reach=reach)
+    opened = timed(
+        store, framework, place, format=FORMAT, variant=Variant(engine), on_stage=on_stage
+    )
     opened.ready()
     return opened
 
@@ -400,7 +400,7 @@ def save_and_die(engine: str, folder: Path, at: str, told: Path) -> None:
         if stage == at and told.exists():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    saving = strategy(engine, folder, built(), reach=die)
+    saving = strategy(engine, folder, built(), on_stage=die)
     saving.save(FIRST)
     saving.settle()
     writer = saving._strategy._image._writer  # type: ignore[attr-defined]

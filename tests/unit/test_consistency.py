@@ -28,8 +28,13 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.own_state import save_own
-from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
+from ckptbench.strategies.state_files import (
+    load_shares,
+    own_share,
+    save_own,
+    share_file,
+    share_name,
+)
 
 MakePlan = Callable[..., Plan]
 STATISTICS = "buffer/norm.running_mean"

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from in_process import interrupt, last_digest
@@ -49,7 +48,7 @@ def opened(
     *,
     interval_steps: int = 1,
 ) -> TimedCheckpointer:
-    timed = TimedCheckpointer.open(
+    timed = TimedCheckpointer(
         variant,
         training_state=framework,
         barrier=framework.barrier,
@@ -58,7 +57,7 @@ def opened(
         identity=IDENTITY,
         levels=levels,
         recorder=Recorder(trace),
-        reach=lambda stage: None,
+        on_stage=lambda stage: None,
         interval_steps=interval_steps,
     )
     timed.ready()
@@ -231,14 +230,14 @@ def interrupted(
 ) -> None:
     """As `interrupt`, and then wait for the last save, which the death of a process would end."""
     strategies: list[TimedCheckpointer] = []
-    open_ = TimedCheckpointer.open
+    ready = TimedCheckpointer.ready
 
-    def opened(*arguments: Any, **named: Any) -> TimedCheckpointer:
-        strategies.append(open_(*arguments, **named))
-        return strategies[-1]
+    def readied(self: TimedCheckpointer) -> None:
+        strategies.append(self)
+        ready(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TimedCheckpointer, "open", opened)
+        patch.setattr(TimedCheckpointer, "ready", readied)
         interrupt(plan, execution, monkeypatch, steps=steps)
     for strategy in strategies:
         strategy.close()

@@ -24,7 +24,6 @@ from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
 from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
-from ckptbench.strategies.native import BEGUN, WRITTEN
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
@@ -72,16 +71,19 @@ def stages_of_a_save(folder: Path, place: Place) -> list[tuple[str, set[str]]]:
         seen.append((stage, {path.name for path in staging.iterdir()}))
 
     store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    timed(store, built(), place, reach=look, trace=trace).save(FIRST)
+    timed(store, built(), place, on_stage=look, trace=trace).save(FIRST)
     return seen
 
 
 def test_rank_0_passes_every_stage_and_the_others_those_of_their_own_files(tmp_path: Path) -> None:
-    assert stages_of_a_save(tmp_path, RANK_1) == [(BEGUN, set()), (WRITTEN, {"rank-1.safetensors"})]
+    assert stages_of_a_save(tmp_path, RANK_1) == [
+        ("begun", set()),
+        ("written", {"rank-1.safetensors"}),
+    ]
     whole = {"rank-0.safetensors", "rank-1.safetensors", "model.npz"}
     assert stages_of_a_save(tmp_path, RANK_0) == [
-        (BEGUN, {"rank-1.safetensors", "share-1.note"}),
-        (WRITTEN, {*whole, "share-1.note"}),
+        ("begun", {"rank-1.safetensors", "share-1.note"}),
+        ("written", {*whole, "share-1.note"}),
         (SYNCED, whole),
     ]
     assert newest(tmp_path).files.keys() == whole
@@ -120,15 +122,15 @@ def save_and_die(folder: Path, place: Place, at: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    timed(store, built(seed=2), place, reach=die, trace=trace).save(SECOND)
+    timed(store, built(seed=2), place, on_stage=die, trace=trace).save(SECOND)
 
 
 @pytest.mark.parametrize(
     ("place", "stage"),
     [
         *((RANK_0, stage) for stage in (*STRATEGIES["native"].stages, SYNCED)),
-        (RANK_1, BEGUN),
-        (RANK_1, WRITTEN),
+        (RANK_1, "begun"),
+        (RANK_1, "written"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"rank {value.rank}",
 )
@@ -169,7 +171,9 @@ def save_thrice_and_die(folder: Path, how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store_module.try_to_remove = remove_a_file_and_die  # type: ignore[assignment]
-    native = timed(CheckpointStore(folder, keep=2), built(), reach=die, trace=traces(folder, ALONE))
+    native = timed(
+        CheckpointStore(folder, keep=2), built(), on_stage=die, trace=traces(folder, ALONE)
+    )
     for position in (FIRST, SECOND, THIRD):
         native.save(position)
     native.close()
@@ -248,7 +252,7 @@ def test_a_rank_reads_the_files_of_the_format_and_its_own(tmp_path: Path) -> Non
 def test_a_version_of_another_format_is_refused(tmp_path: Path) -> None:
     strategy(tmp_path, built()).save(FIRST)
     version = dataclasses.replace(newest(tmp_path), format="hdf5")
-    with pytest.raises(CheckpointError, match="written as hdf5, this run has npz"):
+    with pytest.raises(CheckpointError, match="written as hdf5, this run writes npz"):
         strategy(tmp_path, built()).load(version)
 
 

@@ -21,9 +21,8 @@ from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies import partner
-from ckptbench.strategies.own_state import own_name
 from ckptbench.strategies.partner import Inbox, Partner
-from ckptbench.strategies.state_files import share_name
+from ckptbench.strategies.state_files import own_name, share_name
 
 
 def files_of(*ranks: int) -> set[str]:

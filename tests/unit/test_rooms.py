@@ -16,9 +16,9 @@ IN_RANKS = (
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {
-    "frameworks": ("contract", "determinism", "loading", "numpy_framework", "random_state", "state"),
+    "frameworks": ("contract", "determinism", "numpy_framework", "random_state"),
     "strategies": (
-        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "known_cost", "loading", "native", "one_writer", "own_state", "sharded",
+        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "known_cost", "native", "one_writer", "sharded",
         "state_files", "writer",
     ),
     "recovery": ("contract", "elastic", "loading", "restart"),

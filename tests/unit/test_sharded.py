@@ -15,13 +15,18 @@ from ckptbench.checkpoints.pieces import Layout, Piece, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.own_state import load_own, own_name, save_own
-from ckptbench.strategies.state_files import FORMAT, own_share, share_name
+from ckptbench.strategies.state_files import (
+    FORMAT,
+    load_own,
+    own_name,
+    own_share,
+    save_own,
+    share_name,
+)
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.seats import Place
 
@@ -221,9 +226,3 @@ def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:
         CheckpointError, match=r"two tensors of the state are named model/head.bias"
     ):
         saving.save(FIRST)
-
-
-def test_a_version_of_another_strategy_is_refused(tmp_path: Path) -> None:
-    version = dataclasses.replace(saved(tmp_path / "store", 1), format="npz")
-    with pytest.raises(CheckpointError, match="was written as npz, this run writes safetensors"):
-        strategy(tmp_path / "store", built(0), place(0, 1)).load(version)

@@ -13,7 +13,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.machine.own_folder import ForeignFolder, make_own
 from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
-from ckptbench.remedies import blame
+from ckptbench.remedies import blame, free, number_of, remedy
 from ckptbench.runs.plan import Plan
 
 KEPT_NEAR = 1
@@ -62,14 +62,10 @@ class Levels:
             try:
                 make_own(own.parent, own.name, store.folder.name)
             except ForeignFolder as error:
-                raise CheckpointError(
-                    f"{error}: have it removed, set {SETTINGS[level]} to another folder, or set {level}: 0"
-                ) from error
+                raise CheckpointError(f"{error}: have it removed, {elsewhere(level)}") from error
             except OSError as error:
-                other = f"set {SETTINGS[level]} to another folder, or set {level}: 0"
-                raise CheckpointError(
-                    f"{store.folder} cannot be made: {blame(error, store.folder, other)}"
-                ) from error
+                why = blame(error, store.folder, elsewhere(level))
+                raise CheckpointError(f"{store.folder} cannot be made: {why}") from error
 
     def begin_near(self, step: int) -> None:
         """Make the near levels ready for an attempt that goes on after `step` (0: from the beginning).
@@ -165,3 +161,37 @@ def _near_folder(base: Path, level: str, run_folder: Path, node: str | None) -> 
     named = os.fsencode(run_folder) + (b"" if node is None else b"\0" + os.fsencode(node))
     digest = hashlib.sha256(named).hexdigest()[:8]
     return base / f"ckptbench-{os.getuid()}" / f"{run_folder.name}-{digest}-{level}"
+
+
+def failed_save(
+    step: int, error: Exception, level: str | None, folders: Mapping[str, Path]
+) -> CheckpointError:
+    """The error of the checkpoint of `step` in one line. `folders` are those of the levels that the save goes to.
+
+    Without a `level` it names them all, and as remedy that of the only one, if it is.
+    """
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    where = " or ".join(str(folders[each]) for each in ([level] if level else folders))
+    at = f", the level {level}," if level and len(folders) > 1 else ""
+    known = level or (next(iter(folders)) if len(folders) == 1 else None)
+    remedy = None if known is None else _remedy(error, known, folders[known])
+    return CheckpointError(
+        f"the checkpoint of step {step} cannot be written to {where}{at} ({said})"
+        + (f"; {remedy}" if remedy else "")
+    )
+
+
+def _remedy(error: Exception, level: str, folder: Path) -> str | None:
+    """What to do about it. None: the error says so itself, or nothing is known of it."""
+    other = f"set {SETTINGS[level]} to another disk" if level == SHARED else elsewhere(level)
+    number = number_of(error)
+    if number is None:
+        # Some libraries do not pass on the cause. The space that is free may tell.
+        ours = isinstance(error, CheckpointError | MemoryError)
+        return None if ours else f"{free(folder)}: {other}"
+    return remedy(error, folder, other)
+
+
+def elsewhere(level: str) -> str:
+    """What helps where a level of the node takes no versions."""
+    return f"set {SETTINGS[level]} to another folder, or set {level}: 0"

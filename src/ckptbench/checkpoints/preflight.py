@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, open_levels
+from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, elsewhere, open_levels
 from ckptbench.checkpoints.store import held_bytes
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.errors import CheckpointError, LaunchError
@@ -135,7 +135,7 @@ def check_levels(plan: Plan, node: str | None, *, part: float) -> None:
     _check_apart(plan, near)
     levels.make()
     for level, store in near.items():
-        _try(store.folder, f"set {SETTINGS[level]} to another folder, or set {level}: 0")
+        _try(store.folder, elsewhere(level))
     kept = KEPT_NEAR if node is None else KEPT_SPREAD
     needed = int(needed_disk(plan, kept) * part)
     for level, base in ((MEMORY, plan.memory_folder), (NODE, plan.node_folder)):

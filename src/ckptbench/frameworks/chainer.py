@@ -17,10 +17,9 @@ from chainer import functions, links
 from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.machine.shared_memory import MPICH, forget_names, named_segments, remove_unused
 from ckptbench.networks.layers import (
     BATCH_NORM_DECAY,

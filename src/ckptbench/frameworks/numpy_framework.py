@@ -8,9 +8,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.frameworks.state import Tensor
 from ckptbench.networks.layers import Network
 from ckptbench.world.seats import Place
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.networks import layers as arch
 from ckptbench.world.seats import Place
 

@@ -16,11 +16,8 @@ from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
-from ckptbench.strategies.own_state import save_own
-from ckptbench.strategies.state_files import load_shares
+from ckptbench.strategies.state_files import load_shares, save_own
 
-BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
-"""Its stages: before the copy, before this rank's files are written, and after."""
 WRITING_RANK = 0
 
 
@@ -39,12 +36,12 @@ class Asynchronous(Strategy):
 
     def save(self, position: Position) -> Share:
         assert (self._image is not None) == (self._rank == WRITING_RANK), "not ready"
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = self._training_state.rank_state()
         if self._image is not None:
             self._image.begin(own)
             self._image.capture()
-        self._reach(COPIED)
+        self._on_stage("copied")
         written = self._thread.submit(self._write, position.step, own)
         return Share(captured=done(None), written={SHARED: written})
 
@@ -54,7 +51,7 @@ class Asynchronous(Strategy):
             files: tuple[File, ...] = (save_own(staging, self._rank, own),)
         else:
             files = self._image.write(staging, self._spare(SHARED))
-        self._reach(WRITTEN)
+        self._on_stage("written")
         return files
 
     def load(self, version: Version, folder: Path) -> None:

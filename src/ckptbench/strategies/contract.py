@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.frameworks.contract import Arrays, Format
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Arrays, Format, Tensor
 from ckptbench.matrix.variant import Option
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -70,7 +69,7 @@ class StrategyContext:
     spare: Callable[[str], Path]
     """`spare(level)` is the folder in which files of a removed version may lie. A rank may move its own from there into
     its staging folder and write over them. Only of use where the registry entry says `recycles`."""
-    reach: Callable[[str], None]
+    on_stage: Callable[[str], None]
     """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
     gather: Callable[[str, Any], Sequence[Any]]
     """`gather(name, value)` returns the values of all ranks, by rank, once all have called it. It needs no collective. A
@@ -110,7 +109,7 @@ class Strategy(ABC):
         self._levels = context.levels
         self._staging = context.staging
         self._spare = context.spare
-        self._reach = context.reach
+        self._on_stage = context.on_stage
 
     def ready(self) -> None:  # noqa: B027 (most strategies need nothing)
         """Prepare for the saves, so that the first one takes no longer than the others: memory, threads, processes.

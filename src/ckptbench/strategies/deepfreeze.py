@@ -25,9 +25,6 @@ from ckptbench.strategies.image import Image
 from ckptbench.strategies.partner import Partner
 from ckptbench.strategies.state_files import load_shares
 
-BEGUN, CAPTURED, WRITTEN = "begun", "captured", "written"
-"""Its stages: before the capture, after it, and when this rank's files are written at all levels."""
-
 
 class DeepFreeze(Strategy):
     """Returns at once. The update that follows waits for the capture."""
@@ -61,7 +58,7 @@ class DeepFreeze(Strategy):
 
     def save(self, position: Position) -> Share:
         assert self._image is not None
-        self._reach(BEGUN)
+        self._on_stage("begun")
         levels = self._levels()
         self._image.begin(self._training_state.rank_state())
         self._captured = self._capturing.submit(self._capture, self._image)
@@ -75,7 +72,7 @@ class DeepFreeze(Strategy):
 
     def _capture(self, image: Image) -> None:
         image.capture()
-        self._reach(CAPTURED)
+        self._on_stage("captured")
 
     def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
         staging = self._staging(level, step)
@@ -87,7 +84,7 @@ class DeepFreeze(Strategy):
         if self._partner is not None and level != SHARED:
             files += self._partner.exchange(level, step, staging, files)
         if is_last:
-            self._reach(WRITTEN)
+            self._on_stage("written")
         return files
 
     def before_update(self) -> None:

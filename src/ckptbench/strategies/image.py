@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from ckptbench.checkpoints.pieces import Layout, Piece, header_of
 from ckptbench.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Arrays, Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.background import BackgroundWriter, Destination
 from ckptbench.strategies.contract import TrainingState
-from ckptbench.strategies.own_state import own_name, own_pieces
-from ckptbench.strategies.state_files import layout_of, own_share, share_name
+from ckptbench.strategies.state_files import layout_of, own_name, own_pieces, own_share, share_name
 from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
 
 

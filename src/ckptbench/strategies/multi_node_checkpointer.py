@@ -23,10 +23,8 @@ from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.own_state import load_own, own_name, save_own
+from ckptbench.strategies.state_files import load_own, own_name, save_own
 
-BEGUN, WRITTEN = "begun", "written"
-"""Its stages: before this rank's files are written, and after."""
 NAME = "snapshot"
 """The name under which the checkpointer numbers its files. It may contain no dot."""
 
@@ -56,7 +54,7 @@ class MultiNodeCheckpointer(Strategy):
     def save(self, position: Position) -> Share:
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
         if self._checkpointer is None:
             self._checkpointer = chainermn.create_multi_node_checkpointer(
@@ -64,7 +62,7 @@ class MultiNodeCheckpointer(Strategy):
             )
         self._checkpointer.path = str(staging)
         self._checkpointer.save(self._target(), position.step)
-        self._reach(WRITTEN)
+        self._on_stage("written")
         files = (own, _file(staging / snapshot_name(rank, position.step), rank))
         return Share(captured=done(None), written={SHARED: done(files)})
 

@@ -9,15 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.own_state import restore_own, save_own
-
-BEGUN, WRITTEN = "begun", "written"
-"""Its stages: before this rank's files are written, and after."""
+from ckptbench.strategies.state_files import restore_own, save_own
 
 
 class Native(Strategy):
@@ -25,11 +21,11 @@ class Native(Strategy):
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         files = [save_own(staging, self._place.rank, self._training_state.rank_state())]
         if self._place.rank == 0:
             files += self._save_state(staging)
-        self._reach(WRITTEN)
+        self._on_stage("written")
         return Share(captured=done(None), written={SHARED: done(tuple(files))})
 
     def _save_state(self, staging: Path) -> list[File]:
@@ -39,10 +35,6 @@ class Native(Strategy):
         return [_file(path) for path in sorted(staging.glob(f"{format.filename}*"))]
 
     def load(self, version: Version, folder: Path) -> None:
-        if version.format != self._format:
-            raise CheckpointError(
-                f"{version.folder} was written as {version.format}, this run has {self._format}; remove the folder to start anew"
-            )
         format = self._training_state.formats[self._format]
         format.load(self._training_state, folder / format.filename)
         # Ranks that went on without others may have written it: then it lacks the files of some.

@@ -8,16 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.own_state import own_name, own_of, save_own
+from ckptbench.strategies.state_files import own_name, own_of, save_own
 
-BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
-"""Stages: before the copy, before this rank's files are written, and after."""
 WRITING_RANK = 0
 
 
@@ -48,12 +45,12 @@ class OneWriter(Strategy):
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = self._training_state.rank_state()
         if self._rank == WRITING_RANK:
             self._has_begun = True
             self._begin(staging)
-        self._reach(COPIED)
+        self._on_stage("copied")
         written = self._thread.submit(self._write, staging, own)
         return Share(captured=done(None), written={SHARED: written})
 
@@ -63,16 +60,11 @@ class OneWriter(Strategy):
             for name in self._finish(staging):
                 size = (staging / name).stat().st_size
                 files.append(File(name=name, kind="state", rank=None, bytes=size))
-        self._reach(WRITTEN)
+        self._on_stage("written")
         return tuple(files)
 
     def load(self, version: Version, folder: Path) -> None:
         """Every rank reads what one rank wrote, so the version may be of any number of ranks."""
-        if version.format != self._format:
-            raise CheckpointError(
-                f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder "
-                "to start anew"
-            )
         own = own_of(version, folder, self._training_state, self._rank)
         self._load(folder)
         with reading(folder / own_name(self._rank)):

@@ -17,8 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from ckptbench.checkpoints.version import names_in
-from ckptbench.frameworks.contract import reading
-from ckptbench.frameworks.state import Tensor
+from ckptbench.frameworks.contract import Tensor, reading
 from ckptbench.strategies.one_writer import OneWriter
 
 STATE = "state"

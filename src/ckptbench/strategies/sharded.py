@@ -13,11 +13,13 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.own_state import save_own
-from ckptbench.strategies.state_files import load_shares, own_share, share_file, share_name
-
-BEGUN, WRITTEN = "begun", "written"
-"""Its stages: before this rank's files are written, and after."""
+from ckptbench.strategies.state_files import (
+    load_shares,
+    own_share,
+    save_own,
+    share_file,
+    share_name,
+)
 
 
 class Sharded(Strategy):
@@ -26,7 +28,7 @@ class Sharded(Strategy):
     def save(self, position: Position) -> Share:
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
         share = own_share(self._training_state.state(), rank, self._place.world_size)
         write_pieces(
@@ -34,7 +36,7 @@ class Sharded(Strategy):
             [piece for _, piece in share],
             (tensor.bytes()[piece.bytes] for tensor, piece in share),
         )
-        self._reach(WRITTEN)
+        self._on_stage("written")
         return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})
 
     def load(self, version: Version, folder: Path) -> None:

@@ -16,11 +16,14 @@ first rank, and the ranks meet before each save. So no node begins the next vers
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ckptbench.checkpoints.levels import Levels
+from ckptbench.checkpoints.levels import Levels, failed_save
 from ckptbench.checkpoints.shard_assembly import assemble_shards
 from ckptbench.checkpoints.shares import gather_shares, note_share
 from ckptbench.checkpoints.store import CheckpointStore, fsync
@@ -36,11 +39,38 @@ from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.contract import Strategy, StrategyContext, TrainingState
-from ckptbench.strategies.failure import at_level, failed_save, level_and_cause
-from ckptbench.strategies.pending_save import PendingSave
-from ckptbench.strategies.schedule import Schedule
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
 from ckptbench.world.seats import Place
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSave:
+    """A save that has begun, and the times at which its parts end, each taken in the thread that ends the part."""
+
+    position: Position
+    share: Share
+    captured_ns: Future[int]
+    written_ns: Mapping[str, Future[int]]
+    """By level."""
+    finished: Future[list[Durable]] = field(default_factory=Future)
+    """Done when this rank has nothing more to do for the save. Its result are the `durable` events of the rank that
+    commits, one for each level. If the save fails in the background, it holds the error that ends the run."""
+    removed: Future[None] = field(default_factory=Future)
+    """Done when old versions are removed as far as they can be, or need not be."""
+
+    @classmethod
+    def begin(cls, position: Position, share: Share) -> Self:
+        # What is done already ends now: the capture comes first.
+        captured_ns = _ended(share.captured)
+        written_ns = {level: _ended(written) for level, written in share.written.items()}
+        return cls(position, share, captured_ns, written_ns)
+
+
+def _ended(future: Future[Any]) -> Future[int]:
+    """The time at which a future is done, ns of `machine.clock`, taken in the thread that ends it."""
+    at_ns: Future[int] = Future()
+    future.add_done_callback(lambda _: at_ns.set_result(clock()))
+    return at_ns
 
 
 def _alone(name: str, value: Any) -> Sequence[Any]:
@@ -53,44 +83,6 @@ class TimedCheckpointer:
 
     def __init__(
         self,
-        strategy: Strategy,
-        *,
-        blocking: bool,
-        recycles: bool,
-        place: Place,
-        format: str,
-        identity: Identity,
-        levels: Levels,
-        schedule: Schedule,
-        recorder: Recorder,
-        reach: Callable[[str], None],
-        begin: Callable[[Position], None],
-        barrier: Callable[[], None],
-        gather: Callable[[str, Any], Sequence[Any]],
-        attempt: int,
-    ) -> None:
-        self._strategy = strategy
-        self._blocking = blocking
-        self._recycles = recycles
-        self._place = place
-        self._format = format
-        self._identity = identity
-        self._levels = levels
-        self._stores = levels.stores
-        self._near_spread = place.is_spread and bool(levels.near)
-        self._schedule = schedule
-        self._recorder = recorder
-        self._footprints = Footprints(recorder)
-        self._reach = reach
-        self._tell_begin = begin
-        self._barrier = barrier
-        self._gather = gather
-        self._attempt = attempt
-        self._last: PendingSave | None = None
-
-    @classmethod
-    def open(
-        cls,
         variant: Variant,
         *,
         training_state: TrainingState,
@@ -99,50 +91,54 @@ class TimedCheckpointer:
         identity: Identity,
         levels: Levels,
         recorder: Recorder,
-        reach: Callable[[str], None],
+        on_stage: Callable[[str], None],
         begin: Callable[[Position], None] = lambda position: None,
         barrier: Callable[[], None],
         gather: Callable[[str, Any], Sequence[Any]] = _alone,
         attempt: int = 1,
         interval_steps: int = 1,
-    ) -> Self:
+    ) -> None:
         """Open the strategy registered under the variant's name.
 
-        `begin` is called when a save begins and the one before is finished, `reach` with each of its stages, which a
-        save in the background passes later. `barrier` returns when every rank has called it.
-        Every version that it commits says by `identity` and `attempt` of which training it is. `levels` has a store for
-        every level that the variant writes to. `gather` exchanges values with all ranks, as `Link.gather` does. A checkpoint
-        is due every `interval_steps` steps of the run (0: never), and the levels take turns at those.
+        `begin` is called when a save begins and the one before is finished, `on_stage` with each of its stages, which a
+        save in the background passes later. `barrier` returns when every rank has called it. Every version says by
+        `identity` and `attempt` of which training it is. `levels` has a store for every level that the variant writes
+        to. `gather` exchanges values with all ranks, as `Link.gather` does. A checkpoint is due every `interval_steps`
+        steps of the run (0: never), and the levels take turns at those.
         """
-
-        entry, schedule = STRATEGIES[variant.name], Schedule(levels_of(variant), interval_steps)
+        entry = STRATEGIES[variant.name]
+        self._blocking = entry.blocking
+        self._recycles = entry.recycles
+        self._place = place
+        self._format = format
+        self._identity = identity
+        self._levels = levels
+        self._stores = levels.stores
+        self._near_spread = place.is_spread and bool(levels.near)
+        self._every = levels_of(variant)
+        self._interval_steps = interval_steps
+        self._now: tuple[str, ...] = ()
+        """The levels of the save that has begun last, the nearest first."""
+        self._recorder = recorder
+        self._footprints = Footprints(recorder)
+        self._on_stage = on_stage
+        self._tell_begin = begin
+        self._barrier = barrier
+        self._gather = gather
+        self._attempt = attempt
+        self._last: PendingSave | None = None
         context = StrategyContext(
             training_state=training_state,
             place=place,
             format=format,
             options=variant.chosen(entry.options),
-            levels=lambda: schedule.now,
+            levels=lambda: self._now,
             staging=lambda level, step: levels.stores[level].staging(step),
             spare=lambda level: levels.stores[level].spare,
-            reach=reach,
+            on_stage=on_stage,
             gather=gather,
         )
-        return cls(
-            load(entry.location)(context),
-            blocking=entry.blocking,
-            recycles=entry.recycles,
-            place=place,
-            format=format,
-            identity=identity,
-            levels=levels,
-            schedule=schedule,
-            recorder=recorder,
-            reach=reach,
-            begin=begin,
-            barrier=barrier,
-            gather=gather,
-            attempt=attempt,
-        )
+        self._strategy: Strategy = load(entry.location)(context)
 
     @property
     def hook(self) -> Callable[[], None] | None:
@@ -162,14 +158,9 @@ class TimedCheckpointer:
         library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
-        self._schedule.turn(position.step, everywhere=everywhere)
+        self._now = self._levels_of(position.step, everywhere=everywhere)
         start_ns = clock()
-        try:
-            pending = self._last = self._begin(position)
-        except LaunchError:
-            raise
-        except Exception as error:
-            raise self._failed(position, error) from error
+        pending = self._last = self._begin(position)
         end_ns = clock()
         held = self._strategy.held_bytes()
         self._recorder.write(
@@ -178,6 +169,14 @@ class TimedCheckpointer:
         if self._blocking:
             self._record_parts(pending, pending.finished.result())
             self._retain(pending)
+
+    def _levels_of(self, step: int, *, everywhere: bool) -> tuple[str, ...]:
+        """The levels whose turn it is. Only the step decides, so that all attempts at a run agree.
+
+        A save that is not due, as where the run is told to stop, counts with the due one before.
+        """
+        number = step // self._interval_steps if self._interval_steps else step
+        return tuple(level for level, n in self._every.items() if everywhere or number % n == 0)
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -215,6 +214,11 @@ class TimedCheckpointer:
 
     def load(self, version: Version) -> None:
         """Load the state of a version, checked before, into the framework. Raises CheckpointError."""
+        if version.format != self._format:
+            raise CheckpointError(
+                f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder "
+                "to start anew"
+            )
         self._strategy.load(version, version.folder)
 
     def close(self, *, complete: bool = False) -> None:
@@ -231,10 +235,11 @@ class TimedCheckpointer:
 
     def _begin(self, position: Position) -> PendingSave:
         """Begin the save. For a blocking strategy also finish it."""
-        self._tell_begin(position)
-        pending = PendingSave.begin(position, self._strategy.save(position))
-        if self.hook is None:
-            pending.share.captured.result()
+        with self._failing(position):
+            self._tell_begin(position)
+            pending = PendingSave.begin(position, self._strategy.save(position))
+            if self.hook is None:
+                pending.share.captured.result()
         if self._blocking:
             when = f"in the checkpoint of step {position.step}"
             pending.finished.set_result(self._finish(pending, meet=lambda: self._meet(when)))
@@ -246,7 +251,7 @@ class TimedCheckpointer:
         """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
         for level, written in pending.share.written.items():
-            with at_level(level):
+            with self._failing(pending.position, level):
                 finished.append(self._finish_level(level, pending.position, written.result(), meet))
         return [durable for durable in finished if durable is not None]
 
@@ -281,7 +286,7 @@ class TimedCheckpointer:
         known = {file.name: file.checksum for file in files if file.checksum is not None}
         synced = self._stores[level].sync(staging, known)
         checked_ns = clock()
-        self._reach(SYNCED)
+        self._on_stage(SYNCED)
         self._stores[level].commit(
             staging,
             files,
@@ -306,9 +311,10 @@ class TimedCheckpointer:
         looked = self._footprints.look_after(last, "written", step)
         try:
             durable = self._finish(pending, meet=_not_at_all)
-            self._record_parts(pending, durable)
-            looked.result()
-            self._footprints.look("durable", step)
+            with self._failing(pending.position):
+                self._record_parts(pending, durable)
+                looked.result()
+                self._footprints.look("durable", step)
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             pending.finished.set_exception(error)
         else:
@@ -325,7 +331,7 @@ class TimedCheckpointer:
 
     def _retain_behind(self, pending: PendingSave, levels: Sequence[str]) -> None:
         try:
-            self._reach(REMOVING)
+            self._on_stage(REMOVING)
             start_ns = clock()
             for level in levels:
                 self._stores[level].retain(spare=self._recycles)
@@ -369,12 +375,7 @@ class TimedCheckpointer:
 
     def _raise_failure(self, pending: PendingSave) -> None:
         """Wait until the save and the removal after it are finished, and raise the error of the save if it has failed."""
-        try:
-            pending.finished.result()
-        except LaunchError:
-            raise
-        except Exception as error:
-            raise self._failed(pending.position, error) from error
+        pending.finished.result()
         pending.removed.result()
 
     def _before_update(self) -> None:
@@ -401,12 +402,18 @@ class TimedCheckpointer:
                 f"another rank died {when}, and its log says why ({type(error).__name__}: {error})"
             ) from error
 
-    def _failed(self, position: Position, error: Exception) -> CheckpointError:
-        level, cause = level_and_cause(error)
-        said = f"{type(cause).__name__}: {cause}"
-        self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
-        folders = {each: self._stores[each].folder for each in self._schedule.now}
-        return failed_save(position.step, cause, level, folders)
+    @contextmanager
+    def _failing(self, position: Position, level: str | None = None) -> Iterator[None]:
+        """Record an error of the block, and turn it into that of this checkpoint. A LaunchError, which is another rank's, stays."""
+        try:
+            yield
+        except LaunchError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
+            folders = {each: self._stores[each].folder for each in self._now}
+            raise failed_save(position.step, error, level, folders) from error
 
 
 def _not_at_all() -> None:

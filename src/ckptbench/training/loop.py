@@ -115,7 +115,7 @@ class Trainer:
         """The epoch that this rank is in, when it began, and the first step that it did of it."""
 
     def _open_strategy(self) -> TimedCheckpointer:
-        return TimedCheckpointer.open(
+        return TimedCheckpointer(
             self._plan.cell.strategy,
             training_state=self._framework,
             place=self._place,
@@ -123,7 +123,7 @@ class Trainer:
             identity=self._plan.identity,
             levels=self._levels,
             recorder=self._recorder,
-            reach=self._target.at_stage,
+            on_stage=self._target.at_stage,
             begin=self._begin_save,
             barrier=self._recovery.barrier,
             gather=self._link.gather,

@@ -18,10 +18,9 @@ from keras import layers
 from numpy.typing import NDArray
 
 from ckptbench.errors import LaunchError
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
-from ckptbench.frameworks.state import Tensor, left_out
 from ckptbench.frameworks.tensorflow.network import (
     array_of,
     buffers_of,

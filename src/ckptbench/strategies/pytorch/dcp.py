@@ -17,9 +17,6 @@ from ckptbench.strategies.contract import Share, Strategy, done
 from ckptbench.strategies.pytorch.dcp_files import load, telling_the_cause, written_files
 from ckptbench.strategies.pytorch.state import save_rest, state_of
 
-BEGUN, WRITTEN = "begun", "written"
-"""Its stages: before this rank's files are written, and after."""
-
 
 class Dcp(Strategy):
     """Blocks until the files of all ranks are written."""
@@ -27,7 +24,7 @@ class Dcp(Strategy):
     def save(self, position: Position) -> Share:
         rank = self._place.rank
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = save_rest(staging, rank, self._training_state.rank_state())
         with telling_the_cause():
             dcp.save(
@@ -35,7 +32,7 @@ class Dcp(Strategy):
                 checkpoint_id=staging,
                 no_dist=self._place.world_size == 1,
             )
-        self._reach(WRITTEN)
+        self._on_stage("written")
         files = (own, *written_files(staging, rank))
         return Share(captured=done(None), written={SHARED: done(files)})
 

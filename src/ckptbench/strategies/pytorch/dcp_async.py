@@ -37,9 +37,6 @@ from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_fi
 from ckptbench.strategies.pytorch.groups import OwnGroup
 from ckptbench.strategies.pytorch.state import bytes_of, save_rest, state_of
 
-BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
-"""Its stages: before the copy, when training goes on, and after this rank's files are written."""
-
 
 class DcpAsync(Strategy):
     """Blocks until this rank's state is copied, if `staging` is `awaited`."""
@@ -62,7 +59,7 @@ class DcpAsync(Strategy):
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = self._training_state.rank_state()
         state = state_of(self._training_state.native, self._place.rank)
         stager = self._stager or self._make_stager()
@@ -83,7 +80,7 @@ class DcpAsync(Strategy):
             uploaded = answer.upload_completion
             if self._awaits:
                 answer.staging_completion.result()
-        self._reach(COPIED)
+        self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         uploaded.add_done_callback(partial(self._finish, written, staging, own, stager))
         return Share(captured=done(None), written={SHARED: written})
@@ -115,7 +112,7 @@ class DcpAsync(Strategy):
                 stager.close()
             rank = self._place.rank
             files = (save_rest(staging, rank, own), *written_files(staging, rank))
-            self._reach(WRITTEN)
+            self._on_stage("written")
         except BaseException as error:  # noqa: BLE001 (the training thread raises it; DCP's own is no Exception)
             written.set_exception(self._cause(error))
         else:

@@ -33,7 +33,6 @@ from ckptbench.runs.events import File
 from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
 
-FORMAT = "dcp"
 INDEX = ".metadata"
 _SUFFIX = ".distcp"
 _ALLOWED = {
@@ -95,11 +94,6 @@ def load(version: Version, folder: Path, training_state: TrainingState, rank: in
 
     Raises CheckpointError where the files are not the whole state of this training_state.
     """
-    if version.format != FORMAT:
-        raise CheckpointError(
-            f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
-            "to start anew"
-        )
     state = state_of(training_state.native, rank)
     if (other := statistics_rank(version, rank)) != rank:
         state["statistics"] = {str(other): state["statistics"][str(rank)]}

@@ -10,7 +10,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import TrainingState
-from ckptbench.strategies.own_state import load_own, own_name, save_own
+from ckptbench.strategies.state_files import load_own, own_name, save_own
 
 _BUFFER = "buffer/"
 """Beginning of the names of running statistics in the state of one rank."""

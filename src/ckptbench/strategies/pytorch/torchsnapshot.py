@@ -26,7 +26,6 @@ from torchsnapshot.snapshot import PendingSnapshot
 from torchsnapshot.storage_plugins.fs import FSStoragePlugin
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
@@ -35,9 +34,6 @@ from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.groups import OwnGroup
 from ckptbench.strategies.pytorch.state import load_rest, save_rest, state_of, statistics_rank
 
-BEGUN, COPIED, WRITTEN = "begun", "copied", "written"
-"""Its stages: before the copy, after it, and after this rank's files are written."""
-FORMAT = "torchsnapshot"
 INDEX = ".snapshot_metadata"
 _REPLICATED = ["model/**", "optimizer/**"]
 """What all ranks hold alike, as patterns of the library: it divides these among the ranks."""
@@ -52,12 +48,12 @@ class TorchSnapshot(Strategy):
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
-        self._reach(BEGUN)
+        self._on_stage("begun")
         own = self._training_state.rank_state()
         pending = Snapshot.async_take(
             str(staging), self._app_state(), pg=self._group.group, replicated=_REPLICATED
         )
-        self._reach(COPIED)
+        self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         threading.Thread(target=self._finish, args=(written, staging, own, pending)).start()
         return Share(captured=done(None), written={SHARED: written})
@@ -80,18 +76,13 @@ class TorchSnapshot(Strategy):
                 raise pending.exc_info[1]
             rank = self._place.rank
             files = (save_rest(staging, rank, own), *(_file(staging, name, rank) for name in names))
-            self._reach(WRITTEN)
+            self._on_stage("written")
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             written.set_exception(error)
         else:
             written.set_result(files)
 
     def load(self, version: Version, folder: Path) -> None:
-        if version.format != FORMAT:
-            raise CheckpointError(
-                f"{version.folder} was written as {version.format}, this run writes {FORMAT}; remove the folder "
-                "to start anew"
-            )
         rank = self._place.rank
         with reading(folder / INDEX):
             self._restore(Snapshot(str(folder), pg=self._group.group), version)
