@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.supervision import supervised
-from ckptbench.scripting import add_parent, run_script
+from ckptbench.scripting import parser_of, run_script
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, "--parent")
     parser.add_argument("lock", type=Path, help="envs/<name>.txt")
     parser.add_argument("folder", type=Path, help="the environment; replaced where it exists")
     parser.add_argument("--constraints", type=Path, required=True, help="for building from source")
-    add_parent(parser)
-    parser.add_argument("--log", type=Path)
     options = parser.parse_args()
 
     def work() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -15,13 +14,17 @@ from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION, validation
-from ckptbench.scripting import run_script
+from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 
 
 def main() -> int:
-    options = _parse()
+    parser = parser_of(__doc__, "--tables", "--rates", "--choices")
+    parser.add_argument(
+        "--numbers", type=Path, help="file with costs, instead of those of the tables"
+    )
+    options = parser.parse_args()
 
     def work() -> None:
         rates = read_rates(options.rates)
@@ -36,18 +39,6 @@ def main() -> int:
         write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
 
     return run_script(work, options.log)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--rates", type=Path, required=True, help="folder of the failure rates")
-    parser.add_argument("--choices", required=True, help="JSON object: what to decide for")
-    parser.add_argument(
-        "--numbers", type=Path, help="file with costs, instead of those of the tables"
-    )
-    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

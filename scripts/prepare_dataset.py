@@ -5,21 +5,28 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 from ckptbench.data.sources import DATASETS, prepare
-from ckptbench.scripting import run_script
+from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 
 
 def main() -> int:
-    options = _parse()
+    parser = parser_of(__doc__)
+    parser.add_argument("name", choices=DATASETS, help="which dataset")
+    parser.add_argument("folder", type=Path, help="folder to write to; made if it is missing")
+    parser.add_argument(
+        "--settings",
+        type=json.loads,
+        default={},
+        help="the dataset's section of the config, as JSON",
+    )
+    options = parser.parse_args()
 
     def work() -> None:
         dataset = prepare(options.name, options.folder, options.settings)
@@ -33,30 +40,6 @@ def main() -> int:
         )
 
     return run_script(work, options.log)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=DATASETS, help="which dataset")
-    parser.add_argument("folder", type=Path, help="folder to write to; made if it is missing")
-    parser.add_argument(
-        "--settings",
-        type=_json_object,
-        default={},
-        help="the dataset's section of the config, as JSON",
-    )
-    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
-    return parser.parse_args()
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
-    if not isinstance(settings, dict):
-        raise argparse.ArgumentTypeError(f"not a JSON object: {text}")
-    return settings
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import SEAL
 from ckptbench.runs.plan import RunSpec
 from ckptbench.runs.training import Training
-from ckptbench.scripting import add_parent, run_script
+from ckptbench.scripting import parser_of, run_script
 from ckptbench.study.inputs import sizes_of
 from ckptbench.study.progress import progress_line
 from ckptbench.study.record import StudyRecord
@@ -112,8 +112,7 @@ def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cell", type=json.loads, required=True, help="the cell, as JSON")
+    parser = parser_of(__doc__, "--cell", "--runs", "--parent")
     parser.add_argument("--training", type=json.loads, required=True, help="how it trains, as JSON")
     parser.add_argument("--dataset", type=Path, required=True, help="a prepared dataset's folder")
     parser.add_argument(
@@ -122,7 +121,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--lock", type=Path, required=True, help="the lock it was made from")
     parser.add_argument("--packages", help="SHA-256 that the environment must have")
     parser.add_argument("--settings", type=json.loads, help="those of the dataset, as JSON")
-    parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
     parser.add_argument(
         "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"
     )
@@ -142,10 +140,6 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--study", type=Path, help="results/study.json: progress, limits, what to keep"
-    )
-    add_parent(parser)
-    parser.add_argument(
-        "--log", type=Path, help="the launcher's log; the ranks' go into a folder beside it"
     )
     return parser.parse_args()
 

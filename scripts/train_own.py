@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
 import sys
-from pathlib import Path
 
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import OUTPUT, SEAL, OwnStudy
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.surroundings import given_to
-from ckptbench.scripting import add_parent, run_script
+from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 
 
 def main() -> int:
-    options = _parse()
+    options = parser_of(__doc__, "--cell", "--runs", "--study", "--parent").parse_args()
 
     def work() -> None:
         cell = OwnCell.from_json(options.cell)
@@ -39,16 +36,6 @@ def main() -> int:
         )
 
     return run_script(work, options.log)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cell", type=json.loads, required=True, help="the cell, as JSON")
-    parser.add_argument("--runs", type=Path, required=True, help="the folder of run folders")
-    parser.add_argument("--study", type=Path, required=True, help="results/own/study.json")
-    add_parent(parser)
-    parser.add_argument("--log", type=Path, help="the log of this script")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

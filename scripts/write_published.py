@@ -12,18 +12,14 @@ from ckptbench.scripting import run_script
 
 
 def main() -> int:
-    options = _parse()
-    return run_script(
-        lambda: print(published([read_tables(folder, TABLES) for folder in options.tables])), None
-    )
-
-
-def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--tables", type=Path, nargs="+", required=True, help="folders of tables, one a study"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    return run_script(
+        lambda: print(published([read_tables(folder, TABLES) for folder in options.tables])), None
+    )
 
 
 if __name__ == "__main__":

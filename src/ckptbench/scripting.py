@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ckptbench.errors import CkptbenchError
 from ckptbench.remedies import blame, in_one_line
@@ -16,15 +18,38 @@ from ckptbench.remedies import blame, in_one_line
 log = logging.getLogger("ckptbench")
 
 
-def add_parent(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--parent` of scripts that start processes: they end when the workflow has ended."""
-    parser.add_argument(
-        "--parent",
-        type=int,
-        default=os.getppid(),
-        help="id of the process that starts this script and waits for it; when it has ended, the script ends all "
+OPTIONS: Mapping[str, dict[str, Any]] = {
+    "--tables": {"type": Path, "required": True, "help": "folder of the tables"},
+    "--runs": {"type": Path, "required": True, "help": "folder of the run folders"},
+    "--study": {"type": Path, "required": True, "help": "the record of the study: study.json"},
+    "--cell": {"type": json.loads, "required": True, "help": "the cell, as JSON"},
+    "--rates": {"type": Path, "required": True, "help": "folder of the failure rates"},
+    "--choices": {"required": True, "help": "JSON object: what to decide for"},
+    "--own": {"action": "store_true", "help": "the tables are of an own training"},
+    "--output": {"type": Path, "required": True, "help": "the file to write"},
+    "--parent": {
+        "type": int,
+        "default": os.getppid(),
+        "help": "id of the process that starts this script and waits for it; when it has ended, the script ends all "
         "that it has started. Default: the parent of this process",
-    )
+    },
+}
+"""What several scripts have in common."""
+
+
+def parser_of(description: str | None, *names: str) -> argparse.ArgumentParser:
+    """A parser with these of OPTIONS, and with `--log`."""
+    parser = argparse.ArgumentParser(description=description)
+    for name in names:
+        parser.add_argument(name, **OPTIONS[name])
+    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
+    return parser
+
+
+def write_text(path: Path, text: str) -> None:
+    """In a folder that is made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 class LogFile(logging.FileHandler):

@@ -367,7 +367,7 @@ def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> N
     assert written == set(TABLES)
 
     (folder / "seal.json").unlink()
-    failed = script("collect_runs.py", folder, "--tables", tables, "--log", log)
+    failed = script("collect_runs.py", *of_study, "--tables", tables, "--log", log)
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1
     assert failed.stderr == log.read_text()

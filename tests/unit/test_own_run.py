@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from ckptbench.machine.processes import living_with
 from ckptbench.own import run as own_run
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config
-from ckptbench.own.record import OwnStudy, changed, read_run
+from ckptbench.own.record import OwnStudy, check_asked, read_run
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.supervised import MARK
 from ckptbench.own.surroundings import of_command, of_user
@@ -76,7 +77,10 @@ def content(folder: Path) -> dict[str, Any]:
 def test_a_run_has_what_its_tables_need(make: Run, tmp_path: Path) -> None:
     run = read_run(make())
     (_, cell) = cells(tmp_path)
-    assert (run.cell, changed(run.folder, cell)) == (cell, [])
+    assert run.cell == cell
+    check_asked(run.folder, cell)
+    with pytest.raises(RunFolderError, match="was made with another ranks than own has now"):
+        check_asked(run.folder, dataclasses.replace(cell, ranks=7))
     assert run.summary["updates"] == 20
     assert [one["updates"] for one in run.summary["checkpoints"]] == [5, 10, 15, 20]
     assert (run.content["exit_code"], run.content["checkpoints"]) == (0, 4)

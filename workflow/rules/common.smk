@@ -16,7 +16,7 @@ from ckptbench.machine.user import supply_user
 from ckptbench.matrix.variant import NAME
 from ckptbench.study.commands import check_input, shell_prefix
 from ckptbench.remedies import blame
-from ckptbench.study.failed import FailedJob
+from ckptbench.study.failed import FailedJob, advice
 from ckptbench.study.planning import check_source
 from ckptbench.study.sources import sources_of
 
@@ -232,3 +232,8 @@ def write_record(record):
         raise WorkflowError(
             f"{STUDY} cannot be written: {blame(error, STUDY)}"
         ) from None
+
+
+def show_failed():
+    """Print which jobs failed and why, and how to go on."""
+    print(advice(get_failed(), get_all_seals(), Path(RESULTS)), file=sys.stderr)

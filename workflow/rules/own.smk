@@ -2,7 +2,6 @@
 from ckptbench.figures import OWN_FIGURES as FIGURES
 from ckptbench.own.made import ANSWERED, TABLES
 from ckptbench.own.record import OwnStudy
-from ckptbench.study.failed import lines_of
 
 ANSWER_OPTIONS = "--own"
 IN_REPORT = [
@@ -112,23 +111,6 @@ def write_study():
             run_minutes=CONFIG.limits.run_minutes,
             repeat=is_forced(),
         )
-    )
-
-
-def show_failed():
-    """Print which runs failed and why."""
-    done = sum(map(os.path.exists, get_all_seals()))
-    failed = get_failed()
-    print("\n".join(lines_of(failed)), file=sys.stderr)
-    again = (
-        "mend the cause and start the study again"
-        if failed
-        else "start the study again"
-    )
-    needs = " The answer needs all of them." if done < len(CELLS) else ""
-    print(
-        f"\n{done} of {len(CELLS)} runs are complete. They stay and are not repeated.{needs} To go on, {again}",
-        file=sys.stderr,
     )
 
 

@@ -12,7 +12,6 @@ from ckptbench.environments.ready import described
 from ckptbench.environments.folder import environment_sha256
 from ckptbench.figures import FIGURES
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.study.failed import advice
 from ckptbench.study.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
@@ -184,14 +183,6 @@ def write_study():
             repeat=is_forced(),
         )
     )
-
-
-def show_failed():
-    """Print which jobs failed and why, and how to have the tables of the other runs."""
-    words = advice(
-        get_failed(), CONFIG, list(CELLS.values()), Path("results"), get_config_files()
-    )
-    print(words, file=sys.stderr)
 
 
 def show_answer():

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.collect.epochs import EVALUATIONS
-from ckptbench.analysis.collect.machine import LIMITS, MACHINE, WORDS
+from ckptbench.analysis.collect.machine import LIMITS, MACHINE, disturbance
 from ckptbench.analysis.collect.runs import RUNS
 from ckptbench.analysis.collect.spans import SPANS
 from ckptbench.analysis.collect.steps import STEPS
@@ -81,16 +81,13 @@ def machine(seen: Sequence[SeenRun]) -> pd.DataFrame:
 def _machine(run: SeenRun) -> Row:
     content = run.done.content
     shares = {name: math.nan if content[name] is None else content[name] for name in LIMITS}
-    by = [WORDS[name].format(shares[name]) for name, most in LIMITS.items() if shares[name] > most]
-    known = any(not math.isnan(share) for share in shares.values())
     return {
         "run": run.cell.id,
         "host": content["host"]["host"],
         "seconds": content["wall_s"],
         "cores": content["host"]["cores"],
         **shares,
-        "disturbed": bool(by) if known else None,
-        "by": " and ".join(by),
+        **disturbance(shares),
     }
 
 

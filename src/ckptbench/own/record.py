@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator
 
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.machine.files import file_sha256, read_json, write_json
 from ckptbench.own.cell import OwnCell
+from ckptbench.study.record import Record
 
 FORMAT = 1
 RUN, PROBE, OUTPUT, SEAL = "run.json", "probe", "output.txt", "seal.json"
@@ -19,51 +22,19 @@ TRACES = "trace-*.jsonl"
 """Of the probe, beside it: one of each process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnStudy:
-    """`results/own/study.json`: what the workflow writes when it starts. A change of it makes no run again."""
+def _of_json(value: OwnCell | dict[str, object]) -> OwnCell:
+    return value if isinstance(value, OwnCell) else OwnCell.from_json(value)
 
-    cells: tuple[OwnCell, ...]
+
+class OwnStudy(Record):
+    """`results/own/study.json`: what the workflow writes when it starts."""
+
+    cells: tuple[
+        Annotated[OwnCell, PlainValidator(_of_json), PlainSerializer(OwnCell.to_json)], ...
+    ]
     """In the order to run them."""
     keep: bool = False
     """Whether checkpoints stay."""
-    run_minutes: float | None = None
-    repeat: bool = False
-    """Whether the user has forced outputs to be made again, so that complete runs are made again."""
-
-    @property
-    def timeout_seconds(self) -> float | None:
-        return None if self.run_minutes is None else 60 * self.run_minutes
-
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            path,
-            {
-                "format": FORMAT,
-                "cells": [cell.to_json() for cell in self.cells],
-                "keep": self.keep,
-                "run_minutes": self.run_minutes,
-                "repeat": self.repeat,
-            },
-        )
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Raises RunFolderError where the file is missing, or not as `write` writes it."""
-        match read_json(path):
-            case {
-                "format": int(number),
-                "cells": [*cells],
-                "keep": bool(keep),
-                "run_minutes": (int() | float() | None) as minutes,
-                "repeat": bool(repeat),
-            } if number == FORMAT:
-                found = tuple(_cell(path, cell) for cell in cells)
-                return cls(cells=found, keep=keep, run_minutes=minutes, repeat=repeat)
-        raise RunFolderError(
-            f"{path}: not the record of a study of this version; start the workflow again, which writes it anew"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +91,13 @@ def made_from(folder: Path) -> dict[str, Any] | None:
     return cell if is_whole and is_measured and isinstance(cell, dict) else None
 
 
-def changed(folder: Path, cell: OwnCell) -> list[str]:
-    """The names of the fields in which a complete run differs from what the cell is now."""
-    noted = made_from(folder)
-    if noted is None:
-        return []
-    wanted = cell.to_json()
-    return [name for name in {**wanted, **noted} if noted.get(name) != wanted.get(name)]
+def check_asked(folder: Path, cell: OwnCell) -> None:
+    """Raises RunFolderError where the complete run was made from something else than the cell is now."""
+    noted, wanted = made_from(folder) or {}, cell.to_json()
+    if changed := [name for name in {**wanted, **noted} if noted.get(name) != wanted.get(name)]:
+        raise RunFolderError(
+            f"{folder} was made with another {', '.join(changed)} than own has now; remove it to make it again"
+        )
 
 
 def _cell(path: Path, fields: object) -> OwnCell:

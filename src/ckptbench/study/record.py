@@ -18,17 +18,9 @@ def _cell(value: Cell | dict[str, object]) -> Cell:
     return value if isinstance(value, Cell) else Cell.from_json(value)
 
 
-class StudyRecord(Section):
-    """The cells of a study, and how its runs are carried out. The defaults are those of a run without a study."""
+class Record(Section):
+    """What the records of both kinds of studies have. A change of it makes no run again."""
 
-    cells: tuple[Annotated[Cell, PlainValidator(_cell), PlainSerializer(Cell.to_json)], ...] = ()
-    """In the order to run them."""
-    training: Training | None = None
-    """How every cell trains. None: a run without a study."""
-    resume: bool = False
-    """Whether an interrupted run goes on from its newest complete checkpoint."""
-    keep_after_run: int = 0
-    """Versions of the checkpoint that stay when a run has ended."""
     run_minutes: float | None = None
     """A run that takes longer is ended. None: no limit."""
     repeat: bool = False
@@ -56,3 +48,16 @@ class StudyRecord(Section):
             raise RunFolderError(
                 f"{path}: not the record of a study ({reason}); start the workflow again, which writes it anew"
             ) from error
+
+
+class StudyRecord(Record):
+    """The cells of a study, and how its runs are carried out. The defaults are those of a run without a study."""
+
+    cells: tuple[Annotated[Cell, PlainValidator(_cell), PlainSerializer(Cell.to_json)], ...] = ()
+    """In the order to run them."""
+    training: Training | None = None
+    """How every cell trains. None: a run without a study."""
+    resume: bool = False
+    """Whether an interrupted run goes on from its newest complete checkpoint."""
+    keep_after_run: int = 0
+    """Versions of the checkpoint that stay when a run has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,6 @@ def _shares(segments: Sequence[_Segment]) -> dict[str, Any]:
     # Linux counts the machine's time by ticks and that of a process exactly, so the rest may come out below zero.
     others = shares["busy"] - shares["own"] - kernel
     shares["others"] = others if math.isnan(others) else max(0.0, others)
-    by = [
-        WORDS[name].format(shares[name]) for name, limit in LIMITS.items() if shares[name] > limit
-    ]
-    known = any(not math.isnan(shares[name]) for name in LIMITS)
     found = [each for segment in segments for each in (segment.begin, segment.end)]
     return {
         "seconds": seconds,
@@ -129,6 +125,12 @@ def _shares(segments: Sequence[_Segment]) -> dict[str, Any]:
         },
         "mhz_min": min((each.mhz_min for each in found if each.mhz_min is not None), default=None),
         "mhz_max": max((each.mhz_max for each in found if each.mhz_max is not None), default=None),
-        "disturbed": bool(by) if known else None,
-        "by": " and ".join(by),
+        **disturbance(shares),
     }
+
+
+def disturbance(shares: Mapping[str, float]) -> dict[str, Any]:
+    """The columns `disturbed` and `by`, of the shares in LIMITS. One that is unknown is NaN."""
+    by = [WORDS[name].format(shares[name]) for name, most in LIMITS.items() if shares[name] > most]
+    known = any(not math.isnan(shares[name]) for name in LIMITS)
+    return {"disturbed": bool(by) if known else None, "by": " and ".join(by)}
