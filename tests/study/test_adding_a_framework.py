@@ -90,10 +90,8 @@ def add_the_framework(folder: Path, page: Page) -> None:
     insert(catalogue, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))
     (folder / "envs" / "mine.in").write_text(page.block("### 3. The locks", "text"))
     models = source / "networks" / "models.py"
-    before, registry, after = models.read_text(encoding="utf-8").partition("ARCHITECTURES:")
-    function = page.block("## A model", "python")
-    models.write_text(f"{before}{function}\n\n{registry}{after}", encoding="utf-8")
-    insert(models, "ARCHITECTURES", page.block("## A model", "python", 1))
+    with models.open("a", encoding="utf-8") as file:
+        file.write(f"\n\n{page.block('## A model', 'python')}")
     run(folder, ["bash", "-e", "-c", page.block("### 3. The locks", "bash")])
     (folder / STUDY).write_text(page.block("### 4. A run", "yaml"))
 

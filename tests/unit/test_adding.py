@@ -1,0 +1,119 @@
+"""`docs/extending.md` to the letter: what it writes for a model, a dataset, a strategy and a recovery is all that each needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+CATALOGUE = "matrix/catalogue.py"
+PLANNED = """
+from ckptbench.study.config import load_config, schema
+from ckptbench.study.expansion import expand
+common = {"framework": "pytorch", "ranks": 1, "interval": 1}
+def planned(**matrix):
+    assert '"mine"' in str(schema()).replace("'", '"') or matrix == {"model": "logistic"}
+    return [cell.id for cell in expand(load_config({"matrix": {**common, **matrix}, "repeats": 1}))]
+"""
+
+
+def section(heading: str) -> str:
+    return re.split(r"^## ", PAGE.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+
+
+def blocks(heading: str) -> list[str]:
+    """The blocks of Python of the section under a heading."""
+    return re.findall(r"^```python\n(.*?)^```$", section(heading), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A copy of the package."""
+    copy = tmp_path / "ckptbench"
+    shutil.copytree(
+        ROOT / "src/ckptbench", copy, ignore=shutil.ignore_patterns("__pycache__", "*.html")
+    )
+    return copy
+
+
+def add_module(source: Path, heading: str, text: str) -> None:
+    """Write the file that the section names."""
+    (name,) = set(re.findall(r"src/ckptbench/([\w/]+/mine\.py)", section(heading)))
+    (source / name).write_text(text)
+
+
+def add_entry(source: Path, registry: str, entry: str) -> None:
+    """Write the entry before the first one of a registry."""
+    path = source / CATALOGUE
+    text = path.read_text(encoding="utf-8")
+    (start,) = re.findall(rf"^{registry} = (?:Registry\(\n    )?\{{\n", text, re.MULTILINE)
+    path.write_text(text.replace(start, start + entry), encoding="utf-8")
+
+
+def run(source: Path, code: str) -> str:
+    """What the code prints, with the copy of the package."""
+    environment = {**os.environ, "PYTHONPATH": str(source.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PLANNED + code], env=environment, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_model_is_one_function(source: Path) -> None:
+    (function,) = blocks("A model")
+    with (source / "networks/models.py").open("a", encoding="utf-8") as file:
+        file.write(f"\n\n{function}")
+    assert "pytorch-logistic-digits-" in run(source, "print(planned(model='logistic'))")
+
+
+def test_a_dataset_is_one_class(source: Path, tmp_path: Path) -> None:
+    (module,) = blocks("A dataset")
+    add_module(source, "A dataset", module)
+    code = f"""
+from pathlib import Path
+from ckptbench.data.sources import prepare
+config = load_config({{"datasets": {{"mine": {{"train_samples": 99}}}}}})
+print(planned(dataset="mine"))
+settings = config.datasets.mine.settings()
+print(len(prepare("mine", Path({str(tmp_path / "made")!r}), settings).train_labels))
+try:
+    load_config({{"datasets": {{"mine": {{"train_samples": 0}}}}}})
+except Exception as error:
+    print(error)
+"""
+    printed = run(source, code)
+    assert "pytorch-resnet50-mine-r1-" in printed
+    assert "\n99\n" in printed
+    assert "datasets.mine.train_samples is 0: it should be greater than or equal to 1" in printed
+
+
+@pytest.mark.parametrize(
+    ("heading", "registry", "more"),
+    [
+        ("A strategy", "STRATEGIES", "strategy='mine'"),
+        ("A recovery", "RECOVERIES", "recovery='mine', faults='exponential'"),
+    ],
+)
+def test_a_strategy_and_a_recovery_are_a_file_and_an_entry(
+    source: Path, heading: str, registry: str, more: str
+) -> None:
+    module, entry = blocks(heading)
+    add_module(source, heading, module)
+    add_entry(source, registry, entry)
+    code = f"""
+from ckptbench.matrix.catalogue import {registry}, load
+from ckptbench.matrix.document import document
+entry = {registry}["mine"]
+place = entry.rank if hasattr(entry, "rank") else entry.location
+print(planned({more}), load(place), "`mine`" in document())
+"""
+    printed = run(source, code)
+    assert re.search(r"-mine-.*<class 'ckptbench\.[\w.]+\.mine\.\w+'> True", printed)
