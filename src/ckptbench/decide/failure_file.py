@@ -101,16 +101,16 @@ class FailureFile(Section):
         default=False, description='Whether the source estimates it, or says "at least".'
     )
     gpus: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
-        default=None, description="How many were watched: GPUs, never nodes."
+        default=None, description="GPUs that were watched, not nodes."
     )
     failures: Annotated[int | None, whole(0, MOST_FAILURES)] = Field(
-        default=None, description="That were counted; 0 gives a bound."
+        default=None, description="Failures counted; 0 gives a bound."
     )
-    days: Hours = Field(default=None, description="In which they were counted.")
+    days: Hours = Field(default=None, description="Days in which they were counted.")
     mean_hours: Hours = Field(
-        default=None, description="Between two failures of all `gpus` together."
+        default=None, description="Mean time between two failures of all `gpus` together."
     )
-    mean_gpu_hours: Hours = Field(default=None, description="Between two failures.")
+    mean_gpu_hours: Hours = Field(default=None, description="Mean GPU-hours between two failures.")
     log: PathOrNull = Field(
         default=None,
         description="A log, from the folder of the file. The fields below are of logs.",

@@ -82,25 +82,25 @@ class GivenStrategy(Section):
     )
     durable_s: Time | None = Field(
         default=None,
-        description="Until a restart can use it. Without: the stall.",
+        description="Time until a restart can use the version. Without: the stall.",
     )
     slowdown_s: Time = Field(
         default=0.0, description="What all steps together lose while it is written."
     )
     shared_every: Count = Field(
         default=1,
-        description="Of so many versions one goes to storage that outlives a node.",
+        description="One version of so many goes to storage that outlives a node.",
     )
     shared_durable_s: Time | None = Field(
         default=None,
-        description="Until a version lies there; needed where shared_every is above 1.",
+        description="Time until a version lies there; needed where `shared_every` is above 1.",
     )
     copied: Flag = Field(
         default=False,
         description="Whether other nodes keep copies of the versions in a node.",
     )
     bytes: Annotated[int | None, whole(1, LARGEST_BYTES)] = Field(
-        default=None, description="Of a version."
+        default=None, description="Size of a version."
     )
 
 
@@ -110,12 +110,12 @@ class GivenRecovery(Section):
     name: Text = Field(description="As the answer calls it.")
     down_s: Time | None = Field(
         default=None,
-        description="Until training goes on from a version. Without: as `storage` says.",
+        description="Time until training goes on from a version. Without: as `storage` says.",
     )
     survived: Part = Field(
         default=0.0, description="The part of failures of one node that survivors go on from."
     )
-    pause_s: Time = Field(default=0.0, description="What such a failure costs.")
+    pause_s: Time = Field(default=0.0, description="Time that such a failure costs.")
     replaces: Flag = Field(
         default=True, description="Whether a new rank takes the place of a lost one at once."
     )
@@ -124,7 +124,7 @@ class GivenRecovery(Section):
 class GivenStorage(Section):
     """What storage does with another number of GPUs. Bandwidths are GB a second, a GB is 10⁹ bytes; null: no limit."""
 
-    state_gb: Positive = Field(description="Of a version, with `gpus` GPUs.")
+    state_gb: Positive = Field(description="Size of a version with `gpus` GPUs.")
     shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
         default=None,
         description="So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP.",
@@ -146,12 +146,18 @@ class GivenStorage(Section):
     )
     copy_gb_per_s: Limit = Field(default=None, description="Bandwidth of an asynchronous copy.")
     read_gb_per_s: Limit = Field(default=None, description="Bandwidth at which one rank reads.")
-    write_fixed_s: Seconds = Field(default=0.0, description="Of a write, whatever its size.")
-    copy_fixed_s: Seconds = Field(default=0.0, description="Of such a copy, whatever its size.")
-    down_fixed_s: Seconds = Field(
-        default=0.0, description="Of a recovery, without the load and what each GPU adds."
+    write_fixed_s: Seconds = Field(
+        default=0.0, description="Part of a write that does not depend on its size."
     )
-    down_per_gpu_s: Seconds = Field(default=0.0, description="What each GPU adds to a recovery.")
+    copy_fixed_s: Seconds = Field(
+        default=0.0, description="Part of such a copy that does not depend on its size."
+    )
+    down_fixed_s: Seconds = Field(
+        default=0.0, description="Part of a recovery beside the load and what each GPU adds."
+    )
+    down_per_gpu_s: Seconds = Field(
+        default=0.0, description="Time that each GPU adds to a recovery."
+    )
 
     def known(self, gpus: int) -> Storage:
         """In bytes."""
@@ -168,7 +174,7 @@ class GivenCosts(Section):
     """The whole file."""
 
     title: Text = Field(description="What the answer calls your training.")
-    gpus: Count = Field(description="At how many GPUs the numbers hold. More are projected.")
+    gpus: Count = Field(description="GPUs with which the numbers hold. More are projected.")
     step_s: Annotated[Time, AfterValidator(_lasting)] = Field(
         description="One step without checkpoints."
     )

@@ -89,7 +89,7 @@ class Matrix(Section):
         description="Which frameworks train. `all`: all of them, also Horovod's, which are compiled first.",
     )
     model: Sweep[ModelName] = Field(default=["resnet50"], description="Which networks.")
-    dataset: Sweep[DatasetName] = Field(default=["digits"], description="What they train on.")
+    dataset: Sweep[DatasetName] = Field(default=["digits"], description="Which datasets.")
     ranks: Sweep[Count] = Field(
         default=[1, 2],
         description="Training processes: one GPU each, or an equal share of the CPU's cores.",
@@ -171,29 +171,29 @@ class TrainingSection(Section):
         description="Repeat r uses `seed` + r, and so does its baseline.",
     )
     learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.01, description="Of SGD with momentum. It is not scaled with `ranks`."
+        default=0.01, description="Learning rate of SGD with momentum, not scaled with `ranks`."
     )
     momentum: Annotated[float, number(minimum=0, below=1)] = Field(
-        default=0.9, description="Of the optimizer."
+        default=0.9, description="Momentum of the optimizer."
     )
     weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.0, description="Times the parameter, it is added to each gradient."
+        default=0.0, description="L2 penalty: this times the parameter is added to its gradient."
     )
     steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
         default=None,
-        description="At most so many steps an epoch. Without: all whole batches of all ranks.",
+        description="Most steps of an epoch. Without: all whole batches of all ranks.",
     )
     test_samples: Annotated[int | None, whole(0, 10**9)] = Field(
         default=None,
-        description="Evaluate on at most so many samples after each epoch; 0: none. Without: the test set.",
+        description="Most samples of the evaluation after each epoch; 0: no evaluation. Without: the test set.",
     )
     warmup_steps: CountFromZero = Field(
         default=2,
-        description="First steps, which rates and overheads leave out.",
+        description="First steps of a run, left out of rates and overheads.",
     )
     proof: Flag = Field(
         default=False,
-        description="Record digests of every tensor, and the tensors of the end (up to 64 MiB a rank): what the resume proof and the table `consistency` compare.",
+        description="Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table `consistency`.",
     )
 
 
@@ -300,11 +300,11 @@ class DecisionSection(Section):
     )
     survivable: Annotated[float, number(minimum=0, below=1)] = Field(
         default=0.77,
-        description="The part of failures that hit one node alone. The default is that of Llama 3.",
+        description="Part of the failures that hit one node alone. The default is that of Llama 3.",
     )
     replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
         default=60.0,
-        description="Until a replacement comes, where fewer ranks go on.",
+        description="Minutes until a lost node is replaced, where survivors go on with fewer ranks.",
     )
     gpus_per_node: Count = Field(
         default=8,

@@ -44,10 +44,12 @@ class Synthetic(Source):
     height: int = _whole(32, 1, MOST_PIXELS, "Pixels.")
     width: int = _whole(32, 1, MOST_PIXELS, "Pixels.")
     channels: int = _whole(3, 1, 4096, "`height` · `width` · `channels` is at most 2²⁸.")
-    classes: int = _whole(10, 2, 100_000, "Each has one random pattern, to which noise is added.")
-    train_samples: int = _whole(2048, 1, MOST_SAMPLES, "Of the training set.")
-    test_samples: int = _whole(512, 1, MOST_SAMPLES, "Of the test set.")
-    seed: int = _whole(0, 0, 2**31 - 1, "Of patterns and noise.")
+    classes: int = _whole(
+        10, 2, 100_000, "Each class has one random pattern, to which noise is added."
+    )
+    train_samples: int = _whole(2048, 1, MOST_SAMPLES, "Size of the training set.")
+    test_samples: int = _whole(512, 1, MOST_SAMPLES, "Size of the test set.")
+    seed: int = _whole(0, 0, 2**31 - 1, "Seed of patterns and noise.")
 
     def __post_init__(self) -> None:
         pixels = self.height * self.width * self.channels
