@@ -14,7 +14,7 @@ from numpy_framework import ALONE
 from struck_plans import loss, met, struck
 
 from ckptbench.frameworks.contract import Framework
-from ckptbench.recovery.contract import GiveUp, GoOn, Relaunch, going_on
+from ckptbench.recovery.contract import Verdict, going_on
 from ckptbench.recovery.elastic import AveragingRank, Elastic
 from ckptbench.runs.events import Struck
 from ckptbench.runs.layout import strikes_path
@@ -27,31 +27,31 @@ def test_the_survivors_go_on_until_nobody_is_left(struck_plan: Plan) -> None:
     met(struck_plan, 0, 1, 2)
     struck(struck_plan, 0, 1, 2)
     recovery = Elastic()
-    assert recovery.after(loss(1, left=(0, 2)), struck_plan) == GoOn()
-    assert recovery.after(loss(2), struck_plan) == GoOn()
-    assert recovery.after(loss(0, left=()), struck_plan) == Relaunch()
+    assert recovery.after(loss(1, left=(0, 2)), struck_plan) == Verdict.GO_ON
+    assert recovery.after(loss(2), struck_plan) == Verdict.GO_ON
+    assert recovery.after(loss(0, left=()), struck_plan) == Verdict.RELAUNCH
     assert going_on(struck_plan, None, attempt=2).attempt == 2
 
 
 def test_ranks_that_have_not_met_yet_start_again(struck_plan: Plan) -> None:
     met(struck_plan, 0, 2)
     struck(struck_plan, 0)
-    assert Elastic().after(loss(1), struck_plan) == Relaunch()
+    assert Elastic().after(loss(1), struck_plan) == Verdict.RELAUNCH
     met(struck_plan, 1)
-    assert Elastic().after(loss(1), struck_plan) == GoOn()
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GO_ON
     later = dataclasses.replace(struck_plan, attempt=2)
-    assert Elastic().after(loss(1), later) == Relaunch()
+    assert Elastic().after(loss(1), later) == Verdict.RELAUNCH
 
 
 def test_a_loss_that_no_failure_of_this_rank_explains_ends_the_run(struck_plan: Plan) -> None:
     met(struck_plan, 0, 1, 2)
-    assert Elastic().after(loss(1), struck_plan) == GiveUp("died")
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GIVE_UP
     struck(struck_plan, 1)
-    assert Elastic().after(loss(1), struck_plan) == GiveUp("died")
-    assert Elastic().after(loss(), struck_plan) == GiveUp("died")
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GIVE_UP
+    assert Elastic().after(loss(), struck_plan) == Verdict.GIVE_UP
     recovery = Elastic()
-    assert recovery.after(loss(2), struck_plan) == GoOn()
-    assert recovery.after(loss(2), struck_plan) == GiveUp("died"), "one failure explains one loss"
+    assert recovery.after(loss(2), struck_plan) == Verdict.GO_ON
+    assert recovery.after(loss(2), struck_plan) == Verdict.GIVE_UP, "one failure explains one loss"
 
 
 class Averaging(AveragingRank):
@@ -84,9 +84,9 @@ def test_a_hang_that_has_passed_explains_no_loss(struck_plan: Plan) -> None:
     recorder = Recorder(strikes_path(struck_plan.run_folder, 0))
     recorder.write(Struck(failure=0, monotonic_ns=2, unix_ns=2))
     recorder.close()
-    assert Elastic().after(loss(1), struck_plan) == GiveUp("died")
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GIVE_UP
     hanging = dataclasses.replace(loss(1), hangs=True)
-    assert Elastic().after(hanging, struck_plan) == GoOn()
+    assert Elastic().after(hanging, struck_plan) == Verdict.GO_ON
 
 
 def test_a_failure_before_this_attempt_explains_no_loss_to_another_launcher(
@@ -95,12 +95,12 @@ def test_a_failure_before_this_attempt_explains_no_loss_to_another_launcher(
     """As after a requeue: the launcher that saw what the failure explained is gone."""
     met(struck_plan, 0, 1, 2)
     struck(struck_plan, 0)
-    assert Elastic().after(loss(1), struck_plan) == GoOn()
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GO_ON
     resumed = dataclasses.replace(struck_plan, strikes=1)
-    assert Elastic().after(loss(1), resumed) == GiveUp("died")
+    assert Elastic().after(loss(1), resumed) == Verdict.GIVE_UP
 
 
 def test_a_slow_rank_explains_no_loss(struck_plan: Plan) -> None:
     met(struck_plan, 0, 1, 2)
     struck(struck_plan, 0, kind="slow")
-    assert Elastic().after(loss(1), struck_plan) == GiveUp("died")
+    assert Elastic().after(loss(1), struck_plan) == Verdict.GIVE_UP

@@ -20,7 +20,7 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.machine.processes import living_with
-from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path
@@ -179,9 +179,9 @@ def test_a_rank_that_hangs_is_lost_and_one_that_computes_is_not(tmp_path: Path, 
     """Its second thread answers while the first one does something else."""
     losses: list[Loss] = []
 
-    def after(loss: Loss) -> GiveUp:
+    def after(loss: Loss) -> Verdict:
         losses.append(loss)
-        return GiveUp(loss.how)
+        return Verdict.GIVE_UP
 
     control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     log = tmp_path / "rank-0.log"
@@ -225,8 +225,7 @@ def test_a_rank_that_hangs_is_ended_before_what_has_started_it(tmp_path: Path) -
         CONTROL: control.address,
         TOKEN: control.token,
     }
-    relaunch = run_processes(
-        [starter], environment, Limits(patience_s=1.5), control, after=lambda _: Relaunch()
+    assert run_processes(
+        [starter], environment, Limits(patience_s=1.5), control, after=lambda _: Verdict.RELAUNCH
     )
-    assert relaunch == Relaunch()
     assert "rank ended by 9" in (tmp_path / "starter.log").read_text()

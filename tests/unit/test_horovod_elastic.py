@@ -24,7 +24,7 @@ from ckptbench.machine.clock import boot_id, clock
 from ckptbench.machine.shared_memory import PYTHON, named_segments
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, GoOn, Loss, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
 from ckptbench.runs.events import Event, Phase, Start, Strike, World
 from ckptbench.runs.failure import Failure
@@ -95,12 +95,12 @@ def test_a_rank_that_has_come_back_counts_as_there(plan: Plan) -> None:
     recovery = HorovodElastic()
     for failure in (0, 1):
         struck(plan, failure)
-        assert lost(recovery, plan, 1) == GoOn()
+        assert lost(recovery, plan, 1) == Verdict.GO_ON
         comes(plan, 1, joins=True)
     struck(plan, 2)
-    assert lost(recovery, plan, 0) == GoOn()
+    assert lost(recovery, plan, 0) == Verdict.GO_ON
     struck(plan, 3)
-    assert lost(recovery, plan, 2) == GoOn()
+    assert lost(recovery, plan, 2) == Verdict.GO_ON
 
 
 def test_all_start_again_where_nobody_has_a_state_any_more(plan: Plan) -> None:
@@ -108,38 +108,38 @@ def test_all_start_again_where_nobody_has_a_state_any_more(plan: Plan) -> None:
     recovery = HorovodElastic()
     for failure, rank in ((0, 1), (2, 0)):
         struck(plan, failure)
-        assert lost(recovery, plan, rank) == GoOn()
+        assert lost(recovery, plan, rank) == Verdict.GO_ON
     comes(plan, 1)
     struck(plan, 3)
-    assert lost(recovery, plan, 2) == Relaunch()
+    assert lost(recovery, plan, 2) == Verdict.RELAUNCH
 
 
 def test_all_start_again_where_a_new_rank_is_lost_before_it_has_met_the_others(plan: Plan) -> None:
     """They wait for it in Horovod's `init`, which would end them."""
     recovery = HorovodElastic()
     struck(plan, 0)
-    assert lost(recovery, plan, 1) == GoOn()
+    assert lost(recovery, plan, 1) == Verdict.GO_ON
     comes(plan, 1, meets=False)
     struck(plan, 1)
-    assert lost(recovery, plan, 1) == Relaunch()
+    assert lost(recovery, plan, 1) == Verdict.RELAUNCH
 
 
 def test_ranks_that_horovod_ends_after_a_loss_start_again(plan: Plan) -> None:
     recovery = HorovodElastic()
     struck(plan, 0)
-    assert lost(recovery, plan, 1) == GoOn()
-    assert lost(recovery, plan, 2) == Relaunch()
-    assert lost(recovery, plan, 2) == GiveUp("died"), "now nobody was missing"
+    assert lost(recovery, plan, 1) == Verdict.GO_ON
+    assert lost(recovery, plan, 2) == Verdict.RELAUNCH
+    assert lost(recovery, plan, 2) == Verdict.GIVE_UP, "now nobody was missing"
 
 
 def test_a_rank_that_dies_by_itself_while_all_are_there_ends_the_run(plan: Plan) -> None:
     recovery = HorovodElastic()
-    assert lost(recovery, plan, 2) == GiveUp("died")
+    assert lost(recovery, plan, 2) == Verdict.GIVE_UP
     struck(plan, 0)
-    assert lost(recovery, plan, 1) == GoOn()
+    assert lost(recovery, plan, 1) == Verdict.GO_ON
     comes(plan, 1, joins=True)
-    assert lost(recovery, plan, 2) == GiveUp("died")
-    assert lost(recovery, plan) == GiveUp("died")
+    assert lost(recovery, plan, 2) == Verdict.GIVE_UP
+    assert lost(recovery, plan) == Verdict.GIVE_UP
 
 
 UPTIME_STEP_S = 0.01

@@ -25,7 +25,7 @@ from ckptbench.matrix.catalogue import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, Loss, Relaunch
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
@@ -109,7 +109,7 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
     monkeypatch.setenv(variables.TOKEN, secrets.token_hex(8))
 
-    def launch(attempts: AttemptSeries) -> Relaunch | None:
+    def launch(attempts: AttemptSeries) -> bool:
         plan = attempts.plan
         child = os.fork()
         if child == 0:
@@ -119,15 +119,13 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
-            return None
+            return False
         how = f"rank 0 died of {signal.Signals(os.WTERMSIG(status)).name}"
-        match attempts.recovery.after(Loss(ranks=(0,), how=how), plan):
-            case Relaunch() as relaunch:
-                return relaunch
-            case GiveUp(reason=reason):
-                raise LaunchError(reason)
-            case verdict:
-                raise AssertionError(verdict)
+        verdict = attempts.recovery.after(Loss(ranks=(0,), how=how), plan)
+        if verdict is Verdict.GIVE_UP:
+            raise LaunchError(how)
+        assert verdict is Verdict.RELAUNCH
+        return True
 
     monkeypatch.setattr(AttemptSeries, "launch", launch)
     return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")

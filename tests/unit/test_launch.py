@@ -20,7 +20,7 @@ from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
 from ckptbench.machine.memory_kills import HERE, MemoryKills
-from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, Replace, Verdict
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
 from ckptbench.world.seats import Seat, seats_of
@@ -301,7 +301,7 @@ def replaced(tmp_path: Path, first: str, again: str) -> tuple[str, list[Loss]]:
 
     def after_loss(loss: Loss) -> Verdict:
         losses.append(loss)
-        return Replace()
+        return Verdict.REPLACE
 
     processes = [
         joining(tmp_path, control, 0, first, ""),
@@ -309,7 +309,7 @@ def replaced(tmp_path: Path, first: str, again: str) -> tuple[str, list[Loss]]:
     ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     limits = Limits(timeout_seconds=PATIENCE_S, grace_s=0)
-    assert run_processes(processes, environment, limits, control, after=after_loss) is None
+    assert not run_processes(processes, environment, limits, control, after=after_loss)
     return (tmp_path / "lives").read_text(), losses
 
 
@@ -348,9 +348,9 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
             tmp_path, control, 1, DIES, f"{as_a_rank}; open({str(up)!r}, 'w'); time.sleep(600)"
         ),
     ]
-    verdicts = iter([Replace(), GiveUp("over")])
+    verdicts = iter([Verdict.REPLACE, Verdict.GIVE_UP])
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    with pytest.raises(LaunchError, match="over"):
+    with pytest.raises(LaunchError, match="rank-0 ended with exit status 3"):
         run_processes(
             processes,
             environment,
@@ -368,8 +368,10 @@ def test_where_something_else_starts_the_ranks_all_are_started_again(tmp_path: P
         for rank, code in enumerate(("time.sleep(600)", DIES))
     ]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    verdict = run_processes(starters, environment, Limits(), control, after=lambda _: Replace())
-    assert verdict == Relaunch()
+    verdict = run_processes(
+        starters, environment, Limits(), control, after=lambda _: Verdict.REPLACE
+    )
+    assert verdict
 
 
 def test_what_starts_ranks_says_that_the_kernel_has_killed_one_for_lack_of_memory(

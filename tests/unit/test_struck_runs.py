@@ -10,7 +10,7 @@ from run_folders import cell
 
 from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, Loss, Relaunch, going_on
+from ckptbench.recovery.contract import Loss, Verdict, going_on
 from ckptbench.recovery.restart import Restart
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.failure import Failure
@@ -65,18 +65,18 @@ def rested(ahead: tuple[int, ...] = (), missed: tuple[int, ...] = ()) -> Rested:
 
 def test_a_loss_after_a_strike_is_answered_by_another_attempt(plan: Plan) -> None:
     journal(plan.run_folder, strike(0))
-    assert Restart().after(LOSS, plan) == Relaunch()
+    assert Restart().after(LOSS, plan) == Verdict.RELAUNCH
 
 
 def test_a_loss_that_no_strike_explains_ends_the_run(plan: Plan) -> None:
-    assert Restart().after(LOSS, plan) == GiveUp(LOSS.how)
+    assert Restart().after(LOSS, plan) == Verdict.GIVE_UP
     journal(plan.run_folder, strike(0))
-    assert Restart().after(LOSS, dataclasses.replace(plan, strikes=1)) == GiveUp(LOSS.how)
+    assert Restart().after(LOSS, dataclasses.replace(plan, strikes=1)) == Verdict.GIVE_UP
 
 
 def test_a_slow_rank_explains_no_loss(plan: Plan) -> None:
     journal(plan.run_folder, strike(1, "slow"))
-    assert Restart().after(LOSS, plan) == GiveUp(LOSS.how)
+    assert Restart().after(LOSS, plan) == Verdict.GIVE_UP
 
 
 def test_without_any_version_the_next_attempt_begins_anew(plan: Plan) -> None:
@@ -173,13 +173,13 @@ def test_a_disk_that_could_not_be_written_to_must_have_failed_a_save(
 
 def test_a_hang_that_has_passed_explains_no_loss(plan: Plan) -> None:
     journal(plan.run_folder, *at(0, 20, "hang"))
-    assert Restart().after(LOSS, plan) == GiveUp(LOSS.how)
-    assert Restart().after(dataclasses.replace(LOSS, hangs=True), plan) == Relaunch()
+    assert Restart().after(LOSS, plan) == Verdict.GIVE_UP
+    assert Restart().after(dataclasses.replace(LOSS, hangs=True), plan) == Verdict.RELAUNCH
 
 
 def test_a_peer_that_gives_a_hanging_rank_up_first_is_explained_by_the_hang(plan: Plan) -> None:
     journal(plan.run_folder, strike(0, "hang"))
-    assert Restart().after(LOSS, plan) == Relaunch()
+    assert Restart().after(LOSS, plan) == Verdict.RELAUNCH
 
 
 def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(

@@ -16,7 +16,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import GiveUp, Relaunch, Replace
+from ckptbench.recovery.contract import Verdict
 from ckptbench.recovery.torchft import LIGHTHOUSE, NEW, QUORUM_S, Quorum, TorchFt, TorchFtRank
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan
@@ -138,9 +138,9 @@ def test_a_lost_rank_is_replaced_as_long_as_others_train(struck_plan: Plan) -> N
     met(struck_plan, 0, 1, 2)
     struck(struck_plan, 0, 1)
     recovery = TorchFt()
-    assert recovery.after(loss(1), struck_plan) == Replace()
-    assert recovery.after(loss(2, left=()), struck_plan) == Relaunch()
-    assert recovery.after(loss(2), struck_plan) == GiveUp("died")
+    assert recovery.after(loss(1), struck_plan) == Verdict.REPLACE
+    assert recovery.after(loss(2, left=()), struck_plan) == Verdict.RELAUNCH
+    assert recovery.after(loss(2), struck_plan) == Verdict.GIVE_UP
 
 
 def test_a_lighthouse_that_does_not_start_is_one_error(struck_plan: Plan) -> None:

@@ -16,7 +16,7 @@ from ckptbench.launch.allocation import Allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process, rank_processes
 from ckptbench.launch.watch import run_processes
-from ckptbench.recovery.contract import ComeAnew, GiveUp, Loss, Verdict
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.recovery.torchrun import NUMBER, PORT, Torchrun, meeting
 from ckptbench.runs.plan import Plan
 from ckptbench.world.control import ControlServer
@@ -91,7 +91,7 @@ def run(
 
     def after(loss: Loss) -> Verdict:
         losses.append(loss)
-        return verdicts.pop(0) if loss.ranks else GiveUp(loss.how)
+        return verdicts.pop(0) if loss.ranks else Verdict.GIVE_UP
 
     control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
     environment = {
@@ -117,7 +117,7 @@ def test_all_ranks_come_anew_and_begin_when_the_launcher_has_chosen(
     tmp_path: Path, by: str
 ) -> None:
     chosen = Chosen(tmp_path / "chosen")
-    (loss,) = run(tmp_path, chosen, [ComeAnew()], by=by)
+    (loss,) = run(tmp_path, chosen, [Verdict.COME_ANEW], by=by)
     assert 1 in loss.ranks
     assert loss.hangs == (by == "SIGSTOP")
     assert chosen.calls == ["all ended", "choose"]
@@ -128,13 +128,13 @@ def test_all_ranks_come_anew_and_begin_when_the_launcher_has_chosen(
 def test_an_agent_that_starts_no_ranks_anew_is_one_error(tmp_path: Path) -> None:
     chosen = Chosen(tmp_path / "chosen")
     with pytest.raises(LaunchError, match="starter ended with exit status 1; last lines"):
-        run(tmp_path, chosen, [ComeAnew()], restarts=0)
+        run(tmp_path, chosen, [Verdict.COME_ANEW], restarts=0)
     assert "choose" not in chosen.calls
 
 
 def test_ranks_end_with_an_agent_that_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="rank-1 died"):
-        run(tmp_path, Chosen(tmp_path / "chosen"), [GiveUp("rank-1 died")], restarts=5)
+        run(tmp_path, Chosen(tmp_path / "chosen"), [Verdict.GIVE_UP], restarts=5)
     log = (tmp_path / "starter.log").read_text().splitlines()
     pids = [int(line.split()[-1]) for line in log if line.startswith("up")]
     assert pids
@@ -146,16 +146,16 @@ def test_ranks_end_with_an_agent_that_is_given_up(tmp_path: Path) -> None:
 
 def test_a_loss_is_left_to_the_agent_if_a_strike_explains_it(plan: Plan) -> None:
     recovery = Torchrun()
-    assert recovery.after(LOSS, plan) == GiveUp(LOSS.how)
+    assert recovery.after(LOSS, plan) == Verdict.GIVE_UP
     journal(plan.run_folder, strike(0))
-    assert recovery.after(LOSS, plan) == ComeAnew()
-    assert recovery.after(LOSS, plan) == GiveUp(LOSS.how), "one strike explains one loss"
+    assert recovery.after(LOSS, plan) == Verdict.COME_ANEW
+    assert recovery.after(LOSS, plan) == Verdict.GIVE_UP, "one strike explains one loss"
 
 
 def test_an_agent_that_has_ended_is_not_awaited(plan: Plan) -> None:
     journal(plan.run_folder, strike(0))
     gone = Loss(ranks=(), how="starter ended with exit status 1")
-    assert Torchrun().after(gone, plan) == GiveUp(gone.how)
+    assert Torchrun().after(gone, plan) == Verdict.GIVE_UP
 
 
 def test_the_agent_may_start_ranks_as_often_as_failures_are_planned(plan: Plan) -> None:

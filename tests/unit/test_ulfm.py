@@ -19,7 +19,7 @@ from threaded_mpi import Communicator, Job, MpiError
 from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
 from ckptbench.recovery import ulfm
-from ckptbench.recovery.contract import GiveUp, GoOn, Regrouped, Relaunch
+from ckptbench.recovery.contract import Regrouped, Verdict
 from ckptbench.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.layout import trace_path
@@ -63,43 +63,43 @@ def test_all_start_again_if_a_rank_is_lost_before_the_process_in_place_of_anothe
     """The survivors wait for it in MPI, which would never answer."""
     struck(plan, 0, 1)
     recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(*ranks), plan) == Relaunch()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GO_ON
+    assert recovery.after(loss(*ranks), plan) == Verdict.RELAUNCH
 
 
 def test_the_survivors_go_on_once_all_say_that_a_lost_rank_is_replaced(plan: Plan) -> None:
     struck(plan, 0, 1, 2)
     recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GO_ON
     met(plan, 1)
     regrouped(plan, 0, 1, 2)
-    assert recovery.after(loss(2, left=(0, 1)), plan) == GoOn()
+    assert recovery.after(loss(2, left=(0, 1)), plan) == Verdict.GO_ON
     met(plan, 2)
     regrouped(plan, 0, 1)
-    assert recovery.after(loss(1, left=(0, 2)), plan) == Relaunch(), "rank 2 has not said so"
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.RELAUNCH, "rank 2 has not said so"
 
 
 def test_all_start_again_if_two_are_lost_at_once(plan: Plan) -> None:
     """The second one may have been lost while the first one was replaced."""
     struck(plan, 0, 1)
-    assert Ulfm().after(loss(1, 2), plan) == Relaunch()
+    assert Ulfm().after(loss(1, 2), plan) == Verdict.RELAUNCH
 
 
 def test_a_process_that_fails_by_itself_ends_the_run(plan: Plan) -> None:
     struck(plan, 0)
     recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GiveUp("died")
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GO_ON
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GIVE_UP
 
 
 def test_earlier_attempts_have_no_part_in_it(plan: Plan) -> None:
     struck(plan, 0, 1, 2)
     recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(2), plan) == Relaunch()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GO_ON
+    assert recovery.after(loss(2), plan) == Verdict.RELAUNCH
     again = dataclasses.replace(plan, attempt=2)
     met(again, 0, 1, 2)
-    assert recovery.after(loss(1, left=(0, 2)), again) == GoOn()
+    assert recovery.after(loss(1, left=(0, 2)), again) == Verdict.GO_ON
 
 
 def test_without_replacement_nobody_waits(struck_plan: Plan) -> None:
@@ -107,8 +107,8 @@ def test_without_replacement_nobody_waits(struck_plan: Plan) -> None:
     met(plan, 0, 1, 2)
     struck(plan, 0, 1)
     recovery = Ulfm()
-    assert recovery.after(loss(1, left=(0, 2)), plan) == GoOn()
-    assert recovery.after(loss(2), plan) == GoOn()
+    assert recovery.after(loss(1, left=(0, 2)), plan) == Verdict.GO_ON
+    assert recovery.after(loss(2), plan) == Verdict.GO_ON
 
 
 REACHED = Position(step=8, epoch=1, step_in_epoch=4)

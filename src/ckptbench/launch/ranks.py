@@ -19,7 +19,7 @@ from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.machine.clock import Instant
 from ckptbench.machine.processes import living_with
 from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
-from ckptbench.recovery.contract import Loss, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import Seat, ranks_a_node
 from ckptbench.world.variables import TOKEN, rank_environment
@@ -60,16 +60,15 @@ def run_ranks(
     threads: int | None = None,
     after: Callable[[Loss], Verdict] = give_up,
     between: Between | None = None,
-) -> Relaunch | None:
+) -> bool:
     """Start the program in this number of ranks, and check that all start in their places and end well.
 
     Each rank computes with `threads` threads. None: with its share of the node's cores; all nodes are assumed to have
     as many cores as this one. `after` decides what to do when a rank has died, and `between` is called between attempts where
     the program starts ranks anew itself.
 
-    Returns None if all have ended well, and a Relaunch if `after` wants them started again. Raises LaunchError if it gives
-    up: the other ranks are ended first, and the error quotes the last log lines of the rank that died first. Raises
-    LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this process is gone.
+    Returns whether `after` wants them started again. Raises LaunchError if it gives up: the other ranks are ended first,
+    and the error quotes the last log lines of the rank that died first. Raises LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this process is gone.
     Raises RunStopped if the ranks stopped because they were asked to.
     """
     seats = allocation.seats(ranks)

@@ -18,7 +18,7 @@ from ckptbench.machine.clock import clock, day_ns
 from ckptbench.machine.counters import Counters
 from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
-from ckptbench.recovery.contract import Loss, Recovery, Relaunch, Verdict, going_on
+from ckptbench.recovery.contract import Loss, Recovery, Verdict, going_on
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST
 from ckptbench.runs.plan import PLAN, Plan
@@ -53,12 +53,12 @@ class AttemptSeries:
         """Raises as `run_ranks` does."""
         with closing(self._recorder):
             self._begin(self.plan)
-            while self.launch() is not None:
+            while self.launch():
                 self.all_ended()
                 self.choose()
             self._count("end")
 
-    def launch(self) -> Relaunch | None:
+    def launch(self) -> bool:
         """Run every rank of the plan until all have ended. Returns and raises as `run_ranks` does."""
         cell, entry = self.plan.cell, self._entry
         limits = dataclasses.replace(

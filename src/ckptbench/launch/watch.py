@@ -19,7 +19,7 @@ from ckptbench.launch.losses import Losses
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Group, Watched, kill_ranks_here
 from ckptbench.machine.clock import Instant
-from ckptbench.recovery.contract import ComeAnew, GiveUp, GoOn, Loss, Relaunch, Replace, Verdict
+from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.variables import LAUNCHED
 
@@ -40,7 +40,7 @@ class Between(Protocol):
 
 def give_up(loss: Loss) -> Verdict:
     """The default answer to a loss: the run has failed."""
-    return GiveUp(loss.how)
+    return Verdict.GIVE_UP
 
 
 def run_processes(
@@ -51,12 +51,11 @@ def run_processes(
     *,
     after: Callable[[Loss], Verdict] = give_up,
     between: Between | None = None,
-) -> Relaunch | None:
-    """Start all processes and wait until all have ended. Returns None if all have ended well.
+) -> bool:
+    """Start all processes and wait until all have ended. Returns whether they are to be started again.
 
-    As soon as one ends badly, `after` decides: the others go on and are watched, or all are ended. Returns its
-    Relaunch if it wants the ranks started again. Raises LaunchError if it gives up. If it answers ComeAnew, `between` is
-    called when the ranks have ended, and when they have come up anew.
+    As soon as one ends badly, `after` decides: the others go on and are watched, or all are ended. Raises LaunchError if
+    it gives up. If it answers COME_ANEW, `between` is called when the ranks have ended, and when they have come up anew.
     """
     with ExitStack() as stack:
         ends = stack.enter_context(ExitStack())  # also of those that are started later
@@ -102,7 +101,7 @@ class _Watch:
         self._launched: str | None = None
         """When all ranks of the attempt before had ended, while new ones come up."""
 
-    def until_all_have_ended(self) -> Relaunch | None:
+    def until_all_have_ended(self) -> bool:
         while True:
             self._end_late_ones()
             ended = self._group.is_over
@@ -111,35 +110,35 @@ class _Watch:
             else:
                 self._group.relay_rarely()
             loss = self._losses.found()
-            if loss is not None and (relaunch := self._ask(loss)) is not None:
-                return relaunch
+            if loss is not None and self._ask(loss):
+                return True
             if ended or self._linger():
-                return None
+                return False
             self._deadlines.raise_if_too_late()
             self._supervise()
             time.sleep(POLL_SECONDS)
 
-    def _ask(self, loss: Loss) -> Relaunch | None:
-        """Decide about a loss. Returns a Relaunch, or None if the survivors go on. Raises LaunchError if the run has failed."""
+    def _ask(self, loss: Loss) -> bool:
+        """Decide about a loss. Returns whether all are started again. Raises LaunchError if the run has failed."""
         # A run that was told to stop is not started again.
         verdict = give_up(loss) if self._limits.stop.signal else self._after(loss)
         match verdict:
-            case Relaunch():
+            case Verdict.RELAUNCH:
                 if loss.hangs:  # what has started them might first end what they have started, as their injectors
                     self._kill_here(loss)
-                return verdict
-            case GiveUp(reason=reason):
-                raise LaunchError(reason)
-            case GoOn():
+                return True
+            case Verdict.GIVE_UP:
+                raise LaunchError(loss.how)
+            case Verdict.GO_ON:
                 if loss.hangs and not self._kill_here(loss):
                     log.warning("ranks hang on other nodes: all are started again")
-                    return Relaunch()
+                    return True
                 self._go_on_without(loss)
-            case Replace():
+            case Verdict.REPLACE:
                 return self._replace(loss)
-            case ComeAnew():
+            case Verdict.COME_ANEW:
                 self._have_all_come_anew(loss)
-        return None
+        return False
 
     def _go_on_without(self, loss: Loss) -> None:
         """Watch the survivors alone. Raises LaunchError if there are none."""
@@ -152,12 +151,12 @@ class _Watch:
         if not self._group and not self._control.all_parted:
             raise LaunchError(f"no rank is left to go on: {loss.how}")
 
-    def _replace(self, loss: Loss) -> Relaunch | None:
-        """Start the processes of the lost ranks anew. Returns a Relaunch where something else has started them."""
+    def _replace(self, loss: Loss) -> bool:
+        """Start the processes of the lost ranks anew. Returns whether all are, as something else has started them."""
         lost = {each.rank: each for each in self._group if each.rank in loss.ranks}
         if not lost.keys() >= {*loss.ranks}:
             log.warning("a scheduler's starter cannot start single ranks: all are started again")
-            return Relaunch()
+            return True
         self._losses.others_go_on()
         self._control.go_on_without(loss.ranks, replaced=True)
         for each in lost.values():
@@ -166,7 +165,7 @@ class _Watch:
             self._group.take_out([each])
             self._group.add(self._again(each.process))
             log.info("rank %s is started again", each.rank)
-        return None
+        return False
 
     def _have_all_come_anew(self, loss: Loss) -> None:
         """Have all ranks end: what has started them starts them anew, and `_see_all_anew` lets them begin."""

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import LaunchError
@@ -40,45 +41,26 @@ class Loss:
     """The ranks that still train, as far as known: neither lost, nor started in place of a lost one and still coming up."""
 
 
-@dataclass(frozen=True, slots=True)
-class GoOn:
-    """The surviving ranks go on by themselves. The launcher still watches them and ignores the lost ranks.
+class Verdict(Enum):
+    """What the launcher does about a loss."""
 
-    It ends lost ranks that hang, so that the others notice.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """As `GoOn`, and the launcher starts the processes of the lost ranks anew. Where it cannot, it relaunches all.
+    GO_ON = auto()
+    """It still watches the surviving ranks, which go on by themselves, and ends lost ranks that hang, so that these notice."""
+    REPLACE = auto()
+    """As GO_ON, and it starts the processes of the lost ranks anew. Where it cannot, it relaunches all.
 
     A new process has `Link.comes_again` and calls `Link.join` when it is about to train; until then the launcher has nobody
     wait for it. One that has not joined when the others have finished (`Link.finish`) is ended.
     """
+    COME_ANEW = auto()
+    """It has the ranks end, and the command of the recovery, which goes on, starts all of them anew.
 
-
-@dataclass(frozen=True, slots=True)
-class ComeAnew:
-    """The command of the recovery goes on, and starts all ranks anew when those of the attempt have ended.
-
-    The launcher has the latter end. When the new ones have come up they wait until it has chosen what to go on from: the
-    plan from `going_on`.
+    When these have come up they wait until the launcher has chosen what to go on from: the plan from `going_on`.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Relaunch:
-    """The launcher ends all ranks that still run, and starts those of the plan from `going_on`."""
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+    RELAUNCH = auto()
+    """It ends all ranks that still run, and starts those of the plan from `going_on`."""
+    GIVE_UP = auto()
     """The run has failed and is not continued."""
-
-    reason: str
-
-
-Verdict = GoOn | Replace | ComeAnew | Relaunch | GiveUp
 
 
 class Recovery(ABC):

@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.frameworks.contract import Framework
-from ckptbench.recovery.contract import (
-    GiveUp,
-    GoOn,
-    Loss,
-    RankRecovery,
-    Recovery,
-    Relaunch,
-    Verdict,
-)
+from ckptbench.recovery.contract import Loss, RankRecovery, Recovery, Verdict
 from ckptbench.recovery.restart import possible_causes
 from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
@@ -43,8 +35,8 @@ class Elastic(Recovery):
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         if not self.was_planned(loss, plan):
-            return GiveUp(loss.how)
-        return GoOn() if loss.left and _have_met(plan) else Relaunch()
+            return Verdict.GIVE_UP
+        return Verdict.GO_ON if loss.left and _have_met(plan) else Verdict.RELAUNCH
 
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """Whether a failure of the trace explains the loss of every rank. Each explains the loss of a rank once."""

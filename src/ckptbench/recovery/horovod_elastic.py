@@ -22,14 +22,7 @@ from ckptbench.frameworks.horovod.ranks import OverHorovod
 from ckptbench.machine.clock import clock
 from ckptbench.machine.shared_memory import PYTHON, named_segments, remove_unused
 from ckptbench.matrix.variant import Option
-from ckptbench.recovery.contract import (
-    GiveUp,
-    GoOn,
-    Loss,
-    Regrouped,
-    Relaunch,
-    Verdict,
-)
+from ckptbench.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.recovery.elastic import Elastic, ElasticRank
 from ckptbench.runs.events import Phase, World
 from ckptbench.runs.layout import trace_path
@@ -102,18 +95,18 @@ class HorovodElastic(Elastic):
                 del self._missing[rank]
         some_were_missing = bool(self._missing)
         verdict = super().after(loss, plan)
-        if isinstance(verdict, GiveUp) and loss.ranks and some_were_missing:
+        if verdict is Verdict.GIVE_UP and loss.ranks and some_were_missing:
             log.info("the ranks that were left could not meet: %s", loss.how)
-            verdict = Relaunch()
-        if isinstance(verdict, GoOn):
+            verdict = Verdict.RELAUNCH
+        if verdict is Verdict.GO_ON:
             self._missing |= {rank: now[rank] for rank in loss.ranks}
             if len(self._missing) == plan.cell.ranks:
                 log.info("every rank that had a state is lost")
-                verdict = Relaunch()
+                verdict = Verdict.RELAUNCH
             elif not all(now[rank].has_met for rank in loss.ranks):
                 log.info("a rank was lost before the others had met it")
-                verdict = Relaunch()
-        if isinstance(verdict, Relaunch):
+                verdict = Verdict.RELAUNCH
+        if verdict is Verdict.RELAUNCH:
             self._missing.clear()
         return verdict
 

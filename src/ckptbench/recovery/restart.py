@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ckptbench.recovery.contract import GiveUp, Loss, RankRecovery, Recovery, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, RankRecovery, Recovery, Verdict
 from ckptbench.runs.events import Strike
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import have_passed, recorded_strikes
@@ -22,9 +22,9 @@ class Restart(Recovery):
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         causes = [each for each in possible_causes(loss, plan) if each.kind != "slow"]
         if not causes:
-            return GiveUp(loss.how)
+            return Verdict.GIVE_UP
         log.info("failure %d has struck, as planned: %s", causes[-1].failure, causes[-1].kind)
-        return Relaunch()
+        return Verdict.RELAUNCH
 
 
 def possible_causes(loss: Loss, plan: Plan) -> list[Strike]:

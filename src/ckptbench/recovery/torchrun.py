@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ckptbench.machine.processes import die_with_parent, ignore_stop_signals
-from ckptbench.recovery.contract import ComeAnew, GiveUp, Loss, RankRecovery, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, RankRecovery, Verdict
 from ckptbench.recovery.restart import Restart
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import recorded_strikes
@@ -60,13 +60,13 @@ class Torchrun(Restart):
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         if not loss.ranks:  # the agent itself has ended
-            return GiveUp(loss.how)
+            return Verdict.GIVE_UP
         strikes = len(recorded_strikes(plan.run_folder))
         if strikes == self._answered:
-            return GiveUp(loss.how)
+            return Verdict.GIVE_UP
         verdict = super().after(loss, plan)
         self._answered = strikes
-        return ComeAnew() if isinstance(verdict, Relaunch) else verdict
+        return Verdict.COME_ANEW if verdict is Verdict.RELAUNCH else verdict
 
 
 class TorchrunRank(RankRecovery):

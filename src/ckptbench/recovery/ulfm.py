@@ -29,7 +29,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import Instant, clock
 from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.variant import Option
-from ckptbench.recovery.contract import GoOn, Loss, Regrouped, Relaunch, Verdict
+from ckptbench.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.recovery.elastic import AveragingRank, Elastic, events_since_met
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.plan import Plan
@@ -79,10 +79,10 @@ class Ulfm(Elastic):
         MPI_Comm_spawn hears of no loss: survivors would wait in it for ever, or the new process would end them with an error.
         """
         verdict = super().after(loss, plan)
-        if verdict != GoOn() or not self.options(plan)["replace"]:
+        if verdict != Verdict.GO_ON or not self.options(plan)["replace"]:
             return verdict
         if len(loss.ranks) > 1 or not self._is_whole(plan):
-            return Relaunch()
+            return Verdict.RELAUNCH
         self._replaced[plan.attempt] += 1
         return verdict
 

@@ -28,13 +28,7 @@ from ckptbench.errors import LaunchError
 from ckptbench.machine.clock import clock
 from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.matrix.variant import Option
-from ckptbench.recovery.contract import (
-    GoOn,
-    Loss,
-    Regrouped,
-    Replace,
-    Verdict,
-)
+from ckptbench.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.recovery.elastic import AveragingRank, Elastic
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -95,7 +89,7 @@ class TorchFt(Elastic):
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         verdict = super().after(loss, plan)
-        return Replace() if verdict == GoOn() else verdict
+        return Verdict.REPLACE if verdict == Verdict.GO_ON else verdict
 
 
 @dataclasses.dataclass(slots=True)
