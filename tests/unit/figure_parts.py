@@ -25,5 +25,10 @@ def lines(axes: Axes, gid: str) -> list[mpl.lines.Line2D]:
     return [line for line in axes.lines if line.get_gid() == gid]
 
 
+def legend_of(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
 def row_labels(axes: Axes) -> list[str]:
     return [label.get_text() for label in axes.get_yticklabels()]

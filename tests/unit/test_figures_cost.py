@@ -40,9 +40,7 @@ def test_the_overhead_in_the_steady_state_is_a_tick_where_it_is_known() -> None:
         x for axes in figure.axes for (line,) in [lines(axes, "steady")] for x in line.get_xdata()
     ]
     assert sorted(drawn) == pytest.approx(sorted(100 * SMALL["overhead"]["in_run_steady"]))
-    assert "ticks are the estimate" in caption_of(figure).replace("\n", " ")
-    unknown = SMALL["overhead"].assign(in_run_steady=float("nan"))
-    assert "ticks are" not in caption_of(FIGURES["overhead"].draw({**SMALL, "overhead": unknown}))
+    assert "Ticks are the estimate" in caption_of(figure)
 
 
 def test_overheads_without_intervals_are_points_alone() -> None:
@@ -75,7 +73,6 @@ def test_every_checkpoint_is_a_point_beside_the_mean_of_its_setup(
     assert sorted(steady) == sorted(stall.query("steady")["stall_s"])
     assert sorted(first) == sorted(stall.query("not steady and not warmup")["stall_s"])
     assert sorted(warmup) == sorted(stall.query("warmup")["stall_s"])
-    assert "crosses are the first checkpoints of a run" in caption_of(figure).replace("\n", " ")
     durable = [second for line in lines(points, "durable_s") for second in line.get_xdata()]
     assert sorted(durable) == sorted(stall["durable_s"])
     (costs,) = study.tables()["checkpoint_cost"][["stall_s", "durable_s"]].to_numpy()
@@ -97,13 +94,11 @@ def test_parts_that_are_behind_training_are_not_drawn_as_parts_of_the_stall() ->
     assert width["write_s"] == width["sync_s"] == width["commit_s"] == 0
     assert width["capture_s"] > 0
     assert sum(width.values()) == pytest.approx(100)
-    assert "behind training and no part of the stall" in caption_of(figure)
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     parts = {"capture", "write", "sync", "checksum", "commit", "update waits", "removal"}
     kinds = {"stall", "durable", "before the steady state", "during the warm-up", "mean"}
     assert set(named) == {*kinds, *parts}
     native = FIGURES["stall"].draw(Study(strategies=("native",)).tables())
-    assert "behind training" not in caption_of(native)
     assert "capture" not in [text.get_text() for text in native.legends[0].get_texts()]
 
 

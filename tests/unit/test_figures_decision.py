@@ -27,12 +27,12 @@ def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> Non
     advice = tables["advice"]
     own = advice[(advice["gpus"] == 131_072) & (advice["rate"] == "llama3")]
     lost = 100 * (1 - own["goodput"])
-    assert points(axes, "best") == places(60 * own["best_minutes"], lost)
-    in_use_s = 60 * own["best_minutes"] * own["in_use_steps"] / own["best_steps"]
-    assert points(axes, "in use") == places(in_use_s, 100 * (1 - own["goodput_in_use"]))
+    assert points(axes, "best interval") == places(own["best_minutes"], lost)
+    in_use = own["best_minutes"] * own["in_use_steps"] / own["best_steps"]
+    assert points(axes, "interval in use") == places(in_use, 100 * (1 - own["goodput_in_use"]))
     fine = list(lines(axes, "fine"))
     assert len(fine) == len(own)
-    assert min(line.get_xdata().min() for line in fine) >= 60 * own["fine_from_minutes"].min()
+    assert min(line.get_xdata().min() for line in fine) >= own["fine_from_minutes"].min()
     assert axes.get_yscale() == axes.get_xscale() == "log"
     low, high = axes.get_ylim()
     assert low < lost.min()
@@ -56,7 +56,7 @@ def places(x: pd.Series, y: pd.Series) -> object:
 
 def test_intervals_that_are_not_foremost_have_no_point() -> None:
     both, one = (FIGURES["advice"].draw(decided(kind)).axes[2] for kind in ("two intervals", "measured"))  # fmt: skip
-    assert points(both, "best") == points(one, "best")
+    assert points(both, "best interval") == points(one, "best interval")
 
 
 def test_only_the_most_ranks_are_projected_from() -> None:
@@ -65,7 +65,7 @@ def test_only_the_most_ranks_are_projected_from() -> None:
     assert measured == ["1 rank, measured", "2 ranks, measured"]
     assert {line.get_label() for line in figure.legends[0].get_lines()} >= {"Chainer, native, restart", "PyTorch, native, restart"}  # fmt: skip
     projected = [axes for axes in figure.axes if "projected" in axes.get_title(loc="left")]
-    assert all(len(lines(axes, "best")) == 8 for axes in projected)
+    assert all(len(lines(axes, "best interval")) == 8 for axes in projected)
 
 
 def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:

@@ -8,10 +8,10 @@ from figure_parts import caption_of
 from figure_tables import Study
 
 from ckptbench.analysis.tables.registry import COLLECTED
-from ckptbench.figures import DISTURBED, FIGURES
+from ckptbench.figures import FIGURES
 from ckptbench.figures.kit.disturbed import COLUMN, MARK
 
-OF_TIMES = [name for name, entry in FIGURES.items() if set(DISTURBED) <= set(entry.tables)]
+OF_TIMES = [name for name, entry in FIGURES.items() if {"runs", "machine"} <= set(entry.tables)]
 STUDY = Study(
     frameworks=("pytorch",), ranks=(1, 2, 4), struck=("exponential_mean_s_60",), deterministic=(True, False)
 )  # fmt: skip

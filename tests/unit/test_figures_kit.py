@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 
 from ckptbench.answer import labels
 from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.captions import text_width_in
-from ckptbench.figures.kit.panels import LABEL_IN, folded
+from ckptbench.figures.kit.axes import logarithmic, measured_ranks, percent, plain
+from ckptbench.figures.kit.panels import LABEL_LETTERS, folded
 from ckptbench.figures.kit.style import LOOKS, look, paper
-from ckptbench.figures.kit.ticks import durations, logarithmic, measured_ranks, percent, plain
 from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
 from ckptbench.networks.tensor_groups import GROUPS
 
@@ -97,32 +96,31 @@ def test_ticks_are_numbers_that_a_reader_would_choose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends_s", "labels"),
+    ("ends", "labels"),
     [
-        ((1e-4, 0.3), ["0.0001 s", "0.001 s", "0.01 s", "0.1 s"]),
-        ((0.15, 1.4), ["0.2 s", "0.5 s", "1 s"]),
-        ((0.6, 90), ["1 s", "10 s", "1 min"]),
-        ((20, 9000), ["1 min", "10 min", "1 h"]),
-        ((1, 6e7), ["1 s", "1 min", "1 h", "1 d", "1 y"]),
-        ((1e-3, 1e12), ["1 s", "1 h", "1 y"]),
+        ((0.15, 1.4), ["0.2", "0.5", "1"]),
+        ((20, 9000), ["100", "1,000", "10,000"]),
+        ((1e-4, 0.3), ["0.0001", "0.001", "0.01", "0.1"]),
+        ((1, 6e7), ["10", "1,000", "100,000", "10,000,000"]),
     ],
 )
-def test_times_have_ticks_that_people_say(ends_s: tuple[float, float], labels: list[str]) -> None:
+def test_a_logarithmic_axis_has_as_many_ticks_as_have_room(
+    ends: tuple[float, float], labels: list[str]
+) -> None:
     with paper():
-        axes = Figure((3.5, 1.0)).add_subplot()
-        durations(axes.xaxis, ends_s)
+        axes = Figure((2.5, 1.0)).add_subplot()
+        logarithmic(axes.xaxis, ends)
         shown = [label.get_text() for label in axes.get_xticklabels()]
     assert [label for label in shown if label in labels] == labels
-    assert not any("," in label for label in shown[:-2])
+    assert 2 <= len(shown) <= 6
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [1.0], [float("inf"), 2.0], [1e-12, 1e12]])
 def test_an_axis_of_odd_values_has_ends_and_ticks(values: list[float]) -> None:
-    for scale in (durations, logarithmic):
-        axes = Figure().add_subplot()
-        scale(axes.xaxis, values)
-        assert 0 < axes.get_xlim()[0] < axes.get_xlim()[1]
-        assert len(axes.get_xticks()) > 0
+    axes = Figure().add_subplot()
+    logarithmic(axes.xaxis, values)
+    assert 0 < axes.get_xlim()[0] < axes.get_xlim()[1]
+    assert len(axes.get_xticks()) > 1
 
 
 @pytest.mark.parametrize("scale", [1, 7, 60, 300, 20_000])
@@ -145,7 +143,7 @@ def test_nothing_is_smaller_than_seven_points_and_the_users_settings_stay() -> N
     figure = FIGURES["training"].draw(Study(ranks=(1,)).tables())
     assert dict(mpl.rcParams) == before
     assert min(text.get_fontsize() for text in figure.findobj(mpl.text.Text)) == 7
-    assert figure.get_figwidth() == 3.5
+    assert figure.get_figwidth() == 7.16
 
 
 @pytest.mark.parametrize("name", ["overhead", "stall"])
@@ -177,6 +175,6 @@ def test_a_label_that_needs_several_lines_is_cut_between_its_parts() -> None:
     for label in (f"{long} · 1 rank", f"{long} · 1 rank · every 50 steps", "native · rank 0"):
         lines = folded(label).split("\n")
         assert not any(line.startswith("·") or line.endswith("·") for line in lines)
-        assert all(text_width_in(line) <= LABEL_IN for line in lines)
+        assert all(len(line) <= LABEL_LETTERS for line in lines)
         assert any("1 rank" in line or "rank 0" in line for line in lines)
     assert folded("native · rank 0") == "native · rank 0"

@@ -45,9 +45,7 @@ def test_each_trace_of_failures_is_a_row_and_the_caption_says_what_is_explained(
         "torch.save · exponential (mean s 60)",
         "torch.save · listed (name twice)",
     ]
-    assert "The parts are 98 % of what the runs lost against undisturbed ones. " in caption_of(
-        figure
-    )
+    assert "The parts are 98 % of what the runs lost" in caption_of(figure)
 
 
 def test_the_caption_holds_the_parts_only_against_losses_that_are_known() -> None:
@@ -79,13 +77,9 @@ def test_a_goodput_above_100_percent_is_on_the_axis_which_has_a_line_there(
     ends = [getattr(figure.axes[-1], f"get_{side}lim")()[1] for figure in (usual, faster, wide)]
     assert ends == pytest.approx([105, 1.05 * 150, 1.05 * 300])
     assert not lines(usual.axes[-1], "whole")
-    assert "grey line" not in caption_of(usual)
     for figure in (faster, wide):
         (line,) = lines(figure.axes[-1], "whole")
         assert set(getattr(line, f"get_{side}data")()) == {100}
-    assert "the grey line is 100 %" in caption_of(faster)
-    assert "reaches the edge" not in caption_of(faster)
-    assert "reaches the edge" in caption_of(wide)
 
 
 def _above(tables: dict[str, pd.DataFrame]) -> list[dict[str, pd.DataFrame]]:
@@ -113,8 +107,8 @@ def test_only_a_study_with_faults_asks_for_it() -> None:
 
 def test_the_aftermath_shows_both_runs_and_marks_the_failures() -> None:
     figure = FIGURES["aftermath"].draw(STUDY.tables())
-    assert [" ".join(title.split()) for title in titles(figure)] == [
-        "PyTorch · torch.save exponential (mean s 60)",
+    assert [title.replace("\n", " · ") for title in titles(figure)] == [
+        "PyTorch · torch.save · exponential (mean s 60)",
         "PyTorch · torch.save · listed (name twice)",
         "TensorFlow · HDF5 · exponential (mean s 60)",
         "TensorFlow · HDF5 · listed (name twice)",
@@ -167,7 +161,6 @@ def test_what_fewer_ranks_were_faster_is_left_of_zero_and_in_the_number() -> Non
     row = tables["goodput"].iloc[2]
     total = sum(row[name] for name in LOST_PARTS) / row["failures"]
     assert parts.texts[2].get_text() == f"{total:.3g} s"
-    assert "less what is left of 0" in caption_of(figure)
 
 
 def test_the_legend_has_the_parts_that_failures_have() -> None:
@@ -178,13 +171,6 @@ def test_the_legend_has_the_parts_that_failures_have() -> None:
     names = [text.get_text().strip() for text in legend.get_texts()]
     assert "regrouping" not in names
     assert "load" in names
-
-
-@pytest.mark.parametrize("name", ["recovery", "goodput"])
-def test_the_caption_speaks_of_intervals_only_where_there_are_some(name: str) -> None:
-    several, one = (Study(struck=FAULTS, repeats=repeats).tables() for repeats in (3, 1))
-    assert "95 % interval" in caption_of(FIGURES[name].draw(several))
-    assert "interval" not in caption_of(FIGURES[name].draw(one))
 
 
 def test_the_goodput_has_a_curve_for_each_recovery_against_the_rate_of_failures() -> None:
@@ -218,7 +204,7 @@ def test_traces_that_differ_in_more_than_their_rate_are_points_without_a_line() 
 def test_where_no_rank_was_missed_there_is_one_goodput() -> None:
     figure = FIGURES["goodput"].draw(STUDY.tables())
     assert titles(figure) == ["PyTorch", "TensorFlow"]
-    assert "ranks that trained" not in caption_of(figure)
+    assert "Goodput of ranks" not in caption_of(figure)
 
 
 def test_a_format_that_the_framework_and_the_strategy_decide_is_not_in_the_legend() -> None:
@@ -243,74 +229,16 @@ def test_without_a_failure_there_is_no_goodput() -> None:
     assert not FIGURES["goodput"].draw(Study().tables()).axes
 
 
-def test_two_recoveries_share_a_panel_of_the_aftermath_and_each_has_its_row_of_marks() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS[:1], recoveries=RECOVERIES[:2])
-    figure = FIGURES["aftermath"].draw(study.tables())
-    (axes,) = figure.axes
-    assert len(lines(axes, "struck")) == 2
-    assert len(lines(axes, "undisturbed")) == 1  # they share it
-    lows = [
-        marks.get_segments()[0][0][1] for marks in axes.collections if marks.get_gid() == "failures"
-    ]
-    assert lows == sorted(set(lows))
-    names = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
-    assert set(names) == {"undisturbed", *RECOVERIES[:2], "failure"}
-    assert "a row for each recovery" in caption_of(figure)
-
-
-def test_many_recoveries_have_a_panel_each_on_the_same_axes() -> None:
+def test_each_recovery_has_a_panel_of_the_aftermath_on_the_axes_of_the_others() -> None:
     study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS, recoveries=RECOVERIES)
     tables = study.tables()
     known = tables["aftermath"]
     one = known["run"] == known["run"].iloc[-1]
     known.loc[one, "second"] *= 3
     figure = FIGURES["aftermath"].draw(tables)
-    assert [title.split("\n")[-1] for title in titles(figure)] == [*RECOVERIES] * 2
-    assert [title.startswith("PyTorch") for title in titles(figure)] == [True, False, False] * 2
+    assert [title.split("\n")[-1].split(" · ")[-1] for title in titles(figure)] == [*RECOVERIES] * 2
     for axes in figure.axes:
         assert [len(lines(axes, gid)) for gid in ("undisturbed", "struck")] == [1, 1]
-        (marks,) = (each for each in axes.collections if each.get_gid() == "failures")
-        assert marks.get_segments()[0][0][1] == 0
     ends = [axes.get_xlim()[1] for axes in figure.axes]
     assert [end > 100 for end in ends] == [False] * 3 + [True] * 3
     assert len(set(ends)) == 2
-    assert [axes.get_ylabel() for axes in figure.axes] == ["Training loss", "", ""] * 2
-    names = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
-    assert names == ["undisturbed", "struck", "failure"]
-    assert "Thick: the undisturbed run of each recovery" in caption_of(figure)
-
-
-def test_two_recoveries_with_undisturbed_runs_of_their_own_have_a_panel_each() -> None:
-    study = Study(
-        frameworks=("chainer", "pytorch"), ranks=(2,), struck=FAULTS[:1], recoveries=RECOVERIES[:2]
-    )
-    tables = study.tables()
-    known = tables["aftermath"]
-    own = known["recovery"].eq("torchft") & known["what"].eq("undisturbed")
-    known.loc[own, "second"] *= 1.1
-    figure = FIGURES["aftermath"].draw(tables)
-    assert [title.split("\n")[-1] for title in titles(figure)] == [*RECOVERIES[:2]] * 2
-    last = [lines(axes, "undisturbed")[0].get_xdata()[-1] for axes in figure.axes]
-    assert last == pytest.approx([20, 22] * 2)
-
-
-MANY = ("restart", "torchrun", "torchft", "ulfm", "ulfm_replace_True", "ulfm_batch_shrunk")
-
-
-def test_more_recoveries_than_fit_into_a_line_go_on_in_the_next() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS[:1], recoveries=MANY)
-    figure = FIGURES["aftermath"].draw(study.tables())
-    assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False] * 2
-    assert len({axes.get_xlim() for axes in figure.axes}) == 1
-
-
-def test_few_recoveries_of_several_frameworks_stand_in_one_line_beside_many() -> None:
-    of_all = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS[:1], recoveries=MANY[:5])
-    others = dataclasses.replace(of_all, frameworks=("chainer", "tensorflow"), recoveries=MANY[:2])
-    figure = FIGURES["aftermath"].draw(together(others, of_all))
-    lines_down = [axes.get_subplotspec().rowspan.start for axes in figure.axes]
-    assert lines_down == [0] * 2 + [1] * 5 + [2] * 2
-    others = dataclasses.replace(of_all, frameworks=("tensorflow", "horovod_pytorch"), recoveries=MANY[:2])  # fmt: skip
-    figure = FIGURES["aftermath"].draw(together(others, of_all))
-    lines_down = [axes.get_subplotspec().rowspan.start for axes in figure.axes]
-    assert lines_down == [0] * 5 + [1] * 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from figure_parts import SMALL, caption_of, lines, titles
+from figure_parts import SMALL, legend_of, lines, titles
 from figure_tables import Study
 
 from ckptbench.figures import FIGURES
@@ -19,29 +19,24 @@ def test_scaling_shows_measured_ranks_only_and_the_ideal_from_the_fewest() -> No
     assert ideal.get_ydata()[0] == measured.get_ydata()[0]
     assert ideal.get_ydata()[-1] == pytest.approx(3 * measured.get_ydata()[0])
     assert [len(lines(axes, "stall_s")) for axes in costs] == [1, 1, 1]
-    assert [axes.get_title(loc="left") for axes in costs] == ["Chainer", "PyTorch", "TensorFlow"]
+    names = ["Chainer", "PyTorch", "TensorFlow"]
+    assert titles(figure) == ["Throughput", *(f"One checkpoint · {name}" for name in names)]
 
 
 def test_where_ranks_share_the_cores_of_a_machine_scaling_shows_what_these_allow() -> None:
     study = Study(frameworks=("pytorch",), ranks=(1, 2, 4), shared_cores=True)
     figure = FIGURES["scaling"].draw(study.tables())
     throughput = figure.axes[0]
-    (measured,), (allowed,) = lines(throughput, "measured"), lines(throughput, "allowed")
+    (measured,), (allowed,) = lines(throughput, "measured"), lines(throughput, "cores allow")
     assert list(allowed.get_xdata()) == [1, 2, 4]
     assert list(allowed.get_ydata()) == pytest.approx([measured.get_ydata()[0]] * 3)
-    assert [text.get_text() for text in throughput.get_legend().get_texts()] == [
-        "PyTorch",
-        "ideal",
-        "cores allow",
-    ]
-    assert "Ranks share the cores of a machine" in caption_of(figure)
+    assert legend_of(figure) == ["PyTorch", "ideal", "cores allow"]
 
 
 def test_where_each_rank_has_cores_of_its_own_scaling_shows_the_ideal_alone() -> None:
     for hardware in ("cpu", "gpu"):
         figure = FIGURES["scaling"].draw(Study(hardware=(hardware,)).tables())
-        assert not lines(figure.axes[0], "allowed")
-        assert "share the cores" not in caption_of(figure)
+        assert "cores allow" not in legend_of(figure)
 
 
 def test_the_axes_of_scaling_hold_the_ideal_and_both_ends_of_every_interval() -> None:
@@ -64,7 +59,6 @@ def test_scaling_is_shown_without_a_run_with_checkpoints() -> None:
 def test_one_number_of_ranks_is_no_scaling() -> None:
     figure = FIGURES["scaling"].draw(Study(ranks=(2,)).tables())
     assert not figure.axes
-    assert "2 ranks" in caption_of(figure)
 
 
 def test_baselines_and_runs_with_checkpoints_and_resumed_ones_are_curves_of_their_own() -> None:
@@ -76,16 +70,6 @@ def test_baselines_and_runs_with_checkpoints_and_resumed_ones_are_curves_of_thei
     assert [line.get_gid() for line in loss.lines] == ["baseline", "with checkpoints", "resumed"]
     assert list(loss.lines[0].get_xdata()) == [1, 2, 3, 4, 5]
     assert max(accuracy.lines[0].get_ydata()) > 1
-    assert "means over repeats and formats" in caption_of(figure)
-
-
-def test_the_caption_of_training_names_what_its_lines_are_means_of() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), formats_each=2)
-    table = study.tables()["training"]
-    written = table["format"] != "none"
-    table.loc[written & (table["repeat"] == 2), "strategy"] = "async"
-    figure = FIGURES["training"].draw({**study.tables(), "training": table})
-    assert "means over repeats, formats and strategies" in caption_of(figure)
 
 
 def test_training_without_evaluation_says_so() -> None:
@@ -119,12 +103,12 @@ def test_strategies_get_panels_of_their_own_where_one_would_hold_too_many_curves
     study = Study(frameworks=("pytorch",), strategies=STRATEGIES, intervals=("e1", "s3"))
     figure = FIGURES["scaling"].draw(study.tables())
     names = ["native", "sharded", "async", "deepfreeze", "dcp async"]
-    assert titles(figure) == ["Throughput", *(f"PyTorch, {name}" for name in names)]
+    panels = [f"One checkpoint · PyTorch · {name}" for name in names]
+    assert sorted(" ".join(title.split()) for title in titles(figure)) == sorted(
+        ["Throughput", *panels]
+    )
+    assert legend_of(figure)[-2:] == ["every epoch", "every 3 steps"]
     for axes in figure.axes[1:]:
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-            "every epoch",
-            "every 3 steps",
-        ]
         assert len(lines(axes, "stall_s")) == len(lines(axes, "durable_s")) == 2
         assert axes.get_ylim() == figure.axes[1].get_ylim()
 
@@ -132,12 +116,12 @@ def test_strategies_get_panels_of_their_own_where_one_would_hold_too_many_curves
 def test_curves_that_can_be_told_apart_stay_in_one_panel() -> None:
     study = Study(frameworks=("pytorch",), strategies=STRATEGIES[:4], intervals=("e1",))
     figure = FIGURES["scaling"].draw(study.tables())
-    assert titles(figure) == ["Throughput", "PyTorch"]
-    legend = figure.axes[1].get_legend()
-    assert len({str(line._unscaled_dash_pattern) for line in legend.get_lines()}) == 4
+    assert titles(figure) == ["Throughput", "One checkpoint · PyTorch"]
+    drawn = lines(figure.axes[1], "stall_s")
+    assert len({str(line._unscaled_dash_pattern) for line in drawn}) == 4
 
 
 def test_scaling_without_any_baseline_shows_what_a_checkpoint_costs() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
     figure = FIGURES["scaling"].draw({**tables, "scaling": tables["scaling"].iloc[:0]})
-    assert titles(figure) == ["PyTorch"]
+    assert titles(figure) == ["One checkpoint · PyTorch"]

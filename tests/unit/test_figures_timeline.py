@@ -59,23 +59,19 @@ def test_a_timeline_shows_what_most_strategies_have_with_the_most_ranks() -> Non
     assert [label.split()[-1] for label in row_labels(figure.axes[0])] == ["0", "3", "0", "3"]
     text = caption_of(figure)
     assert "4 ranks, every 50 steps" in text
-    assert "of 4 ranks the first and the last are shown; the table timeline has the other setups" in text  # fmt: skip
     alone = FIGURES["timeline"].draw(Study(frameworks=("pytorch",), ranks=(1,)).tables())
     assert row_labels(alone.axes[0]) == ["native"]
-    assert "other setups" not in caption_of(alone)
 
 
 def test_steps_that_are_far_longer_than_the_checkpoint_are_cut() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async")).tables()
     table = tables["timeline"]
-    assert "cut at the edges" not in caption_of(FIGURES["timeline"].draw(tables))
     before = (table["kind"] == "step") & (table["end_s"] == 0)
     table.loc[before, "start_s"] = -20.0
     table.loc[table["kind"].eq("step") & ~before, "end_s"] = 40.0
     figure = FIGURES["timeline"].draw({**tables, "timeline": table})
     longest_s = table[table["kind"] == "removal"]["end_s"].max()
     assert figure.axes[0].get_xlim() == pytest.approx((-0.25 * longest_s, 1.5 * longest_s))
-    assert "long steps are cut at the edges" in caption_of(figure)
 
 
 def test_a_state_that_is_written_while_training_waits_is_no_capture() -> None:
@@ -99,25 +95,8 @@ def test_a_timeline_has_a_lane_for_each_level_and_pale_parts_of_other_checkpoint
     assert [lane for lane, *_ in drawn(figure.axes[0], "commit")] == [1, 3.9, 4.9]
     assert [lane for lane, *_ in drawn(figure.axes[0], "removal")] == [1, 4.9]
     saves = [patch for patch in figure.axes[0].patches if patch.get_gid() == "save"]
-    assert [patch.get_alpha() for patch in saves] == [None, None, 0.3]
-    text = caption_of(figure)
-    assert (
-        "the lower lanes of async are the levels memory, shared, each written and committed after the one before it"
-        in text
-    )
-    assert "lower lanes of native" not in text
-    assert "paler parts are of the checkpoint before or after" in text
-
-
-def test_the_caption_names_checkpoints_after_which_fewer_steps_follow() -> None:
-    tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async")).tables()
-    table = tables["timeline"]
-    assert "fewer steps follow" not in caption_of(FIGURES["timeline"].draw(tables))
-    commit = table[(table["kind"] == "commit") & (table["strategy"] == "async")].iloc[0]
-    later = (table["start_s"] >= commit["end_s"]) & (table["kind"] == "step")
-    cut = table[~(later & (table["strategy"] == "async"))]
-    text = caption_of(FIGURES["timeline"].draw({**tables, "timeline": cut}))
-    assert "fewer steps follow where the epoch ended before: async" in text
+    assert [patch.get_alpha() for patch in saves] == [1, 1, 0.3]
+    assert "of several levels one each: memory, shared" in caption_of(figure)
 
 
 def test_evaluation_is_drawn_in_the_lane_of_training_and_named() -> None:
@@ -129,7 +108,6 @@ def test_evaluation_is_drawn_in_the_lane_of_training_and_named() -> None:
     figure = FIGURES["timeline"].draw({**tables, "timeline": shown})
     (axes,) = figure.axes
     assert [lane for lane, *_ in drawn(axes, "evaluation")] == [0]
-    assert [patch.get_alpha() for patch in axes.patches if patch.get_gid() == "evaluation"] == [None]  # fmt: skip
+    assert [patch.get_alpha() for patch in axes.patches if patch.get_gid() == "evaluation"] == [1]  # fmt: skip
     names = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert "evaluation" in names
-    assert "paler" not in caption_of(figure)

@@ -1,13 +1,18 @@
-"""The registry of figures: what the workflow must know of each without importing matplotlib."""
+"""The registry of figures: what the workflow must know of each without importing matplotlib.
+
+A figure is one module of this folder: a literal `FIGURE` says its title, its tables and for which studies it is drawn; `draw` draws it.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckptbench.matrix.catalogue import FAULTS
+from ckptbench.matrix.catalogue import FAULTS, NOTHING
 from ckptbench.matrix.cell import Cell
 
 if TYPE_CHECKING:
@@ -15,116 +20,85 @@ if TYPE_CHECKING:
 
     from ckptbench.figures.kit.panels import PaperFigure
 
-
-def _every(cell: Cell) -> bool:
-    return True
-
-
-def _whole(cell: Cell) -> bool:
-    return cell.is_undisturbed
+OWN_SAVES = "own_saves"
+"""The table that a study of an own training has beside those of the main study."""
 
 
-def _checkpointed(cell: Cell) -> bool:
-    """Whether the checkpoints of the run are timed."""
-    return cell.is_undisturbed and not cell.is_baseline
-
-
-def _compared(cell: Cell) -> bool:
-    return cell.is_compared
-
-
-def _killed(cell: Cell) -> bool:
-    return cell.is_killed
-
-
-def _struck(cell: Cell) -> bool:
-    """Whether the run shows what failures cost."""
-    return cell.is_struck and not cell.is_killed
-
-
-def _drawn(cell: Cell) -> bool:
-    """Whether drawn failures strike the run: of such the decision predicts the goodput."""
+def _draws_failures(cell: Cell) -> bool:
+    """Whether drawn failures strike the run: the decision predicts the goodput of such runs."""
     return "mean_s" in FAULTS[cell.faults.name].options
 
 
-def _several_strategies(cells: Collection[Cell]) -> bool:
-    return len({cell.strategy for cell in cells}) > 1
-
-
-def _several_points(cells: Collection[Cell]) -> bool:
-    """Whether a curve against ranks has a shape: two points have none."""
-    return len({cell.ranks for cell in cells}) > 2
-
-
-def _several_epochs(cells: Collection[Cell]) -> bool:
-    return max(cell.epochs for cell in cells) > 2
-
-
-def _always(cells: Collection[Cell]) -> bool:
-    return True
-
-
-def _timed_deterministic(cell: Cell) -> bool:
-    return cell.deterministic and cell.is_baseline and cell.is_undisturbed
+OF: Mapping[str, Callable[[Cell], bool]] = {
+    "every run": lambda cell: True,
+    "undisturbed runs": lambda cell: cell.is_undisturbed,
+    "timed checkpoints": lambda cell: cell.is_undisturbed and not cell.is_baseline,
+    "deterministic baselines": lambda cell: (
+        cell.deterministic and cell.is_baseline and cell.is_undisturbed
+    ),
+    "compared runs": lambda cell: cell.is_compared,
+    "negative controls": lambda cell: cell.omit != NOTHING,
+    "killed runs": lambda cell: cell.is_killed,
+    "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
+    "drawn failures": _draws_failures,
+}
+"""Which cells give a figure something to show, by the words of its `of`."""
+NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
+    "any": lambda cells: True,
+    "several strategies": lambda cells: len({cell.strategy for cell in cells}) > 1,
+    "three numbers of ranks": lambda cells: len({cell.ranks for cell in cells}) > 2,
+    "three epochs": lambda cells: max(cell.epochs for cell in cells) > 2,
+}
+"""Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigureEntry:
-    """One figure: where its `draw` is, the tables that it reads, and its title in the report."""
+    """What the literal `FIGURE` of a module says."""
 
     module: str
+    title: str
     tables: tuple[str, ...]
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
-    title: str
-    shows: Callable[[Cell], bool] = _every
-    """Whether this cell gives the figure something to show."""
-    tells: Callable[[Collection[Cell]], bool] = _always
-    """Whether the cells that do, of which there is one at least, are enough for it to say something."""
+    of: str = "every run"
+    needs: str = "any"
+    own: bool = False
+    """Whether a study of an own training draws it too."""
+
+    def shows(self, cell: Cell) -> bool:
+        """Whether this cell gives the figure something to show."""
+        return OF[self.of](cell)
 
     def is_of(self, cells: Iterable[Cell]) -> bool:
         """Whether a study with these cells draws it."""
-        own = [cell for cell in cells if self.shows(cell)]
-        return bool(own) and self.tells(own)
+        shown = [cell for cell in cells if self.shows(cell)]
+        return bool(shown) and NEEDS[self.needs](shown)
 
     def draw(self, tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
-        from ckptbench.figures.kit.letters import lettered
+        from ckptbench.figures.kit.style import paper
 
         function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.figures.{self.module}").draw
-        with lettered(tables) as legible:
-            return function(legible.tables)
+        with paper(tables):
+            return function(tables)
 
 
-DISTURBED = ("runs", "machine")
-"""Tables that say which runs others disturbed, for figures of times."""
+def _entry(module: Path) -> Iterable[FigureEntry]:
+    """The entry of a module, read from its source: importing it would import matplotlib. None of a module that is no figure."""
+    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "FIGURE":
+            yield FigureEntry(module.stem, **ast.literal_eval(statement.value))
 
-# fmt: off
-FIGURES = {
-    "overhead": FigureEntry("overhead", ("overhead", *DISTURBED, "provenance"), "Overhead of checkpointing", _whole),
-    "strategies": FigureEntry("strategies", ("strategies", *DISTURBED, "provenance"), "What a checkpoint of each strategy costs", _checkpointed, _several_strategies),
-    "stall": FigureEntry("stall", ("stall", "checkpoint_cost", *DISTURBED, "provenance"), "What one checkpoint blocks", _whole),
-    "timeline": FigureEntry("timeline", ("timeline", *DISTURBED, "provenance"), "One checkpoint of each strategy", _checkpointed),
-    "sizes": FigureEntry("sizes", ("sizes", "provenance"), "What a checkpoint weighs", _whole),
-    "scaling": FigureEntry("scaling", ("scaling", "checkpoint_cost", *DISTURBED, "provenance"), "Throughput and cost against ranks", _whole, _several_points),
-    "training": FigureEntry("training", ("training", "provenance"), "Loss and accuracy", tells=_several_epochs),
-    "determinism": FigureEntry("determinism", ("training", "resume_proof", "restore", "provenance"), "Resumed training against uninterrupted", _compared),
-    "determinism_cost": FigureEntry("determinism_cost", ("determinism_cost", *DISTURBED, "provenance"), "Cost of deterministic mode", _timed_deterministic),
-    "divergence": FigureEntry("divergence", ("divergence", "resume_proof", "restore", "provenance"), "What differs after a restart", _compared),
-    "recovery": FigureEntry("recovery", ("goodput", *DISTURBED, "provenance"), "Where the time of a failure goes", _struck),
-    "goodput": FigureEntry("goodput", ("goodput", *DISTURBED, "provenance"), "Useful time against failures", _struck),
-    "aftermath": FigureEntry("aftermath", ("aftermath", "provenance"), "Training after failures", _struck),
-    "advice": FigureEntry("advice", ("goodput_curves", "advice", "failure_rates", "decision_costs"), "How often to checkpoint", _checkpointed),
-    "scale": FigureEntry("scale", ("scale", "failure_rates", "decision_costs"), "The best goodput against GPUs", _checkpointed),
-    "validation": FigureEntry("validation", ("validation", "provenance"), "Predicted and measured goodput", _drawn),
-    "restore": FigureEntry("restore", ("restore", *DISTURBED, "provenance"), "How long a restart takes", _killed),
+
+FIGURES: dict[str, FigureEntry] = {
+    entry.module: entry
+    for module in sorted(Path(__file__).parent.glob("*.py"))
+    for entry in _entry(module)
 }
-# fmt: on
 OWN_FIGURES = {
-    **{
-        name: replace(FIGURES[name], tables=(*FIGURES[name].tables, "own_saves"))
-        for name in ("overhead", "strategies", "stall", "timeline")
-    },
-    **{name: FIGURES[name] for name in ("advice", "scale")},
+    name: replace(entry, tables=(*entry.tables, OWN_SAVES))
+    for name, entry in FIGURES.items()
+    if entry.own
 }
 """Those of an own training."""

@@ -13,7 +13,7 @@ from ckptbench.analysis.tables.columns import SYSTEM as OF_SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.decide.units import SECONDS_PER_MINUTE
+from ckptbench.figures.kit.axes import logarithmic
 from ckptbench.figures.kit.decided import (
     LEAST,
     NONE,
@@ -29,8 +29,13 @@ from ckptbench.figures.kit.decided import (
 )
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
 from ckptbench.figures.kit.style import INK, LineStyle
-from ckptbench.figures.kit.ticks import durations
 
+FIGURE = {
+    "title": "How often to checkpoint",
+    "tables": ("goodput_curves", "advice", "failure_rates", "decision_costs"),
+    "of": "timed checkpoints",
+    "own": True,
+}
 READING = (
     "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."
     " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval"
@@ -41,8 +46,13 @@ ACROSS = 3
 BEYOND = 10
 """A panel shows losses up to so many times the largest best one, and those of the intervals in use."""
 MARKS: dict[str, dict[str, Any]] = {
-    "best": {"marker": "o", "markersize": 4.5},
-    "in use": {"marker": "X", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4},
+    "best interval": {"marker": "o", "markersize": 4.5},
+    "interval in use": {
+        "marker": "X",
+        "markersize": 5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    },
 }
 FINE: dict[str, Any] = {"linewidth": 3.5, "alpha": 0.35, "solid_capstyle": "butt"}
 
@@ -50,9 +60,8 @@ FINE: dict[str, Any] = {"linewidth": 3.5, "alpha": 0.35, "solid_capstyle": "butt
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput_curves`, `advice`, `failure_rates` and `decision_costs`."""
     if tables["goodput_curves"].empty:
-        return nothing_to_show(NONE, "")
+        return nothing_to_show(NONE)
     curves = known_and_beyond(curves_of(tables["goodput_curves"]))
-    curves = curves.assign(seconds=SECONDS_PER_MINUTE * curves["interval_minutes"])
     names = foremost(curves)
     named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
     found = _found(tables["advice"], curves["rate"].iloc[0]).merge(named, on=[*KEY, "gpus"])
@@ -63,20 +72,19 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for axes, own in zip(drawn, panels, strict=True):
         here = found[found["gpus"].isin(own["gpus"]) & found["series"].isin(names)]
         _draw_panel(axes, own, here, styles)
-        axes.set_xlabel("Interval")
-    marks = [Line2D([], [], color=INK, linestyle="", label=f"{name} interval" if name == "best" else "interval in use", **look) for name, look in MARKS.items()]  # fmt: skip
-    legend(figure, handles(styles), [*marks, Line2D([], [], color=INK, label="fine", **FINE)])
+        axes.set_xlabel("Interval (min)")
+    marks = [Line2D([], [], color=INK, linestyle="", label=name, **look) for name, look in MARKS.items()]  # fmt: skip
+    fine = Line2D([], [], color=INK, label="fine", **FINE)
+    legend(figure, [*handles(styles), *marks, fine])
     return figure
 
 
 def _found(advice: pd.DataFrame, rate: str) -> pd.DataFrame:
-    """Of the setups that have curves (others have no `chance`): seconds and loss of the best interval and of the one in use."""
+    """Of the setups that have curves (others have no `chance`): minutes and loss of the best interval and of the one in use."""
     rows = advice[advice["rate"].eq(rate) & advice["chance"].notna()]
-    step_s = SECONDS_PER_MINUTE * rows["best_minutes"] / rows["best_steps"]
     return rows.assign(
-        best_s=SECONDS_PER_MINUTE * rows["best_minutes"],
+        in_use_minutes=rows["best_minutes"] / rows["best_steps"] * rows["in_use_steps"],
         best_loss=(100 * (1 - rows["goodput"])).clip(lower=LEAST),
-        in_use_s=step_s * rows["in_use_steps"],
         in_use_loss=(100 * (1 - rows["goodput_in_use"])).clip(lower=LEAST),
     )
 
@@ -93,30 +101,27 @@ def _title(rows: pd.DataFrame) -> str:
 
 
 def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Styles) -> None:
-    shown = [*found["best_loss"], *found["in_use_loss"].dropna()]
-    times = [*found["best_s"], *found["in_use_s"].dropna()]
-    most = max(BEYOND * found["best_loss"].max(), *shown)
+    losses = [*found["best_loss"], *found["in_use_loss"].dropna()]
+    minutes = [*found["best_minutes"], *found["in_use_minutes"].dropna()]
+    most = max(BEYOND * found["best_loss"].max(), *losses)
     for name, (color, line_style) in styles.items():
-        curve = rows[rows["series"] == name].sort_values("seconds")
-        if curve.empty:
-            continue
-        _draw_curve(axes, curve, found[found["series"] == name], color, line_style)
-        times += list(curve.loc[curve["loss"] <= most, "seconds"])
-    lost(axes, pd.Series([*shown, *rows.loc[rows["loss"] <= most, "loss"]]))
-    durations(axes.xaxis, times)
+        curve = rows[rows["series"] == name].sort_values("interval_minutes")
+        if len(curve):
+            _draw_curve(axes, curve, found[found["series"] == name], color, line_style)
+    near = rows[rows["loss"] <= most]
+    lost(axes, [*losses, *near["loss"]])
+    logarithmic(axes.xaxis, [*minutes, *near["interval_minutes"]])
 
 
 def _draw_curve(
     axes: Axes, curve: pd.DataFrame, found: pd.DataFrame, color: str, line_style: LineStyle
 ) -> None:
-    draw_band(axes, curve, "seconds", color)
-    axes.plot(curve["seconds"], curve["loss"], color=color, linestyle=line_style)
+    draw_band(axes, curve, "interval_minutes", color)
     minutes = curve["interval_minutes"]
+    axes.plot(minutes, curve["loss"], color=color, linestyle=line_style)
     for row in records(found):
         fine = curve[minutes.between(row["fine_from_minutes"], row["fine_to_minutes"])]
-        axes.plot(fine["seconds"], fine["loss"], color=color, gid="fine", **FINE)
-        for gid, (seconds, loss) in {
-            "best": (row["best_s"], row["best_loss"]),
-            "in use": (row["in_use_s"], row["in_use_loss"]),
-        }.items():
-            axes.plot([seconds], [loss], color=color, linestyle="", gid=gid, zorder=4, **MARKS[gid])
+        axes.plot(fine["interval_minutes"], fine["loss"], color=color, gid="fine", **FINE)
+        for mark, which in zip(MARKS, ("best", "in_use"), strict=True):
+            place = [row[f"{which}_minutes"]], [row[f"{which}_loss"]]
+            axes.plot(*place, color=color, linestyle="", gid=mark, zorder=4, **MARKS[mark])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import fill
 
 import pandas as pd
@@ -11,58 +12,43 @@ from matplotlib.patches import Rectangle
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer import labels
 from ckptbench.answer.setups import in_words, ordered, varying, with_hardware
-from ckptbench.figures.kit.panels import LINE_IN
-from ckptbench.figures.kit.style import BAND, FAINT, INK
+from ckptbench.figures.kit.captions import caption
+from ckptbench.figures.kit.panels import LINE_IN, PaperFigure, nothing_to_show
+from ckptbench.figures.kit.style import BAND, FAINT, INK, PAGE_IN
 from ckptbench.figures.proofs import SETTING
 from ckptbench.matrix.catalogue import NOTHING
 
-TITLE = "Left out on purpose: caught or missed, and the first epoch that differs"
+FIGURE = {
+    "title": "What restarts left out on purpose",
+    "tables": ("resume_proof", "provenance"),
+    "of": "negative controls",
+}
 READING = (
-    "Of the runs whose restart left a part of the state out on purpose (negative controls), a comparison"
-    " that names the part, and finds that the training felt it, has caught it: other weights at the end, or"
-    " other statistics, which no training step reads (a dash: not tried)"
+    "Whether runs whose restart left a part of the state out on purpose (negative controls) were caught or missed, and the first epoch that differs. A"
+    " comparison that names the part, and finds that the training felt it, has caught it: other weights at the end, or"
+    " other statistics, which no training step reads (a dash: not tried): {caught} of {all} caught{missed}"
 )
 LETTERS_ACROSS = 12
 ROW_IN = 0.15
-EDGES_IN = 4 * LINE_IN
 CAUGHT = "\N{CHECK MARK}"
 NOT_TRIED = "\N{EN DASH}"
 
 
-def prepared(proof: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose restarts left something out, in order. Their `label` names the row of each."""
-    rows = with_hardware(proof[proof["omit"] != NOTHING])
-    in_order = ordered(rows, (*SETTING, "framework", "ranks", "deterministic", "omit"))
-    names = ["framework", *varying(in_order, (*SETTING, "ranks", "deterministic"))]
-    return in_order.assign(label=in_words(in_order, names, ", "))
-
-
-def sentences(rows: pd.DataFrame) -> list[str]:
-    """How many controls were caught and which were not, for a caption. Empty where there are no controls."""
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `resume_proof` and `provenance`: a line for each framework, a column for each part of the state."""
+    proof = tables["resume_proof"]
+    rows = _prepared(proof[proof["omit"] != NOTHING])
     if rows.empty:
-        return []
-    names = missed(rows)
-    count = f"{READING}: {caught(rows).sum()} of {len(rows)} caught"
-    return [f"{count}, not {'; '.join(names)}" if names else count]
-
-
-def missed(rows: pd.DataFrame) -> list[str]:
-    """The controls that were not caught: `PyTorch without momentum`."""
-    return [
-        f"{key['label']} without {_part(key['omit'])}"
-        for key, _ in groups(rows[~caught(rows)], ["label", "omit"])
-    ]
-
-
-def height_in(rows: pd.DataFrame) -> float:
-    """Height of the table's lines. Its title and head take EDGES_IN."""
-    return float(ROW_IN * rows["label"].nunique())
-
-
-def draw_controls(axes: Axes, rows: pd.DataFrame) -> None:
-    """A table: a line for each framework, a column for each part of the state."""
+        return nothing_to_show("No restart left a part of the state out: there is no negative control to show.")  # fmt: skip
+    missed = "; ".join(_missed(rows))
+    reading = READING.format(
+        caught=caught(rows).sum(), all=len(rows), missed=f", not {missed}" if missed else ""
+    )
+    text = caption(rows, tables["provenance"], reading, SETTING)
     lines = list(rows["label"].unique())
     parts = sorted(rows["omit"].unique(), key=lambda part: labels.order("omit", part))
+    figure = PaperFigure(PAGE_IN, ROW_IN * len(lines) + 3 * LINE_IN, text)
+    axes = figure.add_subplot()
     for y, line in enumerate(lines):
         for x, part in enumerate(parts):
             _draw_control(axes, x, y, rows[(rows["label"] == line) & (rows["omit"] == part)])
@@ -73,21 +59,29 @@ def draw_controls(axes: Axes, rows: pd.DataFrame) -> None:
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set_title(TITLE)
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """In order, with `label`: the line of each run."""
+    in_order = ordered(with_hardware(shown), (*SETTING, "framework", "ranks", "deterministic", "omit"))  # fmt: skip
+    names = ["framework", *varying(in_order, (*SETTING, "ranks", "deterministic"))]
+    return in_order.assign(label=in_words(in_order, names, ", "))
+
+
+def _missed(rows: pd.DataFrame) -> list[str]:
+    """The controls that were not caught: `PyTorch without momentum`."""
+    return [
+        f"{key['label']} without {_part(key['omit'])}"
+        for key, _ in groups(rows[~caught(rows)], ["label", "omit"])
+    ]
 
 
 def _draw_control(axes: Axes, x: int, y: int, runs: pd.DataFrame) -> None:
     if not caught(runs).all():
         axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=BAND, linewidth=0, gid="missed"))
-    axes.text(
-        x,
-        y,
-        outcome(runs),
-        ha="center",
-        va="center",
-        color=FAINT if runs.empty else INK,
-        gid="control",
-    )
+    color = FAINT if runs.empty else INK
+    axes.text(x, y, outcome(runs), ha="center", va="center", color=color, gid="control")
 
 
 def outcome(runs: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from textwrap import fill
 
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.figures import FIGURES, FigureEntry
-from ckptbench.figures.kit.letters import lettered
+from ckptbench.figures.kit.style import paper
 
 log = logging.getLogger("ckptbench")
 
@@ -37,11 +37,11 @@ def write_figure(
     paths = {
         suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
     }
-    with lettered(tables) as legible:
-        figure = entry.draw(legible.tables)
+    with paper(tables):
+        figure = entry.draw(tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)
-    text = fill(legible.restored(figure.caption), WIDTH)
+    text = fill(figure.caption, WIDTH)
     paths[CAPTION].write_text(f"{text}\n", encoding="utf-8")
     for path in paths.values():
         log.info("%s", path)

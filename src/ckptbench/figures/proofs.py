@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.labels import describe
@@ -18,13 +15,10 @@ from ckptbench.matrix.catalogue import NOTHING
 AGAIN, RESUMED = "again", "resumed"
 NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
 SETTING = tuple(column for column in SYSTEM if column != "deterministic")
-"""Columns that separate strips of panels. Deterministic and default mode stand side by side in one strip."""
 SELECTED = (
     "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
     " follow are of all"
 )
-LINE_POINTS = 9
-"""Height of a line of words above a panel."""
 NOTHING_COMPARED = (
     "No run was compared with an uninterrupted one: there is no difference to show."
     " A study records what this takes where training.proof is true."
@@ -32,14 +26,15 @@ NOTHING_COMPARED = (
 
 
 def prepared(proof: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose restarts left nothing out on purpose, in order, with their `kind`."""
+    """The runs whose restarts left nothing out on purpose, with their `kind`, in order: deterministic mode and resumed runs first."""
     honest = with_hardware(proof[proof["omit"] == NOTHING])
     kinds = np.where(honest["history"] == AGAIN, AGAIN, RESUMED).astype(object)
-    return ordered(honest.assign(kind=kinds), (*SETTING, "framework", "ranks", "deterministic"))
+    by_kind = honest.assign(kind=kinds).sort_values(["deterministic", "kind"], ascending=False, kind="stable")  # fmt: skip
+    return ordered(by_kind, (*SETTING, "framework", "ranks"))
 
 
 def selected(rows: pd.DataFrame) -> pd.DataFrame:
-    """The runs that panels show. Their `title` names the strip of each.
+    """The runs that panels show, with `title`: their framework, and the settings that vary.
 
     Of the settings, those are shown that were compared in the most modes and kinds; of each framework, the runs with
     the most ranks.
@@ -51,11 +46,6 @@ def selected(rows: pd.DataFrame) -> pd.DataFrame:
     shown: pd.DataFrame = full[full["ranks"] == most]
     names = ["framework", *separating(shown, (*SETTING, "ranks"))]
     return shown.assign(title=in_words(shown, names, ", "))
-
-
-def modes(rows: pd.DataFrame) -> list[bool]:
-    """Which of deterministic and default mode there are, in this order."""
-    return [mode for mode in (True, False) if (rows["deterministic"] == mode).any()]
 
 
 def verdict(runs: pd.DataFrame) -> str:
@@ -76,7 +66,7 @@ def equality(compared: pd.DataFrame, shown: pd.DataFrame) -> str:
     """Sentences for a caption: how many runs of each mode and kind are bitwise equal, and which are not."""
     counts = [
         f"{described[0].upper()}{described[1:]}, {noun}: {_count(runs)}"
-        for mode in modes(compared)
+        for mode in (True, False)
         for described in [describe("deterministic", mode)]
         for kind, noun in NOUNS.items()
         if len(runs := compared[(compared["deterministic"] == mode) & (compared["kind"] == kind)])
@@ -113,31 +103,3 @@ def _share(some: pd.DataFrame, every: pd.DataFrame) -> str:
 def restarts(restore: pd.DataFrame, runs: pd.DataFrame) -> list[float]:
     """Where in their training these runs were restarted, in epochs done, each place once."""
     return sorted(set(restore.loc[restore["run"].isin(set(runs["run"])), "epoch"].dropna()))
-
-
-def lowest(grid: NDArray[np.object_]) -> Iterator[Axes]:
-    """The lowest panel of each column. Panels that were removed do not count."""
-    for column in grid.T:
-        yield next(axes for axes in reversed(column) if axes.figure is not None)
-
-
-def headed(axes: Axes, title: str, lines: Sequence[str]) -> None:
-    """A title and lines of ordinary text below it, above the panel; both may be wider than it."""
-    above(axes, lines)
-    axes.set_title(title, pad=3 + LINE_POINTS * len(lines))
-
-
-def above(axes: Axes, lines: Sequence[str], *, ha: Literal["left", "right"] = "left") -> None:
-    """Lines of text above the panel, flush with one of its edges, where a title leaves room for them."""
-    text = axes.annotate(
-        "\n".join(lines),
-        (0 if ha == "left" else 1, 1),
-        (0, 3),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha=ha,
-        va="bottom",
-        linespacing=1.2,
-        gid="words",
-    )
-    text.set_in_layout(False)

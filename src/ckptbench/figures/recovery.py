@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from ckptbench.answer.setups import (
     CHECKPOINT,
@@ -15,23 +14,31 @@ from ckptbench.answer.setups import (
     ordered,
     with_hardware,
 )
+from ckptbench.figures.kit.axes import goodput
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
-from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
+from ckptbench.figures.kit.panels import (
+    Panel,
+    PaperFigure,
+    draw_estimates,
+    forest,
+    legend,
+    nothing_to_show,
+)
 from ckptbench.figures.kit.parts import Part, stack, write_beside
 from ckptbench.figures.kit.style import GREYS, look
-from ckptbench.figures.kit.ticks import of_whole
-from ckptbench.figures.kit.useful import beyond, farthest_of
 
+FIGURE = {
+    "title": "Where the time of a failure goes",
+    "tables": ("goodput", "runs", "machine", "provenance"),
+    "of": "struck runs",
+}
 READING = (
-    "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it{faster}. Coloured: work"
-    " that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
-    " baseline{interval}{beyond}{explained}"
+    "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"
+    " of 0 and count as gained. Coloured: work that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
+    " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline{explained}"
 )
-INTERVAL = ", with its 95 % interval"
-FASTER = ", less what is left of 0, by which steps with fewer ranks were faster"
-EXPLAINED = ". The parts are {percent} % of what the runs lost against undisturbed ones{some}"
-OF_SOME = " ({clear} of {known} setups: what the others lost is not known to a fifth)"
+EXPLAINED = ". The parts are {percent} % of what the runs lost against undisturbed ones ({clear} of {known} setups: of the others that is not known to a fifth)"  # fmt: skip
 UNCLEAR = ". The parts are not checked: what the runs lost against undisturbed ones is not known to a fifth"
 CLEAR = 5.0
 """How many times as long as half of its interval a loss must be for the parts to be held against it."""
@@ -54,22 +61,23 @@ ROOM = 1.3
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput` and `provenance`."""
-    known = tables["goodput"]
-    shown = known[known["failures"] > 0]
+    shown = tables["goodput"][tables["goodput"]["failures"] > 0]
     if shown.empty:
-        return nothing_to_show(
-            "No failure struck a run: there is no recovery to show.",
-            caption(shown, tables["provenance"], ""),
-        )
+        return nothing_to_show("No failure struck a run: there is no recovery to show.")
     rows = _prepared(with_disturbed(shown, tables, paired=True))
-    text = caption(rows, tables["provenance"], _reading(rows), (*SYSTEM, *ROW))
-    present = [part for part in PARTS if (rows[part] != 0).any()]
-    figure, panels = forest(rows, text, pitch_in=0.19, axes_widths=(3, 1.2))
-    farthest = farthest_of(rows, ["goodput"])
+    reading = READING.format(explained=_explained(rows))
+    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
+    figure, panels = forest(
+        rows, text, pitch_in=0.19, xlabels=["One failure (s)", "Goodput (%)"], axes_widths=(3, 1.2)
+    )
     for panel in panels:
-        _draw_panel(panel, rows, farthest)
+        _draw_parts(panel, rows)
+        useful, appearance = panel.axes[1], look(panel.framework)
+        draw_estimates(useful, panel.rows["y"], panel.rows, "goodput", appearance, factor=100)
+        goodput(useful.xaxis, 100 * rows["goodput"], 100 * rows["goodput_hi"])
     own = look(panels[0].framework).color
-    legend(figure, [part.handle(own) for name, part in PARTS.items() if name in present])
+    present = [part for name, part in PARTS.items() if (rows[name] != 0).any()]
+    legend(figure, [part.handle(own) for part in present])
     return figure
 
 
@@ -83,15 +91,6 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     return labelled(faceted(ordered(known, (*SYSTEM, "framework", *ROW))), ROW)
 
 
-def _reading(rows: pd.DataFrame) -> str:
-    return READING.format(
-        faster=FASTER if (rows["slower"] < 0).any() else "",
-        interval=INTERVAL if rows["goodput_lo"].notna().any() else "",
-        beyond=beyond(rows, ["goodput"]),
-        explained=_explained(rows),
-    )
-
-
 def _explained(rows: pd.DataFrame) -> str:
     """Nothing where no undisturbed run ran."""
     known = rows[rows["loss_s"].notna()]
@@ -101,39 +100,14 @@ def _explained(rows: pd.DataFrame) -> str:
         return UNCLEAR if len(known) else ""
     percent = 100 * clear["explained"]
     ends = dict.fromkeys(f"{end:.0f}" for end in (percent.min(), percent.max()))
-    some = OF_SOME.format(clear=len(clear), known=len(known)) if len(clear) < len(known) else ""
-    return EXPLAINED.format(percent=" to ".join(ends), some=some)
+    return EXPLAINED.format(percent=" to ".join(ends), clear=len(clear), known=len(known))
 
 
-def _draw_panel(panel: Panel, rows: pd.DataFrame, farthest: float) -> None:
-    parts, useful = panel.axes
-    facet = rows[rows["facet"] == panel.rows["facet"].iloc[0]]
-    _draw_parts(parts, panel)
-    appearance = look(panel.framework)
-    useful.plot(
-        100 * panel.rows["goodput"],
-        panel.rows["y"],
-        appearance.marker,
-        color=appearance.color,
-        gid="goodput",
-    )
-    useful.hlines(
-        panel.rows["y"],
-        100 * panel.rows["goodput_lo"],
-        100 * panel.rows["goodput_hi"],
-        colors=appearance.color,
-        gid="goodput interval",
-    )
-    lengths = facet[list(PARTS)].clip(lower=0).sum(axis=1)
-    parts.set_xlim(min(0.0, ROOM * facet[list(PARTS)].min(axis=None)), ROOM * lengths.max())
-    of_whole(useful.xaxis, farthest)
-    if panel.is_lowest:
-        parts.set_xlabel("One failure (s)")
-        useful.set_xlabel("Goodput (%)")
-
-
-def _draw_parts(axes: Axes, panel: Panel) -> None:
-    rows = panel.rows
+def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:
+    axes, rows, names = panel.axes[0], panel.rows, list(PARTS)
     ends = stack(axes, rows, PARTS, look(panel.framework).color)
-    totals = rows[list(PARTS)].sum(axis=1)
-    write_beside(axes, zip(ends, rows["y"], strict=True), totals.map("{:.3g} s".format), "total")
+    totals = rows[names].sum(axis=1).map("{:.3g} s".format)
+    write_beside(axes, zip(ends, rows["y"], strict=True), totals, "total")
+    facet = every.loc[every["facet"] == rows["facet"].iloc[0], names]
+    longest = facet.clip(lower=0).sum(axis=1).max()
+    axes.set_xlim(min(0.0, ROOM * facet.min(axis=None)), ROOM * longest)

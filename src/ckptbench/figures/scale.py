@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from ckptbench.figures.kit.axes import logarithmic
 from ckptbench.figures.kit.decided import (
     NONE,
     caption,
@@ -22,8 +23,13 @@ from ckptbench.figures.kit.decided import (
 )
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
 from ckptbench.figures.kit.style import DASHED, INK, SOLID
-from ckptbench.figures.kit.ticks import logarithmic
 
+FIGURE = {
+    "title": "The best goodput against GPUs",
+    "tables": ("scale", "failure_rates", "decision_costs"),
+    "of": "timed checkpoints",
+    "own": True,
+}
 READING = (
     "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."
     " Bands are 95 % intervals. Where curves cross, another setup is the better one from there on"
@@ -36,21 +42,21 @@ PANEL_IN = 1.9
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `scale`, `failure_rates` and `decision_costs`."""
     if tables["scale"].empty:
-        return nothing_to_show(NONE, "")
+        return nothing_to_show(NONE)
     shown = known_and_beyond(curves_of(tables["scale"]))
-    styles = looks(foremost(shown))
-    figure, (axes,) = small_multiples(
-        [""], PANEL_IN, caption(READING, shown, len(styles), "scale", tables)
-    )
-    for name, (color, _) in styles.items():
+    colors = {name: color for name, (color, _) in looks(foremost(shown)).items()}
+    text = caption(READING, shown, len(colors), "scale", tables)
+    figure, (axes,) = small_multiples([""], PANEL_IN, text)
+    for name, color in colors.items():
         _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), color)
-    drawn = shown[shown["series"].isin(styles)]
+    drawn = shown[shown["series"].isin(list(colors))]
     lost(axes, drawn["loss"])
     logarithmic(axes.xaxis, drawn["gpus"])
     axes.set_xlabel("GPUs")
-    of = {"costs known": KNOWN, "projected": BEYOND} if shown["projected"].any() else {"costs known": KNOWN}  # fmt: skip
-    colors = [Line2D([], [], color=handle.get_color(), label=str(handle.get_label())) for handle in handles(styles)]  # fmt: skip
-    legend(figure, colors, [Line2D([], [], color=INK, label=name, **look) for name, look in of.items()])  # fmt: skip
+    kinds = {"costs known": KNOWN} | ({"projected": BEYOND} if drawn["projected"].any() else {})
+    of_curves = handles({name: (color, SOLID) for name, color in colors.items()})
+    of_kinds = [Line2D([], [], color=INK, label=name, **look) for name, look in kinds.items()]
+    legend(figure, [*of_curves, *of_kinds])
     return figure
 
 

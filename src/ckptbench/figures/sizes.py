@@ -13,7 +13,7 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import counted
 from ckptbench.answer.quantities import size
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, faceted, in_words, ordered, varying
-from ckptbench.figures.kit.captions import caption, text_width_in
+from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
@@ -25,12 +25,16 @@ from ckptbench.figures.kit.panels import (
 from ckptbench.figures.kit.parts import BAR, Part, stack, write_beside
 from ckptbench.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN, look
 
+FIGURE = {
+    "title": "What a checkpoint weighs",
+    "tables": ("sizes", "provenance"),
+    "of": "undisturbed runs",
+}
 READING = (
     "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters and buffers, the optimizer's"
-    " momentum, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes"
+    " momentum, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes. Thin lines reach"
+    " from the smallest version to the largest; numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
 )
-MERGED = "numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
-UNEVEN = "thin lines reach from the smallest version to the largest"
 PARTS = {
     "state_model_bytes": Part("parameters and buffers", GREYS[1]),
     "state_optimizer_bytes": Part("optimizer", GREYS[3], "//////"),
@@ -38,42 +42,31 @@ PARTS = {
 }
 SAME = 0.01
 """Sizes whose relative difference is smaller than this share a row."""
-MUST_HAVE = "must have"
 ROW = ("framework", "strategy", "format", "counts")
 ROW_IN = 0.17
-TICKS = 4
 ROOM = 1.45
 """The factor between the longest bar and the axis: the room for the numbers."""
-LABELS_IN = 1.5
-"""Labels of rows that are wider need a page."""
+LABEL_LETTERS = 26
+"""Labels of rows that are longer need a page."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `sizes` and `provenance`; a panel for each model and dataset."""
-    shown = tables["sizes"]
-    if shown.empty:
-        text = caption(shown, tables["provenance"], "")
-        return nothing_to_show("No checkpoint was written: there is no size to show.", text)
-    rows = _prepared(shown)
-    reading = "; ".join(
-        [
-            READING,
-            *([MERGED] if len(rows) < len(shown) else []),
-            *([UNEVEN] if not rows["constant"].all() else []),
-        ]
-    )
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
+    if tables["sizes"].empty:
+        return nothing_to_show("No checkpoint was written: there is no size to show.")
+    rows = _prepared(tables["sizes"])
+    text = caption(rows, tables["provenance"], READING, (*SYSTEM, *ROW))
     panels = [own for _, own in rows.groupby("facet", sort=False)]
     heights = [len(own) + own["must_have"].nunique() for own in panels]
     height_in = ROW_IN * sum(heights) + 1.5 * PANEL_EDGES_IN * len(panels) + LINE_IN
-    labels_in = max(text_width_in(line) for label in rows["label"] for line in label.split("\n"))
-    figure = PaperFigure(COLUMN_IN if labels_in <= LABELS_IN else PAGE_IN, height_in, text)
-    grid = figure.add_gridspec(len(panels), 1, height_ratios=heights)
-    for place, own in enumerate(panels):
-        axes = figure.add_subplot(grid[place])
+    longest = max(len(line) for label in rows["label"] for line in label.split("\n"))
+    width_in = COLUMN_IN if longest <= LABEL_LETTERS else PAGE_IN
+    figure = PaperFigure(width_in, height_in, text)
+    grid = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+    for axes, own in zip(grid, panels, strict=True):
         axes.set_title(own["facet"].iloc[0])
         _draw_panel(axes, own)
-    axes.set_xlabel("Checkpoint")
+    grid[-1].set_xlabel("Checkpoint")
     legend(figure, [part.handle() for part in PARTS.values()])
     return figure
 
@@ -105,10 +98,9 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     for row in records(rows):
         if abs(must_have - row["must_have"]) > SAME * must_have:
             must_have = row["must_have"]
-            y = len(names)
-            stack(axes, pd.DataFrame([{**row, "y": y}]), PARTS)
-            write_beside(axes, [(must_have, y)], [size(must_have)], "words")
-            names.append(MUST_HAVE)
+            stack(axes, pd.DataFrame([{**row, "y": len(names)}]), PARTS)
+            write_beside(axes, [(must_have, len(names))], [size(must_have)], "words")
+            names.append("must have")
         y = len(names)
         axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
         if not row["constant"]:
@@ -121,7 +113,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlim(0, ROOM * rows[["bytes_max", "must_have"]].to_numpy().max())
-    axes.xaxis.set_major_locator(MaxNLocator(TICKS))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter("B"))
 
 

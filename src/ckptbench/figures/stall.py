@@ -15,9 +15,10 @@ from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.figures import OWN_SAVES
+from ckptbench.figures.kit.axes import logarithmic
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
-from ckptbench.figures.kit.outside import SEEN, is_own
 from ckptbench.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
 from ckptbench.figures.kit.parts import (
     CAPTURE,
@@ -34,22 +35,29 @@ from ckptbench.figures.kit.parts import (
     stack,
 )
 from ckptbench.figures.kit.style import FAINT, INK, look
-from ckptbench.figures.kit.ticks import durations
 
+FIGURE = {
+    "title": "What one checkpoint blocks",
+    "tables": ("stall", "checkpoint_cost", "runs", "machine", "provenance"),
+    "of": "undisturbed runs",
+    "own": True,
+}
+NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
 READING = (
-    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the commit"
-    " record are on stable storage (grey). Right: mean share of the parts of the stall"
+    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until {until} (grey); means are those of the table"
+    " checkpoint_cost. Crosses are checkpoints {first}; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
+    " Right: {shares}"
 )
-READING_OWN = (
-    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until the engine says that it is finished, which is not"
-    " yet durable (grey). Right: of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero"
-)
-BEHIND = "where the loop goes on after the capture, write and sync are behind training and no part of the stall"
-WARMUP = "hollow points came during the warm-up and count neither for the mean nor for the parts"
-MEAN = "means are those of the table checkpoint_cost: of each run, over runs; that of the stall is without the time in which the next save waited"
-MEAN_OWN = "means are those of the tables checkpoint_cost and strategies: of each run, over runs"
-FIRST = "crosses are the first checkpoints of a run, before the steady state; they count only in rows without later ones"
-FIRST_OWN = "crosses are the first checkpoint of a run; they count only in rows without later ones"
+WORDS = {
+    "until": "every byte and the commit record are on stable storage",
+    "first": "before the steady state",
+    "shares": "mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it",
+}
+WORDS_OWN = {
+    "until": "the engine says that it is finished, which is not yet durable",
+    "first": "that are the first of a run",
+    "shares": "of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero",
+}
 BEFORE_OWN = "first of a run"
 STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
@@ -81,37 +89,23 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `stall`, `checkpoint_cost` and `provenance`."""
     shown = tables["stall"]
     if shown.empty:
-        text = caption(shown, tables["provenance"], "")
-        return nothing_to_show(
-            "No run that can be timed wrote a checkpoint: there is no stall to show.", text
-        )
+        return nothing_to_show(NOTHING)
     costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
-    if own := is_own(tables):
-        shown = shown.merge(tables[SEEN][["run", "step", "hidden_s"]], on=["run", "step"])
+    if own := OWN_SAVES in tables:
+        shown = shown.merge(tables[OWN_SAVES][["run", "step", "hidden_s"]], on=["run", "step"])
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
-    text = caption(rows, tables["provenance"], _reading(rows, own), (*SYSTEM, *CHECKPOINT))
-    figure, panels = forest(rows, text, pitch_in=0.26, axes_widths=(3, 2))
+    reading = READING.format(**(WORDS_OWN if own else WORDS))
+    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    figure, panels = forest(
+        rows, text, pitch_in=0.26, xlabels=["One checkpoint (s)", "Share (%)"], axes_widths=(3, 2)
+    )
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
         _draw_shares(shares, panel.rows, own)
-        durations(points.xaxis, rows[[*LANES]].to_numpy().ravel())
-        if panel.is_lowest:
-            points.set_xlabel("One checkpoint")
-            shares.set_xlabel("Share (%)")
+        logarithmic(points.xaxis, rows[[*LANES]].to_numpy(float).ravel())
     legend(figure, _legend(rows, panels[0].framework, own))
     return figure
-
-
-def _reading(rows: pd.DataFrame, own: bool) -> str:
-    parts = [
-        READING_OWN if own else READING,
-        MEAN_OWN if own else MEAN,
-        *([BEHIND] if not (own or rows["blocking"].all()) else []),
-        *([FIRST_OWN if own else FIRST] if _is_first(rows).any() else []),
-        *([WARMUP] if rows["warmup"].any() else []),
-    ]
-    return "; ".join(parts)
 
 
 def _is_first(rows: pd.DataFrame) -> pd.Series:

@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.analysis.cost.timeline import STEPS_AFTER
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer import labels
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
+from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.disturbed import COLUMN, MARK, any_disturbed, with_disturbed
-from ckptbench.figures.kit.outside import is_own
+from ckptbench.figures.kit.disturbed import COLUMN, MARK, with_disturbed
 from ckptbench.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
@@ -42,22 +41,27 @@ from ckptbench.figures.kit.parts import (
     Part,
 )
 from ckptbench.figures.kit.style import INK, PAGE_IN, look
-from ckptbench.matrix.levels import LEVELS, SHARED
+from ckptbench.matrix.levels import LEVELS
 
+FIGURE = {
+    "title": "One checkpoint of each strategy",
+    "tables": ("timeline", "runs", "machine", "provenance"),
+    "of": "timed checkpoints",
+    "own": True,
+}
+NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
 READING = (
-    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after its commit."
-    " Upper lane of a rank: training; lower lane: the checkpoint; diamond: from here on it survives a power cut. A lane's times count from the start"
-    " of its own save, as clocks of several hosts cannot be compared"
+    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was {done}, or to the end of the epoch."
+    " Upper lane of a rank (the first and the last are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
+    " {durable}. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Long steps are cut at the edges; paler"
+    " parts are of the checkpoint before or after; the table timeline has the other setups"
 )
-READING_OWN = (
-    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was finished."
-    " Upper lane of a rank: training; lower lane: the checkpoint; diamond: from here on the engine says that it is finished, which is not yet durable. A lane's times"
-    " count from the start of its own save. A save that goes on beside training without saying when it has its copy is drawn as written from its start"
-)
-SOONER = "fewer steps follow where the epoch ended before: {}"
-CUT = "long steps are cut at the edges"
-PALER = "paler parts are of the checkpoint before or after"
-OTHERS = "the table timeline has the other setups"
+WORDS = {"done": "committed", "durable": "it survives a power cut"}
+WORDS_OWN = {
+    "done": "finished",
+    "durable": "the engine says that it is finished, which is not yet durable; one that goes on beside training without saying when it has its copy is drawn as"
+    " written from its start",
+}
 TRAINING: Mapping[str, Part] = {
     "": BLOCKED,
     "update": UPDATE_WAITS,
@@ -91,29 +95,23 @@ STEP_ALPHA = 0.45
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `timeline` and `provenance`."""
-    every = tables["timeline"]
-    if every.empty:
-        text = caption(every, tables["provenance"], "")
-        return nothing_to_show(
-            "No run that can be timed wrote a checkpoint: there is no timeline to show.", text
-        )
-    rows = _apart(_chosen(with_hardware(with_disturbed(every, tables))))
-    own = is_own(tables)
-    reading = READING_OWN if own else READING
-    text = caption(rows, tables["provenance"], _reading(rows, every, reading), ONE_PICTURE)
-    panels = [(framework, list(_lanes(own))) for framework, own in per_framework(rows)]
+    if tables["timeline"].empty:
+        return nothing_to_show(NOTHING)
+    rows = _apart(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
+    own = OWN_SAVES in tables
+    levels = ", ".join(_levels(rows)) or "none"
+    reading = READING.format(levels=levels, **(WORDS_OWN if own else WORDS))
+    text = caption(rows, tables["provenance"], reading, ONE_PICTURE)
+    panels = [(framework, list(_lanes(own_rows))) for framework, own_rows in per_framework(rows)]
     heights = [lanes[-1].bottom * LANE_IN for _, lanes in panels]
-    edges_in = len(panels) * PANEL_EDGES_IN + LINE_IN
-    figure = PaperFigure(PAGE_IN, sum(heights) + edges_in, text)
-    grid = figure.add_gridspec(len(panels), 1, height_ratios=heights)
-    for place, (framework, lanes) in enumerate(panels):
-        axes = figure.add_subplot(grid[place], sharex=figure.axes[0] if place else None)
+    figure = PaperFigure(PAGE_IN, sum(heights) + len(panels) * PANEL_EDGES_IN + LINE_IN, text)
+    grid = figure.subplots(len(panels), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for axes, (framework, lanes) in zip(grid, panels, strict=True):
         axes.set_title(labels.name(framework))
         _draw_panel(axes, lanes, look(framework).color)
-        axes.tick_params(labelbottom=place == len(panels) - 1)
-    axes.set_xlim(*_ends_s(rows))
-    axes.set_xlabel("Time since the start of the save (s)")
-    figure.marks_disturbed = any_disturbed(rows)
+    grid[-1].set_xlim(*_ends_s(rows))
+    grid[-1].set_xlabel("Time since the start of the save (s)")
+    figure.marks_disturbed = bool(rows[COLUMN].any())
     legend(figure, _legend(rows, own))
     return figure
 
@@ -153,54 +151,12 @@ def _apart(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(start_s=starts)[(rows["kind"] != "capture") | is_copied]
 
 
-def _reading(rows: pd.DataFrame, every: pd.DataFrame, reading: str) -> str:
-    ranks = rows["ranks"].max()
-    by_level = [
-        f"the lower lanes of {labels.describe('strategy', key['strategy'])} are the levels {', '.join(levels)}, each written and committed after the one before it"
-        for key, own in groups(rows, ["strategy"])
-        if (levels := _levels(own)) not in ([], [SHARED])
-    ]
-    parts = [
-        reading,
-        *by_level,
-        *([f"of {ranks} ranks the first and the last are shown"] if ranks > 2 else []),
-        *_sooner(rows),
-        *([CUT] if _is_cut(rows) else []),
-        *([PALER] if _is_other(rows).any() else []),
-        *([OTHERS] if every["run"].nunique() > rows["run"].nunique() else []),
-    ]
-    return "; ".join(parts)
-
-
-def _sooner(rows: pd.DataFrame) -> list[str]:
-    """The checkpoints after whose commit fewer steps are shown."""
-    several = rows["framework"].nunique() > 1
-    names = [
-        f"{labels.name(key['framework'])} " * several + labels.describe("strategy", key["strategy"])
-        for key, own in groups(rows, ["framework", "strategy"])
-        if _steps_after(own) < STEPS_AFTER
-    ]
-    return [SOONER.format(", ".join(names))] if names else []
-
-
-def _steps_after(rows: pd.DataFrame) -> int:
-    """How many steps are shown after the commit of a checkpoint, on the rank that commits last."""
-    commits = rows[(rows["kind"] == "commit") & ~_is_other(rows)]
-    last = commits.sort_values("end_s").iloc[-1]
-    steps = rows[(rows["kind"] == "step") & (rows["rank"] == last["rank"])]
-    return int((steps["start_s"] >= last["end_s"]).sum())
-
-
 def _ends_s(rows: pd.DataFrame) -> tuple[float, float]:
     """Ends of the time axis: the windows, as far as they are not far longer than the checkpoints in them."""
     own = rows[~rows["kind"].isin(PROGRESS) & ~_is_other(rows)]
     longest_s = own["end_s"].max()
     first_s, last_s = rows["start_s"].min(), rows["end_s"].max()
     return max(first_s, -BEFORE * longest_s), min(last_s, (1 + AFTER) * longest_s)
-
-
-def _is_cut(rows: pd.DataFrame) -> bool:
-    return _ends_s(rows) != (rows["start_s"].min(), rows["end_s"].max())
 
 
 def _is_other(rows: pd.DataFrame) -> pd.Series:
@@ -257,22 +213,13 @@ def _draw_panel(axes: Axes, lanes: list[_Lanes], color: str) -> None:
 
 def _draw_training(axes: Axes, lanes: _Lanes, color: str) -> None:
     rows = lanes.rows
-    steps = rows[rows["kind"] == "step"]
-    axes.barh(
-        [lanes.top] * len(steps),
-        steps["end_s"] - steps["start_s"],
-        LANE,
-        steps["start_s"],
-        align="edge",
-        color=color,
-        alpha=STEP_ALPHA,
-        edgecolor="white",
-        gid="step",
-    )
+    steps = Part("", color)
+    for span in records(rows[rows["kind"] == "step"]):
+        _draw_span(axes, lanes.top, span, steps, alpha=STEP_ALPHA, edgecolor="white")
     for span in records(rows[rows["kind"] == "evaluation"]):
-        _draw_span(axes, lanes.top, {**span, "of_step": span["step"]}, EVALUATION)
+        _draw_span(axes, lanes.top, span, EVALUATION)
     for span in records(rows[rows["kind"].isin(["save", "hold"])]):
-        _draw_span(axes, lanes.top, span, TRAINING[span["why"]])
+        _draw_span(axes, lanes.top, span, TRAINING[span["why"]], alpha=_alpha(span))
 
 
 def _draw_behind(axes: Axes, lanes: _Lanes, y: float, level: str) -> None:
@@ -281,12 +228,16 @@ def _draw_behind(axes: Axes, lanes: _Lanes, y: float, level: str) -> None:
     if level == lanes.levels[-1]:
         own |= rows["kind"] == "removal"
     for span in records(rows[own]):
-        _draw_span(axes, y, span, BEHIND[span["kind"]])
+        _draw_span(axes, y, span, BEHIND[span["kind"]], alpha=_alpha(span))
         if span["kind"] == "commit" and span["of_step"] == span["step"]:
             axes.plot(span["end_s"], y + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
 
 
-def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part) -> None:
+def _alpha(span: Mapping[str, Any]) -> float:
+    return 1.0 if span["of_step"] == span["step"] else PALE
+
+
+def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part, *, alpha: float = 1.0, edgecolor: str = INK) -> None:  # fmt: skip
     axes.barh(
         y,
         span["end_s"] - span["start_s"],
@@ -294,9 +245,9 @@ def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part) -> Non
         span["start_s"],
         align="edge",
         color=part.grey,
-        edgecolor=INK,
+        edgecolor=edgecolor,
         hatch=part.hatch,
-        alpha=None if span["of_step"] == span["step"] else PALE,
+        alpha=alpha,
         gid=span["kind"],
     )
 

@@ -10,12 +10,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.answer.setups import SYSTEM
+from ckptbench.figures.kit.axes import goodput, logarithmic
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.decided import in_panels
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
 from ckptbench.figures.kit.style import BAND, DASHED, INK, look
-from ckptbench.figures.kit.ticks import logarithmic, of_whole, reach
 
+FIGURE = {
+    "title": "Predicted and measured goodput",
+    "tables": ("validation", "provenance"),
+    "of": "drawn failures",
+}
+NOTHING = "No drawn failures struck a setup whose costs other runs have measured: there is no prediction to show."
 READING = (
     "Useful part of the time against the interval, under failures that really came. Points: measured, with 95 % intervals over repeats. Band: where 95 %"
     " of such measurements should lie, by the model, from costs that other runs have measured and the times at which the failures came. Yellow: the range that"
@@ -27,23 +33,18 @@ ACROSS = 3
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `validation` and `provenance`; a panel for each framework, strategy and recovery."""
-    known = tables["validation"]
-    if known.empty:
-        return nothing_to_show(
-            "No drawn failures struck a setup whose costs other runs have measured: there is no prediction to show.",
-            caption(known, tables["provenance"], ""),
-        )
-    rows = in_panels(known)
+    if tables["validation"].empty:
+        return nothing_to_show(NOTHING)
+    rows = in_panels(tables["validation"])
     reading = READING.format(holds=int(rows["holds"].sum()), number=len(rows))
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, "ranks", "history"))
     panels = [own for _, own in rows.groupby("panel", sort=False)]
     titles = [own["panel"].iloc[0] for own in panels]
     figure, drawn = small_multiples(titles, PANEL_IN, text, across=ACROSS)
-    shown = 100 * rows[["measured", "measured_hi", "predicted_hi"]]
-    farthest = reach(shown["measured"], shown[["measured_hi", "predicted_hi"]].to_numpy().ravel())
+    ends = 100 * rows[["measured_hi", "predicted_hi"]].to_numpy(float).ravel()
     for axes, own in zip(drawn, panels, strict=True):
         _draw_panel(axes, own.sort_values("interval_steps"))
-        of_whole(axes.yaxis, farthest)
+        goodput(axes.yaxis, 100 * rows["measured"], ends)
         axes.set_xlabel("Interval (steps)")
         axes.set_ylabel("Goodput (%)")
     legend(figure, _handles())
@@ -53,16 +54,18 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     color = look(rows["framework"].iloc[0]).color
     steps = rows["interval_steps"]
-    first = rows.iloc[0]
-    axes.axvspan(first["fine_from_steps"], first["fine_to_steps"], color=BAND, gid="flat", zorder=0)
-    axes.fill_between(steps, 100 * rows["predicted_lo"], 100 * rows["predicted_hi"], color=color, alpha=0.2, linewidth=0)  # fmt: skip
-    axes.plot(steps, 100 * rows["predicted"], color=color, linestyle=DASHED, gid="predicted")
-    known = rows[rows["measured_lo"].notna()]
-    axes.vlines(known["interval_steps"], 100 * known["measured_lo"], 100 * known["measured_hi"], colors=color, alpha=0.6, gid="measured interval")  # fmt: skip
-    axes.plot(steps, 100 * rows["measured"], color=color, linestyle="", marker="o", gid="measured")
-    ends = [first["fine_from_steps"], first["fine_to_steps"]]
-    within = [min(max(end, steps.min()), steps.max()) for end in ends]
-    logarithmic(axes.xaxis, [*steps, *within])
+    fine = rows.iloc[0][["fine_from_steps", "fine_to_steps"]].astype(float)
+    axes.axvspan(*fine, color=BAND, gid="flat", zorder=0)
+    low, middle, high, measured, measured_lo, measured_hi = (
+        100 * rows[f"{name}{end}"]
+        for name, ends in (("predicted", ("_lo", "", "_hi")), ("measured", ("", "_lo", "_hi")))
+        for end in ends
+    )
+    axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.plot(steps, middle, color=color, linestyle=DASHED, gid="predicted")
+    axes.vlines(steps, measured_lo, measured_hi, colors=color, alpha=0.6, gid="measured interval")
+    axes.plot(steps, measured, color=color, linestyle="", marker="o", gid="measured")
+    logarithmic(axes.xaxis, [*steps, *fine.clip(steps.min(), steps.max())])
 
 
 def _handles() -> list[Line2D | Patch]:

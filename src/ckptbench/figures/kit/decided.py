@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 import pandas as pd
@@ -20,9 +20,10 @@ from ckptbench.answer.setups import (
     with_hardware,
 )
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.figures.kit.axes import logarithmic
 from ckptbench.figures.kit.captions import capitalized_sentences
+from ckptbench.figures.kit.series import varies_within
 from ckptbench.figures.kit.style import LINE_STYLES, LineStyle
-from ckptbench.figures.kit.ticks import logarithmic
 
 SERIES = ("strategy", "format", "recovery")
 MOST = 8
@@ -65,14 +66,14 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _inside(rows: pd.DataFrame) -> list[str]:
-    return [name for name in SERIES if _varies_within(rows, name)]
+    return [name for name in SERIES if varies_within(rows, name)]
 
 
 def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `panel`: all that separates two of them but the interval."""
     columns = (*SYSTEM, "framework", "ranks", *SERIES, "history", "interval")
     known = ordered(with_hardware(rows), columns)
-    inside = [name for name in (*SERIES, "history") if _varies_within(known, name)] or ["strategy"]
+    inside = [name for name in (*SERIES, "history") if varies_within(known, name)] or ["strategy"]
     names = ["framework", *separating(known, SYSTEM), *varying(known, ["ranks"]), *inside]
     return known.assign(panel=in_words(known, names, SEPARATOR))
 
@@ -118,7 +119,7 @@ def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:
     )
 
 
-def lost(axes: Axes, losses: pd.Series) -> None:
+def lost(axes: Axes, losses: Iterable[float]) -> None:
     """The axis of these losses, in percent."""
     logarithmic(axes.yaxis, losses)
     axes.set_ylabel("Time lost (%)")
@@ -144,8 +145,3 @@ def _common(rows: pd.DataFrame) -> str:
     if (rows["framework"] == GIVEN).all():
         return f"with {'; '.join(rows['model'].unique())}"
     return ", ".join(constants(rows, ("framework", *SYSTEM, *SERIES)))
-
-
-def _varies_within(frame: pd.DataFrame, column: str) -> bool:
-    within = ["framework", "strategy"] if column == "format" else ["framework"]
-    return bool((frame.groupby(within)[column].nunique() > 1).any())

@@ -1,19 +1,41 @@
-"""How every figure looks: the style file, and one colour and marker per framework everywhere."""
+"""How every figure looks: the style file, fonts, and one colour and marker per framework everywhere."""
 
 from __future__ import annotations
 
+import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import matplotlib as mpl
+import pandas as pd
+from matplotlib import font_manager
 
 from ckptbench.answer.labels import is_verbatim
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
+log = logging.getLogger("ckptbench")
+
 STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
+FALLBACK_FONTS = (
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "IPAexGothic",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Symbola",
+    "Noto Emoji",
+    "Unifont",
+)
+"""Fonts for letters of users that matplotlib's own font lacks. Those that are installed are used, in this order."""
+MISSING_LETTERS = (
+    "no font has these letters of titles and names, and the figure shows boxes: %s. Install a font that has them (of Debian: fonts-noto-cjk for Chinese,"
+    " Japanese and Korean, fonts-symbola for emoji), remove the figure and run this again"
+)
 
 COLUMN_IN = 3.5
 """Width of a figure of one column of panels."""
@@ -70,9 +92,48 @@ def look(framework: str) -> Look:
 
 
 @contextmanager
-def paper() -> Iterator[None]:
-    """matplotlib's defaults and the style file, whatever the user's settings; undone at the end."""
+def paper(tables: Mapping[str, pd.DataFrame] | None = None) -> Iterator[None]:
+    """matplotlib's defaults and the style file, whatever the user's settings, with fonts for the letters of the tables; undone at the end."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rc_file(STYLE_FILE, use_default_template=False)
+        _add_fonts(_letters(tables or {}))
         yield
+
+
+def _letters(tables: Mapping[str, pd.DataFrame]) -> set[str]:
+    texts = (
+        frame[column].dropna().unique()
+        for frame in tables.values()
+        for column in frame.select_dtypes(object)
+    )
+    return {letter for column in texts for text in column for letter in str(text)}
+
+
+def _add_fonts(letters: set[str]) -> None:
+    """Fonts for those of the letters that the style's own font lacks."""
+    lacking = _without(letters, mpl.rcParams["font.family"][0])
+    if not lacking:
+        return
+    installed = set(font_manager.get_font_names())
+    families = [family for family in FALLBACK_FONTS if family in installed]
+    mpl.rcParams["font.family"] += families
+    if families:  # a PDF shows nothing of an OpenType font that is embedded as TrueType
+        mpl.rcParams["pdf.fonttype"] = 3
+    for family in families:
+        lacking = _without(lacking, family)
+    if lacking:
+        _warn(" ".join(f"{x} (U+{ord(x):04X})" for x in sorted(lacking)))
+
+
+@cache
+def _warn(letters: str) -> None:
+    """Once, though a figure is drawn and saved."""
+    log.warning(MISSING_LETTERS, letters)
+
+
+def _without(letters: set[str], family: str) -> set[str]:
+    """The letters that the family lacks."""
+    font = font_manager.get_font(font_manager.findfont(family))
+    known = font.get_charmap()
+    return {letter for letter in letters if letter.isprintable() and ord(letter) not in known}
