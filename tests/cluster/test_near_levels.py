@@ -65,7 +65,7 @@ def test_a_lost_node_is_survived_from_the_copies_on_the_next_one(job: Path) -> N
         loaded = [e["step"] for e in trace if e["event"] == "digest" and e["when"] == "loaded"]
         assert len(loaded) == 1
         assert loaded[0] in (took, took - BETWEEN)
-    assert f"step {loaded[0]} is taken from the near levels of 2 nodes" in said(job)
+    assert f"step {loaded[0]} is taken from the local tiers of 2 nodes" in said(job)
 
 
 def test_it_ends_with_the_bits_of_a_run_that_lost_nothing(job: Path) -> None:

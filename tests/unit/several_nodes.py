@@ -72,7 +72,7 @@ def places(nodes: Iterable[str]) -> list[Place]:
 
 def levels_of_node(folder: Path, node: str, levels: Iterable[str] = (MEMORY,)) -> Levels:
     near = {level: folder / node / level for level in levels}
-    return Levels({**near, SHARED: folder / SHARED}, keep=2, near=KEPT_SPREAD)
+    return Levels({**near, SHARED: folder / SHARED}, keep=2, keep_local=KEPT_SPREAD)
 
 
 class Nodes:
@@ -100,7 +100,7 @@ class Nodes:
         self.levels = [levels_of(place.node) for place in self.places]
         for place, own in zip(self.places, self.levels, strict=True):
             if place.local_rank == 0:
-                own.begin_near(after)
+                own.begin_local(after)
         variant = Variant("deepfreeze", tuple(sorted(options.items())))
         self._pool = ThreadPoolExecutor(len(nodes))
         self.ranks = self.all(lambda rank: self._open(rank, variant, attempt))

@@ -16,7 +16,7 @@ from run_folders import Arrays, FakeRun, Kill, Moment, cell, trained
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.checkpoints.levels import KEPT_NEAR
+from ckptbench.checkpoints.levels import KEPT_LOCAL
 from ckptbench.checkpoints.pieces import write_pieces
 from ckptbench.checkpoints.version import Version
 from ckptbench.launch.run import Execution, run_cell
@@ -283,10 +283,10 @@ def test_versions_at_a_near_level_are_compared_too(
     trace = read_trace(plan.run_folder / "trace-0.jsonl")
     found = [(digest.level, digest.step) for _, digest in trace.digests if digest.level]
     near = [step for level, step in found if level == "memory"]
-    assert near == [3, 6, 9, 12][-KEPT_NEAR:]
+    assert near == [3, 6, 9, 12][-KEPT_LOCAL:]
     assert [step for level, step in found if level == "shared"] == [6, 12]
     row = of_run(plan)
-    assert (row["versions_taken"], row["versions_compared"]) == (4 + 2, KEPT_NEAR + 2)
+    assert (row["versions_taken"], row["versions_compared"]) == (4 + 2, KEPT_LOCAL + 2)
     assert row["consistent"] is True
 
 

@@ -346,7 +346,7 @@ def test_levels_never_share_a_folder(plan: Plan) -> None:
     assert stores[MEMORY].folder != stores[NODE].folder
 
 
-def test_each_node_has_near_folders_of_its_own(plan: Plan) -> None:
+def test_each_node_has_local_folders_of_its_own(plan: Plan) -> None:
     folders = [
         open_levels(plan, node=node).stores[MEMORY].folder for node in (None, "node1", "node2")
     ]

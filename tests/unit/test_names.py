@@ -174,7 +174,7 @@ def test_a_list_whose_name_a_run_cannot_have_is_refused_in_one_line(name: str) -
 
 
 def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
-    """A folder of a near level has the longest name."""
+    """A folder of a local tier has the longest name."""
     near, lost = "strategy: {deepfreeze: {memory: 1, node: 2}}", "faults: {listed: {name: %s}}"
     with pytest.raises(ConfigError, match="of 239 that the names of its files can have"):
         planned(f"{near}, {lost % ('a' * 200)}", LIST % ("a" * 200))
@@ -201,7 +201,7 @@ def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
         dataset_sha256="1" * 64,
         lock_sha256="2" * 64,
     )  # fmt: skip
-    folders = [store.folder for store in open_levels(plan, node="n1").near.values()]
+    folders = [store.folder for store in open_levels(plan, node="n1").local.values()]
     for folder in folders:
         folder.mkdir(parents=True)  # the kernel takes the name
     assert max(len(folder.name) for folder in folders) == 255

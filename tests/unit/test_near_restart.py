@@ -1,4 +1,4 @@
-"""The launcher's part in a restart from near levels of several nodes, and the program that it starts there."""
+"""The launcher's part in a restart from local tiers of several nodes, and the program that it starts there."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_program_makes_the_parts_of_all_nodes_a_shared_version(
     assert version.position.step == 3
     assert version.identity == plan.identity
     said = (plan.run_folder / "rank-0.log").read_text()
-    assert "step 3 is taken from the near levels of 1 nodes" in said
+    assert "step 3 is taken from the local tiers of 1 nodes" in said
 
 
 def test_the_program_ends_with_an_error_that_its_log_tells(

@@ -1,4 +1,4 @@
-"""A restart from the near levels of several nodes: what is left of them becomes one version of the shared store."""
+"""A restart from the local tiers of several nodes: what is left of them becomes one version of the shared store."""
 
 from __future__ import annotations
 

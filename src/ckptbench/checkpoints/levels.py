@@ -16,7 +16,7 @@ from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
 from ckptbench.remedies import blame, free, number_of, remedy
 from ckptbench.runs.plan import Plan
 
-KEPT_NEAR = 1
+KEPT_LOCAL = 1
 """Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
 KEPT_SPREAD = 2
 """The same, of ranks on several nodes, where each node commits for itself. One node may have committed a step, and
@@ -28,12 +28,19 @@ class Levels:
     """The versions of one run at all levels."""
 
     def __init__(
-        self, folders: Mapping[str, Path], *, keep: int, near: int = KEPT_NEAR, attempt: int = 1
+        self,
+        folders: Mapping[str, Path],
+        *,
+        keep: int,
+        keep_local: int = KEPT_LOCAL,
+        attempt: int = 1,
     ) -> None:
         """`folders` by level, the nearest first; the shared one is among them. `keep` versions stay in that one, and
-        `near` in each of the others. `attempt` is that of the run which writes."""
+        `keep_local` in each of the others. `attempt` is that of the run which writes."""
         self.stores = {
-            level: CheckpointStore(folder, keep=keep if level == SHARED else near, attempt=attempt)
+            level: CheckpointStore(
+                folder, keep=keep if level == SHARED else keep_local, attempt=attempt
+            )
             for level, folder in folders.items()
         }
 
@@ -42,22 +49,22 @@ class Levels:
         return self.stores[SHARED]
 
     def shared_alone(self) -> Levels:
-        """The same without the near levels."""
+        """The same without the local tiers."""
         alone = Levels({SHARED: self.shared.folder}, keep=0)
         alone.stores[SHARED] = self.shared
         return alone
 
     @property
-    def near(self) -> dict[str, CheckpointStore]:
+    def local(self) -> dict[str, CheckpointStore]:
         """Those that belong to a node, the nearest first."""
         return {level: store for level, store in self.stores.items() if level != SHARED}
 
     def make(self) -> None:
-        """Make the folders of the near levels, for this user alone. Call it before anything in them is changed.
+        """Make the folders of the local tiers, for this user alone. Call it before anything in them is changed.
 
         Raises CheckpointError if one cannot be made, or if another user has made it, or a link in its place.
         """
-        for level, store in self.near.items():
+        for level, store in self.local.items():
             own = store.folder.parent
             try:
                 make_own(own.parent, own.name, store.folder.name)
@@ -67,14 +74,14 @@ class Levels:
                 why = blame(error, store.folder, elsewhere(level))
                 raise CheckpointError(f"{store.folder} cannot be made: {why}") from error
 
-    def begin_near(self, step: int) -> None:
-        """Make the near levels ready for an attempt that goes on after `step` (0: from the beginning).
+    def begin_local(self, step: int) -> None:
+        """Make the local tiers ready for an attempt that goes on after `step` (0: from the beginning).
 
         What it will write anew is removed: it would be taken for newer than what this attempt writes before it. Call it
         on one rank of a node, while none writes. Raises CheckpointError.
         """
         self.make()
-        for store in self.near.values():
+        for store in self.local.values():
             store.discard_partial()
             store.forget_after(step)
 
@@ -116,43 +123,43 @@ class Levels:
         for store in self.stores.values():
             store.clear()
 
-    def forget_near(self) -> None:
-        """Remove the near levels of a run that has ended. An error is only logged."""
-        for store in self.near.values():
+    def forget_local(self) -> None:
+        """Remove the local tiers of a run that has ended. An error is only logged."""
+        for store in self.local.values():
             remove_or_warn(store.folder)
 
 
 def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
     """The stores of a run. The shared one is always among them: what is left of an earlier run may lie there.
 
-    `node` is the name of this node if the ranks are on several; the near levels then are those of its part of the run.
+    `node` is the name of this node if the ranks are on several; the local tiers then are those of its part of the run.
     None: all ranks are on one node.
     """
     bases = {MEMORY: plan.memory_folder, NODE: plan.node_folder}
     folders = {
-        level: _near_folder(base, level, plan.run_folder, node)
+        level: _local_folder(base, level, plan.run_folder, node)
         for level in levels_of(plan.cell.strategy)
         if (base := bases.get(level)) is not None
     }
     return Levels(
         {**folders, SHARED: plan.checkpoint_folder},
         keep=plan.training.keep_during_run,
-        near=KEPT_NEAR if node is None else KEPT_SPREAD,
+        keep_local=KEPT_LOCAL if node is None else KEPT_SPREAD,
         attempt=plan.attempt,
     )
 
 
-def near_folders(plan: Plan, *, node: str | None) -> list[Path]:
-    """The folders of the run's near levels, which are lost with their node."""
-    return [store.folder for store in open_levels(plan, node=node).near.values()]
+def local_folders(plan: Plan, *, node: str | None) -> list[Path]:
+    """The folders of the run's local tiers, which are lost with their node."""
+    return [store.folder for store in open_levels(plan, node=node).local.values()]
 
 
-def has_near(plan: Plan) -> bool:
+def has_local(plan: Plan) -> bool:
     """Whether the run's strategy writes to levels that belong to a node."""
-    return bool(open_levels(plan).near)
+    return bool(open_levels(plan).local)
 
 
-def _near_folder(base: Path, level: str, run_folder: Path, node: str | None) -> Path:
+def _local_folder(base: Path, level: str, run_folder: Path, node: str | None) -> Path:
     """The folder of one run's level below `base`, which all users of the node may share.
 
     Its digest has the name of the node: the nodes of an emulated cluster are one machine. It names the level, so that

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import KEPT_NEAR, KEPT_SPREAD, elsewhere, open_levels
+from ckptbench.checkpoints.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, open_levels
 from ckptbench.checkpoints.store import held_bytes
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.errors import CheckpointError, LaunchError
@@ -129,30 +129,30 @@ def check_levels(plan: Plan, node: str | None, *, part: float) -> None:
     where two levels are one folder, and CheckpointError where another user has made one.
     """
     levels = open_levels(plan, node=node)
-    near = levels.near
-    if not near or plan.cell.is_baseline:
+    local = levels.local
+    if not local or plan.cell.is_baseline:
         return
-    _check_apart(plan, near)
+    _check_apart(plan, local)
     levels.make()
-    for level, store in near.items():
+    for level, store in local.items():
         _try(store.folder, elsewhere(level))
-    kept = KEPT_NEAR if node is None else KEPT_SPREAD
+    kept = KEPT_LOCAL if node is None else KEPT_SPREAD
     needed = int(needed_disk(plan, kept) * part)
     for level, base in ((MEMORY, plan.memory_folder), (NODE, plan.node_folder)):
-        if level in near and base is not None:
+        if level in local and base is not None:
             _compare(
                 f"{kept + 1} checkpoint versions in {base} need about",
                 needed,
                 shutil.disk_usage(next(p for p in (base, *base.parents) if p.exists())).free
-                + held_bytes(near[level].folder),
+                + held_bytes(local[level].folder),
                 f"are free there: free some, set checkpoints.{level}_folder to another folder, or set {level}: 0",
             )
 
 
-def _check_apart(plan: Plan, near: Iterable[str]) -> None:
+def _check_apart(plan: Plan, local: Iterable[str]) -> None:
     """Raises LaunchError where memory and disk are one folder: what is lost there is lost at both levels."""
     memory, node = plan.memory_folder, plan.node_folder
-    if memory is None or node is None or not {MEMORY, NODE} <= set(near):
+    if memory is None or node is None or not {MEMORY, NODE} <= set(local):
         return
     if _same_folder(memory, node):
         raise LaunchError(

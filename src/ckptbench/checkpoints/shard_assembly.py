@@ -1,6 +1,6 @@
 """Parts of a version that lie on several nodes become one version of the shared store again.
 
-Each node lists what its near levels hold. All nodes have all lists, so each of them takes the same decision by itself:
+Each node lists what its local tiers hold. All nodes have all lists, so each of them takes the same decision by itself:
 which step is taken, and which node gives the files of which rank. They write into one staging folder of the shared store.
 """
 
@@ -110,11 +110,11 @@ def choose(found: Sequence[Candidate], *, ranks: int) -> Candidate | None:
 def assemble_shards(
     levels: Levels, place: Place, gather: Gather, *, identity: Identity, after: int
 ) -> Version | None:
-    """Make the newest whole step after `after` that the near levels hold a version of the shared store.
+    """Make the newest whole step after `after` that the local tiers hold a version of the shared store.
 
     Every rank calls it, and no other writes. `levels` are those of this node. Of each node only the first rank works.
     Rank 0 commits, and returns the version; the others return None, as all do if there is no such step. Raises
-    CheckpointError if files cannot be copied, or if a near folder is another user's.
+    CheckpointError if files cannot be copied, or if a local folder is another user's.
     """
     works = place.local_rank == 0
     own = look(levels, identity, after) if works else {}
@@ -155,13 +155,13 @@ def assemble_shards(
 
 
 def look(levels: Levels, identity: Identity, after: int) -> dict[Holding, Version]:
-    """The versions of this run's near levels after this step, after a check of every byte. Damaged ones are set aside.
+    """The versions of this run's local tiers after this step, after a check of every byte. Damaged ones are set aside.
 
     What cannot be read is not there: another node may have it. Raises CheckpointError if a folder is another user's.
     """
     levels.make()
     found: dict[Holding, Version] = {}
-    for level, store in levels.near.items():
+    for level, store in levels.local.items():
         try:
             store.discard_partial()
             for version in store.sound(after=after):
@@ -231,6 +231,6 @@ def _tell(found: Sequence[Candidate], chosen: Candidate | None, place: Place, af
         )
     if chosen is not None:
         nodes = {source.holder for source in chosen.sources.values()}
-        log.info("step %d is taken from the near levels of %d nodes", chosen.step, len(nodes))
+        log.info("step %d is taken from the local tiers of %d nodes", chosen.step, len(nodes))
     else:
         log.info("the nodes hold no whole step after step %d", after)

@@ -154,7 +154,7 @@ def completed_by_this_job(plan: Plan) -> bool:
 def newest_version(plan: Plan, assembler: ShardAssembler) -> Version | None:
     """The newest sound version from which the run can go on; None if there is none.
 
-    What the near levels of several nodes hold becomes a version of the shared level before, by `assembler`. Removes
+    What the local tiers of several nodes hold becomes a version of the shared level before, by `assembler`. Removes
     half-written versions of killed attempts, so no rank may run. A version is set aside if a trace lacks an epoch before
     it: nobody would write that epoch any more. Raises CheckpointError if the newest version is that of another run, and
     RunFolderError if a trace is damaged.

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import has_near
+from ckptbench.checkpoints.levels import has_local
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import Program, run_ranks
@@ -26,7 +26,7 @@ class ShardAssembler:
 
     def serves(self, plan: Plan) -> bool:
         """Whether the run writes to levels of the nodes, and its ranks are on several of them. Raises LaunchError."""
-        if not has_near(plan):
+        if not has_local(plan):
             return False
         seats = read_allocation(os.environ).seats(plan.cell.ranks)
         return len({seat.node for seat in seats}) > 1
@@ -34,7 +34,7 @@ class ShardAssembler:
     def bring_together(self, plan: Plan, *, after: int) -> None:
         """Look for a step after `after`. No rank may run. Raises LaunchError if a node cannot copy what it has, and
         RunStopped if the run is told to stop meanwhile."""
-        log.info("looks for checkpoints after step %d in the near levels of all nodes", after)
+        log.info("looks for checkpoints after step %d in the local tiers of all nodes", after)
         module = "ckptbench.training.assemble"
         program = Program(
             command=[str(self.python), "-m", module, str(plan.write()), str(after)], logs=self.logs

@@ -54,7 +54,7 @@ class Execution:
     repeat: bool = False
     """Whether to train again what is sealed and would be made from the same."""
     levels: Mapping[str, str | None] = field(default_factory=dict)
-    """The folders of near levels that the config names, by its fields: `memory_folder`, `node_folder`."""
+    """The folders of local tiers that the config names, by its fields: `memory_folder`, `node_folder`."""
     parent: int = field(default_factory=os.getppid)
     """Id of the process that asked for the run. When it is not this process' parent any more, the run is ended."""
 
@@ -129,17 +129,17 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
             except OSError as unwritten:
                 path = plan.run_folder / MANIFEST
                 log.error("%s cannot be written: %s", path, blame(unwritten, path))
-            _name_near(plan)
+            _name_local(plan)
             raise
         close_manifest(plan, manifest, status="complete", error=None)
         seal(plan.run_folder, plan.cell.ranks, inputs)
         _prune(plan, execution.keep_after_run)
-        open_levels(plan).forget_near()
+        open_levels(plan).forget_local()
 
 
-def _name_near(plan: Plan) -> None:
+def _name_local(plan: Plan) -> None:
     """Say in the log what a run that did not end well keeps on this node: memory, perhaps, which nobody else would find."""
-    for level, store in open_levels(plan).near.items():
+    for level, store in open_levels(plan).local.items():
         if store.steps():
             log.warning(
                 "%s keeps versions of the level %s for a restart: remove it if there will be none",

@@ -31,7 +31,7 @@ def made_from(
     """What the run is made from, as JSON: a repetition with all of it equal would be the same run once more.
 
     That is what makes its training, where its checkpoints go, and what carries it out. `environment_sha256` is that of the environment's
-    `ready.json`, None where it has none. `levels` are the folders of near levels that the config names, by its fields.
+    `ready.json`, None where it has none. `levels` are the folders of local tiers that the config names, by its fields.
     """
     folder, here = spec.checkpoint_folder, Path.cwd()
     return {

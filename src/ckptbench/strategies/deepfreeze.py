@@ -41,8 +41,8 @@ class DeepFreeze(Strategy):
     def _open_partner(self, context: StrategyContext) -> Partner | None:
         """None: no copies are made."""
         copies = context.options["partner"]
-        writes_near = any(context.options[level] for level in LEVELS if level != SHARED)
-        if not (copies and writes_near and context.place.is_spread):
+        writes_local = any(context.options[level] for level in LEVELS if level != SHARED)
+        if not (copies and writes_local and context.place.is_spread):
             return None
         assert isinstance(copies, int)
         return Partner.open(

@@ -9,7 +9,7 @@ because only the training thread may use collectives.
 
 Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
 
-The shared level is committed by rank 0. If the ranks are on several nodes, a near level is committed on each node by its
+The shared level is committed by rank 0. If the ranks are on several nodes, a local tier is committed on each node by its
 first rank, and the ranks meet before each save. So no node begins the next version before all have committed this one.
 """
 
@@ -114,7 +114,7 @@ class TimedCheckpointer:
         self._identity = identity
         self._levels = levels
         self._stores = levels.stores
-        self._near_spread = place.is_spread and bool(levels.near)
+        self._local_spread = place.is_spread and bool(levels.local)
         self._every = levels_of(variant)
         self._interval_steps = interval_steps
         self._now: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ class TimedCheckpointer:
     def versions(self) -> Iterator[tuple[str, Version]]:
         """Every version that is still there, with its level: the nearest level first, and there the oldest version.
 
-        Of a near level of several nodes it is the newest one alone. Go through it on every rank, between `settle` and
+        Of a local tier of several nodes it is the newest one alone. Go through it on every rank, between `settle` and
         `close`, and use each version before the next one comes.
 
         Raises CheckpointError if one is damaged, or LaunchError if another rank died.
@@ -224,14 +224,14 @@ class TimedCheckpointer:
     def close(self, *, complete: bool = False) -> None:
         """Finish the last save and close the strategy. Raises the same errors as `save`.
 
-        `complete` says that training is: near levels of several nodes, which the launcher does not reach, are then removed.
+        `complete` says that training is: local tiers of several nodes, which the launcher does not reach, are then removed.
         """
         self.settle()
         self._strategy.close()
-        if complete and self._near_spread:
+        if complete and self._local_spread:
             self._meet("at the end of training")  # until then a restart may need them
             if self._place.local_rank == 0:
-                self._levels.forget_near()
+                self._levels.forget_local()
 
     def _begin(self, position: Position) -> PendingSave:
         """Begin the save. For a blocking strategy also finish it."""
@@ -364,7 +364,7 @@ class TimedCheckpointer:
         saved, removed = pending.finished.done(), pending.removed.done()
         start_ns = clock()
         self._raise_failure(pending)
-        if why == "save" and self._near_spread:
+        if why == "save" and self._local_spread:
             # Else this node could commit the next version, and the one after, while another has not committed this one.
             self._meet(f"before the checkpoint after that of step {pending.position.step}")
             saved = False

@@ -22,7 +22,7 @@ AXES = tuple(Matrix.model_fields)
 MOST_COMBINATIONS = 100_000
 """Combinations of the lists of a config. More take too long to look at."""
 MOST_NAME = NAME_BYTES - len("-01234567-memory")
-"""Characters of a name of a run, to which those of its folders at near levels append as much."""
+"""Characters of a name of a run, to which those of its folders at local tiers append as much."""
 MOST_CELLS = 10_000
 """Runs of a study. With more of them the workflow takes minutes to start."""
 

@@ -105,7 +105,7 @@ class Trainer:
         levels = self._levels = open_levels(plan, node=place.node if place.is_spread else None)
         if place.local_rank == 0:
             if place.is_spread and not link.comes_again:
-                levels.begin_near(self._version.position.step if self._version else 0)
+                levels.begin_local(self._version.position.step if self._version else 0)
             else:
                 levels.make()  # a restart may find them lost
         self._strategy = self._open_strategy()

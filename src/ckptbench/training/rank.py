@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.levels import near_folders
+from ckptbench.checkpoints.levels import local_folders
 from ckptbench.errors import CkptbenchError
 from ckptbench.faults.injector_client import InjectorClient
 from ckptbench.frameworks.contract import Framework
@@ -58,7 +58,7 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
             place,
             run_folder=plan.run_folder,
             attempt=plan.attempt,
-            near=near_folders(plan, node=place.node if place.is_spread else None),
+            near=local_folders(plan, node=place.node if place.is_spread else None),
             comes_again=link.comes_again,
         )
         framework_class: type[Framework] = load(FRAMEWORKS[plan.cell.framework].location)
