@@ -172,9 +172,9 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
         "memory": ("_bytes", 2e6 if blocking else 2.0 * model),
         "growth": ("_bytes", 1e3),
     }
-    ends = {"": 1.0, "_low": 0.8, "_high": 1.3}
+    ends = {"": 1.0, "_lo": 0.8, "_hi": 1.3}
     measures = {
-        f"{name}{end}{unit}": factor * value
+        f"{name}{unit}{end}": factor * value
         for name, (unit, value) in values.items()
         for end, factor in ends.items()
     }

@@ -120,9 +120,7 @@ def _usual(column: str, table: str, truth: Callable[[Shape, Row], float]) -> Est
 
 
 def _of_strategy(column: str, unit: str, truth: Callable[[Shape, Row], float]) -> Estimated:
-    return Estimated(
-        "strategies", truth, f"{column}{unit}", (f"{column}_low{unit}", f"{column}_high{unit}")
-    )
+    return _usual(f"{column}{unit}", "strategies", truth)
 
 
 COLUMNS = {

@@ -126,7 +126,7 @@ def test_a_cost_that_is_measured_wrongly_does_not_hold(
 
 
 def test_a_narrow_interval_without_the_truth_in_it_fails() -> None:
-    cost = {"stall_s": 0.05, "stall_low_s": 0.049, "stall_high_s": 0.051}
+    cost = {"stall_s": 0.05, "stall_s_lo": 0.049, "stall_s_hi": 0.051}
     assert calibration.of_stall("stall", cost, 0.02).verdict == "fails"
     assert calibration.of_stall("stall", cost, 0.0505).verdict == "holds"
     row = {"in_run": 0.3, "in_run_lo": 0.29, "in_run_hi": 0.31}

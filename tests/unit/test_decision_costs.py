@@ -26,7 +26,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.2, "stall_low_s": 0.1, "stall_high_s": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_low_s": -0.1, "slowdown_high_s": 0.2, "durable_s": 0.3, "durable_low_s": 0.2, "durable_high_s": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
+STALLS = {"stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:
 
 
 def test_a_slowdown_that_is_not_known_is_said_to_be_taken_as_none(study: Made) -> None:
-    study.rows["strategies"][0].update(slowdown_s=math.nan, slowdown_low_s=math.nan, slowdown_high_s=math.nan)  # fmt: skip
+    study.rows["strategies"][0].update(slowdown_s=math.nan, slowdown_s_lo=math.nan, slowdown_s_hi=math.nan)  # fmt: skip
     assert "slower steps during a save are taken as none" in study.costs()["note"].item()
 
 
@@ -129,7 +129,7 @@ def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) ->
 def test_versions_at_nearer_levels_have_a_durable_time_of_their_own(
     study: Made, options: str, nodes: int, copied: bool
 ) -> None:
-    study.rows["strategies"][0] |= {"strategy": f"deepfreeze_{options}", "format": "safetensors", "near_durable_s": 0.1, "near_durable_low_s": 0.08, "near_durable_high_s": 0.12}  # fmt: skip
+    study.rows["strategies"][0] |= {"strategy": f"deepfreeze_{options}", "format": "safetensors", "near_durable_s": 0.1, "near_durable_s_lo": 0.08, "near_durable_s_hi": 0.12}  # fmt: skip
     study.rows["runs"][0]["nodes"] = nodes
     row = study.costs().iloc[0]
     assert (row["durable_s"], row["durable_s_lo"], row["durable_s_hi"]) == (0.1, 0.08, 0.12)

@@ -18,7 +18,7 @@ from ckptbench.matrix.catalogue import STRATEGIES
 
 def test_an_interval_that_is_far_wider_than_the_estimates_does_not_stretch_the_axis() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
-    tables["strategies"].loc[0, "slowdown_high_s"] = 16_000.0
+    tables["strategies"].loc[0, "slowdown_s_hi"] = 16_000.0
     figure = FIGURES["strategies"].draw(tables)
     (slowdown,) = [axes for axes in figure.axes if axes.get_xlabel() == "Slowdown (s)"]
     largest_s = tables["strategies"]["slowdown_s"].max()
@@ -35,11 +35,9 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
     for axes, (column, scale) in zip(figure.axes, columns.items(), strict=True):
         (points,) = lines(axes, column)
         assert sorted(points.get_xdata()) == pytest.approx(sorted(scale * table[column]))
-        name, _, unit = column.partition("_")
-        low, high = (f"{name}_{end}{unit and '_'}{unit}" for end in ("low", "high"))
         (bars,) = axes.collections
         ends = sorted(bar[:, 0].tolist() for bar in bars.get_segments())
-        wanted = sorted((scale * table[[low, high]]).to_numpy().tolist())
+        wanted = sorted((scale * table[[f"{column}_lo", f"{column}_hi"]]).to_numpy().tolist())
         assert [end for bar in ends for end in bar] == pytest.approx([e for bar in wanted for e in bar])  # fmt: skip
         assert axes.get_xlim()[0] < ends[0][0] < ends[-1][1] < axes.get_xlim()[1]
 
@@ -158,7 +156,7 @@ def test_the_caption_of_strategies_says_how_many_checkpoints_the_durable_time_is
     said = "durable is of the checkpoints that reached the level shared: "
     assert f"{said}3 of 12 of deepfreeze (memory 1, node 2, shared 4)" in text
     tables["strategies"].loc[own, "durable_checkpoints"] = 0
-    tables["strategies"].loc[own, ["durable_s", "durable_low_s", "durable_high_s"]] = float("nan")
+    tables["strategies"].loc[own, ["durable_s", "durable_s_lo", "durable_s_hi"]] = float("nan")
     text = caption_of(FIGURES["strategies"].draw(tables))
     assert f"{said}none of 12 of deepfreeze" in text
     assert "where a row has no point, nothing could be estimated" in text

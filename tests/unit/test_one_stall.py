@@ -64,7 +64,7 @@ def test_tables_and_decision_have_the_same_stall_with_the_same_interval(
 ) -> None:
     known = of_table(tables["checkpoint_cost"], *ENDS)
     assert [stall_s for stall_s, *_ in known] == pytest.approx([np.mean([0.26, 0.268, 0.276]), 0.3])
-    assert known == of_table(tables["strategies"], "stall_s", "stall_low_s", "stall_high_s")
+    assert known == of_table(tables["strategies"], "stall_s", "stall_s_lo", "stall_s_hi")
     assert known == of_table(tables["decision_costs"], *ENDS)
 
 

@@ -72,7 +72,7 @@ def test_a_checkpoint_is_what_the_probe_measures(two: dict[str, pd.DataFrame]) -
 def test_costs_are_those_of_the_traces(two: dict[str, pd.DataFrame]) -> None:
     row = only(two["strategies"], strategy="engine=plain")
     for name, truth in TRUTH.items():
-        low, high = (row[f"{name.removesuffix('_s')}_{end}_s"] for end in ("low", "high"))
+        low, high = (row[f"{name}_{end}"] for end in ("lo", "hi"))
         assert row[name] == pytest.approx(truth, rel=1e-3)
         assert low <= row[name] * (1 + 1e-9) <= high * (1 + 2e-9)
     assert (row["interval"], row["checkpoints"], row["runs"]) == ("s5", 9, 3)

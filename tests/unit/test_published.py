@@ -136,7 +136,7 @@ def test_ranks_share_the_work_where_each_has_less_of_it(
     """Against 100 [99, 101] of one rank alone."""
     tables = STUDY.tables()
     known = tables["strategies"]
-    names = ["memory_bytes", "memory_low_bytes", "memory_high_bytes"]
+    names = ["memory_bytes", "memory_bytes_lo", "memory_bytes_hi"]
     known[names] = (100.0, 99.0, 101.0)
     known.loc[known["ranks"] == 2, names] = memory
     found = told("share the work", tables)

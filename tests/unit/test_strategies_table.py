@@ -48,8 +48,8 @@ def test_a_strategy_has_its_stall_slowdown_and_durable_time_for_one_checkpoint(
     assert row["durable_s"] == pytest.approx(0.9)
     assert row["overhead"] == pytest.approx((4 * 0.05 + 3 * 6 * 0.05) / 4.0)
     for name in ("stall", "slowdown", "durable"):
-        assert row[f"{name}_low_s"] <= row[f"{name}_s"] <= row[f"{name}_high_s"]
-    assert row["overhead_low"] <= row["overhead"] <= row["overhead_high"]
+        assert row[f"{name}_s_lo"] <= row[f"{name}_s"] <= row[f"{name}_s_hi"]
+    assert row["overhead_lo"] <= row["overhead"] <= row["overhead_hi"]
     assert (row["bytes"], row["files"]) == (1024, 2)
     assert pd.isna(row["load_s"])
     assert pd.isna(row["consistent"])
@@ -82,13 +82,13 @@ def test_a_slowdown_that_differs_as_much_as_it_amounts_to_may_be_none(tmp_path: 
 
     (row,) = tables(tmp_path, *map(run, range(3)))["strategies"].to_dict("records")
     assert row["slowdown_s"] == pytest.approx(3 * 6 * 0.004 / 4)
-    assert row["slowdown_low_s"] < 0 < row["slowdown_s"] < row["slowdown_high_s"]
+    assert row["slowdown_s_lo"] < 0 < row["slowdown_s"] < row["slowdown_s_hi"]
 
 
 def test_a_strategy_that_writes_nothing_behind_training_has_no_slowdown(tmp_path: Path) -> None:
     runs = [FakeRun(cell=cell(repeat=repeat)) for repeat in range(2)]
     (row,) = tables(tmp_path, *runs)["strategies"].to_dict("records")
-    assert [row[f"slowdown_{end}s"] for end in ("", "low_", "high_")] == [0.0, 0.0, 0.0]
+    assert [row[f"slowdown_s{end}"] for end in ("", "_lo", "_hi")] == [0.0, 0.0, 0.0]
 
 
 def test_only_checkpoints_of_the_steady_state_count_where_every_run_has_some(
@@ -101,7 +101,7 @@ def test_only_checkpoints_of_the_steady_state_count_where_every_run_has_some(
     (row,) = tables(tmp_path, run)["strategies"].to_dict("records")
     assert (row["checkpoints"], row["stall_s"]) == (2, pytest.approx(0.05))
     assert row["slowdown_s"] == pytest.approx(6 * 0.05 / 2)
-    assert pd.isna(row["stall_low_s"])
+    assert pd.isna(row["stall_s_lo"])
     assert row["overhead"] == pytest.approx(0.28)  # from inside the run, as it has no baseline
 
 
@@ -146,8 +146,8 @@ def test_a_strategy_that_hardly_takes_memory_does_not_tell_how_far_that_of_other
     rows = tables(tmp_path, *runs)["strategies"].set_index("strategy")
     assert rows.loc["async", "memory_bytes"] == 201 * MEGABYTE
     # Student's interval of the two alone is 13 standard errors wide to either side.
-    assert rows.loc["async", "memory_low_bytes"] > 185 * MEGABYTE
-    assert rows.loc["sharded", "memory_high_bytes"] > 10 * MEGABYTE
+    assert rows.loc["async", "memory_bytes_lo"] > 185 * MEGABYTE
+    assert rows.loc["sharded", "memory_bytes_hi"] > 10 * MEGABYTE
 
 
 def with_memory(repeat: int, slope: float = 0.0, **fields: Any) -> list[FakeRun]:
@@ -167,7 +167,7 @@ def test_the_peak_of_memory_is_above_that_of_the_baseline_on_the_rank_that_needs
 ) -> None:
     (row,) = tables(tmp_path, *with_memory(0), *with_memory(1))["strategies"].to_dict("records")
     assert row["memory_bytes"] == 50 * MEGABYTE
-    assert row["memory_low_bytes"] <= row["memory_bytes"] <= row["memory_high_bytes"]
+    assert row["memory_bytes_lo"] <= row["memory_bytes"] <= row["memory_bytes_hi"]
 
 
 def test_what_a_rank_needs_after_its_last_epoch_does_not_count(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_what_a_save_takes_and_gives_back_between_two_samples_counts(tmp_path: P
 def test_growth_is_a_slope_over_the_checkpoints_and_a_leak_if_it_is_large(tmp_path: Path) -> None:
     (row,) = tables(tmp_path, *with_memory(0, slope=2.0))["strategies"].to_dict("records")
     assert row["growth_bytes"] == pytest.approx(2 * MEGABYTE)
-    assert (row["growth_low_bytes"], row["growth_high_bytes"]) == pytest.approx([2e6, 2e6])
+    assert (row["growth_bytes_lo"], row["growth_bytes_hi"]) == pytest.approx([2e6, 2e6])
     assert row["leaks"] is True
 
 
@@ -203,7 +203,7 @@ def test_growth_over_repeats_has_the_interval_of_their_spread(tmp_path: Path) ->
     (row,) = tables(tmp_path, *runs)["strategies"].to_dict("records")
     assert row["growth_bytes"] == pytest.approx(3 * MEGABYTE)
     # Two values, 7 MB from their mean: Student's quantile of one degree of freedom is 12.7.
-    assert row["growth_low_bytes"] == pytest.approx((3 - 12.706 * 7) * MEGABYTE, rel=1e-3)
+    assert row["growth_bytes_lo"] == pytest.approx((3 - 12.706 * 7) * MEGABYTE, rel=1e-3)
     assert row["leaks"] is False
 
 
@@ -268,7 +268,7 @@ def test_without_a_checkpoint_at_the_shared_level_durable_and_bytes_are_unknown(
     (row,) = found["strategies"].to_dict("records")
     assert (row["checkpoints"], row["durable_checkpoints"]) == (16, 0)
     assert row["stall_s"] == pytest.approx(0.05)
-    for name in ("durable_s", "durable_low_s", "durable_high_s", "bytes", "files"):
+    for name in ("durable_s", "durable_s_lo", "durable_s_hi", "bytes", "files"):
         assert pd.isna(row[name])
     assert pd.notna(row["near_durable_s"])
     assert pd.isna(found["checkpoint_cost"]["durable_s"]).all()

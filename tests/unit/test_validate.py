@@ -99,7 +99,7 @@ def struck_study(
     Steps and recoveries of the struck runs are `slower`, and each of their walls is `off_s` off. The last step of each run takes `late_s` longer than others.
     """
     study = Made()
-    study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_low_s=0.0, slowdown_high_s=0.0)
+    study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_s_lo=0.0, slowdown_s_hi=0.0)
     known = setup(history="listed_name_costs")
     checked = setup(history=history)
     for repeat, strikes in STRIKES.items():
@@ -191,7 +191,7 @@ def test_checkpoints_cost_what_they_did_in_other_runs_the_first_ones_too(blockin
     study, other = struck_study(), struck_study()
     durable_s = 0.2 if blocking else 0.6
     for own in (study, other):
-        own.rows["strategies"][0].update(durable_s=durable_s, durable_low_s=math.nan, durable_high_s=math.nan)  # fmt: skip
+        own.rows["strategies"][0].update(durable_s=durable_s, durable_s_lo=math.nan, durable_s_hi=math.nan)  # fmt: skip
     for run in ("costs0", "costs1"):
         for place, stall_s in enumerate((0.9, 0.3, 0.3)):
             study.rows["checkpoints"] += [{"run": run, "rank": rank, "step": 10 * place, "stall_s": stall_s - 0.1 * rank + 3.0, "save_hold_s": 3.0} for rank in (0, 1)]  # fmt: skip

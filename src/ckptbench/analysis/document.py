@@ -31,8 +31,8 @@ What does each column of `results/tables/<name>.parquet` and `.csv` mean? Writte
 
 - *By* come the columns that sort the rows. Units are in names or brackets; a number without one is a count or a fraction: 0.05 is 5 %.
 - Where there is nothing to say a text is empty, and any other value missing: null in parquet, empty in CSV. Several names are joined by `, `.
-- ± after a name: two more columns hold the ends of its [95 % interval](method.md#intervals). They end in `_lo` and `_hi`, or have `_low` and `_high` before the
-  unit. They are missing where nothing shows how far runs differ.
+- ± after a name: two more columns hold the ends of its [95 % interval](method.md#intervals), `<name>_lo` and `<name>_hi`. They are missing where nothing shows
+  how far runs differ.
 - *Setup* is the first columns below: all that makes a cell but its repeat. *System* is those up to `{last}`: a cell and its baseline are equal in them.
 """
 SHARED = "# Columns of several tables"
@@ -47,7 +47,7 @@ UNITS = {
     "GPU-h": "gpu_hours", "images/s": "images_per_s", "MHz": "mhz_min", "1": "", "": "",
 }  # fmt: skip
 """How the name of a column ends that has this unit in it."""
-END = re.compile(r"_(lo|hi|low|high)(?=_[a-z]+$|$)")
+END = re.compile(r"_(lo|hi)$")
 PLAIN_END = re.compile(
     r"(lower|upper) end of (it|its|the)( 95 %)?( interval)?(; missing where .*)?"
 )

@@ -222,7 +222,7 @@ def _shares(tables: Tables) -> Iterator[Verdict]:
         first, last = records(group.sort_values("ranks").iloc[[0, -1]])
         if first["ranks"] == last["ranks"]:
             continue
-        lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_low_bytes", "memory_high_bytes"))
+        lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_bytes_lo", "memory_bytes_hi"))
         part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
         yield _compared(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {Known.of(part, 'r').shown(PLAIN)} times the memory that one takes alone", found=hi <= SHARED, refuted=lo > SHARED)  # fmt: skip
 

@@ -160,7 +160,7 @@ def of_stall(subject: str, cost: Mapping[str, Any], truth: float) -> Check:
         fails="stalls are measured wrongly here, or the machine stops processes for milliseconds: do not quote any",
         unknown=NOISY,
     )
-    measured = Estimate(cost["stall_s"], Interval(cost["stall_low_s"], cost["stall_high_s"]))
+    measured = Estimate(cost["stall_s"], Interval(cost["stall_s_lo"], cost["stall_s_hi"]))
     return question.truth(truth, measured, widest=WIDEST_S)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.analysis.tables.schema import Column, Kind, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.decide import OTHERS, drawn
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
@@ -38,14 +38,6 @@ CASE_COLUMNS = (
     Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
 CASE = (*SETUP, "rate", "gpus")
-
-
-def _with_ends(name: str, kind: Kind, unit: str, meaning: str) -> tuple[Column, ...]:
-    return (
-        Column(name, kind, unit, meaning),
-        Column(f"{name}_lo", kind, unit, "lower end of its 95 % interval"),
-        Column(f"{name}_hi", kind, unit, "upper end of it"),
-    )
 
 
 RARER, OFTENER = "rarer", "oftener"
@@ -76,18 +68,18 @@ ADVICE = Table(
     (
         *CASE_COLUMNS,
         Column("survived", "number", "1", "of all failures, the part that survivors are taken to go on from"),
-        *_with_ends("hours_between_failures", "number", "h", "of all GPUs together"),
-        *_with_ends("best_steps", "number", "steps", "between two checkpoints, with the highest goodput"),
-        *_with_ends("best_minutes", "number", "min", "the same interval in useful time"),
+        *with_ends("hours_between_failures", "h", "of all GPUs together"),
+        *with_ends("best_steps", "steps", "between two checkpoints, with the highest goodput"),
+        *with_ends("best_minutes", "min", "the same interval in useful time"),
         Column("fine_from_steps", "number", "steps", "shortest interval that is fine"),
         Column("fine_to_steps", "number", "steps", "longest one"),
         Column("fine_from_minutes", "number", "min", "the same in useful time"),
         Column("fine_to_minutes", "number", "min", "the same in useful time"),
-        *_with_ends("goodput", "number", "1", "useful part of the time, at the best interval"),
+        *with_ends("goodput", "1", "useful part of the time, at the best interval"),
         *(column for name, words in OTHER_RATES.items() for column in _other_rate(name, words)),
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
-        *_with_ends("goodput_in_use", "number", "1", "at the interval of the setup"),
-        *_with_ends("saved_gpu_hours", "number", "GPU-h", "that the best interval saves in a day, against that of the setup"),
+        *with_ends("goodput_in_use", "1", "at the interval of the setup"),
+        *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
         *WINNING,
     ),
 )  # fmt: skip
@@ -97,8 +89,8 @@ SCALE = Table(
     CASE,
     (
         *CASE_COLUMNS,
-        *_with_ends("best_minutes", "number", "min", "between two checkpoints, in useful time"),
-        *_with_ends("goodput", "number", "1", "useful part of the time, at that interval"),
+        *with_ends("best_minutes", "min", "between two checkpoints, in useful time"),
+        *with_ends("goodput", "1", "useful part of the time, at that interval"),
         *WINNING,
     ),
 )
@@ -110,7 +102,7 @@ GOODPUT_CURVES = Table(
         *CASE_COLUMNS,
         Column("interval_minutes", "number", "min", "between two checkpoints, in useful time"),
         Column("interval_steps", "number", "steps", "the same"),
-        *_with_ends("goodput", "number", "1", "useful part of the time"),
+        *with_ends("goodput", "1", "useful part of the time"),
     ),
 )
 

@@ -20,7 +20,7 @@ from ckptbench.analysis.tables.columns import (
     SYSTEM_COLUMNS,
 )
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.decide.growth import fitted
 from ckptbench.decide.recoveries import (
     CELL,
@@ -34,7 +34,6 @@ from ckptbench.decide.recoveries import (
     started,
     step_seconds,
     survivals,
-    uncertain,
     with_joined_ranks,
 )
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
@@ -63,15 +62,9 @@ DECISION_COSTS = Table(
         *(
             column
             for name, meaning in UNCERTAIN.items()
-            for column in (
-                Column(name, "number", "s", meaning),
-                Column(f"{name}_lo", "number", "s", "lower end of its 95 % interval; missing where nothing shows how far it differs"),
-                Column(f"{name}_hi", "number", "s", "upper end of it"),
-            )
+            for column in with_ends(name, "s", meaning)
         ),
-        Column("slower", "number", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
-        Column("slower_lo", "number", "1", "lower end of its 95 % interval; missing where nothing shows how far it differs"),
-        Column("slower_hi", "number", "1", "upper end of it"),
+        *with_ends("slower", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
         Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from"),
         Column("survived_of", "count", "1", "the number of these failures"),
         Column("replaces", "flag", "", "whether it puts a new rank in the place of a lost one"),
@@ -157,14 +150,13 @@ def _saving(row: Row, nodes: int) -> Row:
     """The columns on checkpoints, of a row of `strategies` that was measured on so many nodes."""
     # Where every version goes to `shared`, nothing tells from when it lies at a nearer level.
     every = named_levels(row["strategy"])[SHARED]
-    nearest = "near_durable" if every > 1 and pd.notna(row["near_durable_s"]) else "durable"
-    measured = {"stall_s": "stall", "slowdown_s": "slowdown", "durable_s": nearest, "shared_durable_s": "durable"}  # fmt: skip
-    ends = {"": "_s", "_lo": "_low_s", "_hi": "_high_s"}
+    nearest = "near_durable_s" if every > 1 and pd.notna(row["near_durable_s"]) else "durable_s"
+    measured = {"stall_s": "stall_s", "slowdown_s": "slowdown_s", "durable_s": nearest, "shared_durable_s": "durable_s"}  # fmt: skip
     return {
         **{
-            f"{name}{end}": row[f"{column}{other}"]
+            f"{name}{end}": row[f"{column}{end}"]
             for name, column in measured.items()
-            for end, other in ends.items()
+            for end in ("", "_lo", "_hi")
         },
         "shared_every": every,
         "copied": every > 1 and nodes > 1 and keeps_copies(row["strategy"]),
@@ -209,7 +201,7 @@ class _Measured:
         if base == RESTART.name:
             names = {key[-1] for key in self.downs if key[:-1] == cell} | {RESTART.name}
             for name in sorted(name for name in names if not is_elastic(name)):
-                yield {**self._from_version(cell, name, row), "survived": 0.0, "replaces": True, **uncertain("pause_s", Estimate(0.0, UNKNOWN)), "recovery": name}  # fmt: skip
+                yield {**self._from_version(cell, name, row), "survived": 0.0, "replaces": True, **Estimate(0.0, UNKNOWN).columns("pause_s"), "recovery": name}  # fmt: skip
         for (*of, name), columns in self.survivals.items():
             entry = RECOVERIES[registered(name, RECOVERIES)]
             fits = tuple(of) == system and entry.goes_with(registered(row["strategy"]))
@@ -219,13 +211,11 @@ class _Measured:
     def _from_version(self, cell: tuple[Any, ...], recovery: str, row: Row) -> Row:
         """`down_s` and where it comes from: what is nearest to the truth."""
         down = self._down(cell, recovery, row)
+        slower = self.slower.get((*cell[: len(SYSTEM)], undisturbed_recovery(recovery)), AS_FAST)
         known = not math.isnan(down.estimate.interval.lo)
         return {
-            **uncertain("down_s", down.estimate),
-            **uncertain(
-                "slower",
-                self.slower.get((*cell[: len(SYSTEM)], undisturbed_recovery(recovery)), AS_FAST),
-            ),
+            **down.estimate.columns("down_s"),
+            **slower.columns("slower"),
             "down_from": down.source,
             "note": "; ".join(
                 [
@@ -245,7 +235,7 @@ class _Measured:
         start = self.starts[cell[: len(SYSTEM)]]
         if pd.notna(row["load_s"]):
             return _Down(start.minus(-row["load_s"]), STARTS)
-        written = Estimate(row["durable_s"], Interval(row["durable_low_s"], row["durable_high_s"]))
+        written = Estimate(row["durable_s"], Interval(row["durable_s_lo"], row["durable_s_hi"]))
         return _Down(_sum(start, written), STARTS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.decide.rates import FailureRate, overdispersion
 from ckptbench.decide.watched import Counted
 
@@ -26,9 +26,7 @@ FAILURE_RATES = Table(
         Column("projected", "flag", "", "whether the source computed it for more GPUs than it had seen"),
         Column("approximate", "flag", "", "whether the source estimates its numbers, or says `at least`"),
         Column("failures", "count", "1", "that were counted, those within one restart of another as one"),
-        Column("mean_gpu_hours", "number", "GPU h", "mean GPU-hours between two failures, with the interval of the reader's machine; a third of the hours watched, which is a bound, where none was seen"),
-        Column("mean_gpu_hours_lo", "number", "GPU h", "lower end of its 95 % interval"),
-        Column("mean_gpu_hours_hi", "number", "GPU h", "upper end of it"),
+        *with_ends("mean_gpu_hours", "GPU h", "mean GPU-hours between two failures, with the interval of the reader's machine; a third of the hours watched, which is a bound, where none was seen"),
         Column("seen_lo", "number", "GPU h", "lower end of the 95 % interval where failures were counted"),
         Column("seen_hi", "number", "GPU h", "upper end of it"),
         Column("found", "count", "1", "failures in a log before those within one restart were merged"),

@@ -142,7 +142,7 @@ def survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], 
     pauses = means(went_on, names, "pause_s")
     return {
         key_of(key, names): {
-            **uncertain("pause_s", pauses[key_of(key, names)]),
+            **pauses[key_of(key, names)].columns("pause_s"),
             "survived": float(rows.loc[rows["leaves_some"], "went_on"].mean()),
             "survived_of": int(rows["leaves_some"].sum()),
             "replaces": replaces[key_of(key, names)],
@@ -154,11 +154,6 @@ def survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], 
 
 def is_elastic(recovery: str) -> bool:
     return RECOVERIES[registered(recovery, RECOVERIES)].elastic
-
-
-def uncertain(name: str, estimate: Estimate) -> Row:
-    lo, hi = estimate.interval
-    return {name: estimate.value, f"{name}_lo": lo, f"{name}_hi": hi}
 
 
 def key_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.decide import drawn
 from ckptbench.decide.model import Recovering, Saving, best
 from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
@@ -55,12 +55,8 @@ VALIDATION = Table(
         Column("interval_steps", "integer", "steps", "between two checkpoints"),
         Column("repeats", "integer", "1", "runs beside their baselines"),
         Column("failures", "integer", "1", "that struck them, all together"),
-        Column("predicted", "number", "1", "goodput by the model"),
-        Column("predicted_lo", "number", "1", "lower end of its 95 % interval"),
-        Column("predicted_hi", "number", "1", "upper end of it"),
-        Column("measured", "number", "1", "work ÷ wall time; work is all steps at their median, and what the baselines spend between steps"),
-        Column("measured_lo", "number", "1", "lower end of its 95 % interval"),
-        Column("measured_hi", "number", "1", "upper end of it"),
+        *with_ends("predicted", "1", "goodput by the model"),
+        *with_ends("measured", "1", "work ÷ wall time; work is all steps at their median, and what the baselines spend between steps"),
         Column("goodput", "number", "1", "as in `goodput`"),
         Column("holds", "flag", "", "whether the measured goodput lies in the predicted interval"),
         Column("best_steps", "number", "steps", "best interval by the model, at the rate at which failures came"),

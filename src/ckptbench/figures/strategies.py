@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -78,7 +77,7 @@ MEASURES = (
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `strategies` and `provenance`."""
-    shown, own = tables["strategies"].rename(columns=_ended), OWN_SAVES in tables
+    shown, own = tables["strategies"], OWN_SAVES in tables
     measures = [measure for measure in MEASURES if shown[measure.column].notna().any()]
     interrupted = continued(tables["provenance"])
     if not measures:
@@ -95,10 +94,6 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
             _set_axis(axes, rows, measure)
     legend(figure, _legend(rows))
     return figure
-
-
-def _ended(column: str) -> str:
-    return re.sub(r"^([a-z]+)_(lo|hi)(?:w|gh)(_[a-z]+)?$", r"\1\3_\2", column)
 
 
 def _marked(rows: pd.DataFrame) -> pd.DataFrame:

@@ -121,7 +121,7 @@ def _cost(row: Row, strategies: pd.DataFrame) -> str:
     parts = {"stalls": "stall", "hides": "slowdown", "is finished after": "durable"}
     unit = SECONDS if own["durable_s"] > LONGEST_S else MILLISECONDS
     told = [
-        f"{verb} {amount(own[f'{name}_s'], unit, own[f'{name}_low_s'], own[f'{name}_high_s'])}"
+        f"{verb} {amount(own[f'{name}_s'], unit, own[f'{name}_s_lo'], own[f'{name}_s_hi'])}"
         for verb, name in parts.items()
         if pd.notna(own[f"{name}_s"])
     ]

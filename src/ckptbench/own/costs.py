@@ -22,16 +22,12 @@ from ckptbench.analysis.cost.stall import mean_of_runs, steady_or_all
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Repeated, estimates
 from ckptbench.analysis.cost.strategies import (
     STRATEGIES,
-    bytes_columns,
-    overhead_columns,
-    seconds_columns,
-    stall_columns,
+    copied,
 )
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
-from ckptbench.decide.recoveries import uncertain
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.seen import SeenRun
 from ckptbench.own.times import known_hidden, times_of
@@ -118,13 +114,13 @@ def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
             "runs": used["run"].nunique(),
             "continued": 0,
             "checkpoints": len(used),
-            **stall_columns(costs[tuple(key.values())]),
+            **copied(costs[tuple(key.values())], "stall_s"),
             "waited": 0.0,
-            **seconds_columns("slowdown", slowdown.estimate(ratio)),
-            **seconds_columns("durable", whole),
+            **slowdown.estimate(ratio).columns("slowdown_s"),
+            **whole.columns("durable_s"),
             "durable_checkpoints": int(used["durable_s"].notna().sum()),
-            **overhead_columns(overheads[tuple(key.values())]),
-            **bytes_columns("memory", peak),
+            **copied(overheads[tuple(key.values())], "overhead"),
+            **peak.columns("memory_bytes"),
             "bytes": used["bytes"].median(),
             "files": used["files"].median(),
         }
@@ -174,13 +170,14 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
         {
             **{name: value for name, value in key.items() if name in DECISION_COSTS.names},
             "steps_per_epoch": 0,
-            **uncertain("step_s", steps[key["strategy"]]),
-            **_costs(row),
-            **uncertain("durable_s", until),
-            **uncertain("shared_durable_s", until),
-            **uncertain("down_s", starts[key["strategy"]]),
-            **uncertain("pause_s", Estimate(0.0, UNKNOWN)),
-            **uncertain("slower", Estimate(1.0, UNKNOWN)),
+            **steps[key["strategy"]].columns("step_s"),
+            **copied(row, "stall_s"),
+            **copied(row, "slowdown_s"),
+            **until.columns("durable_s"),
+            **until.columns("shared_durable_s"),
+            **starts[key["strategy"]].columns("down_s"),
+            **Estimate(0.0, UNKNOWN).columns("pause_s"),
+            **Estimate(1.0, UNKNOWN).columns("slower"),
             "survived": 0.0,
             "survived_of": None,
             "replaces": True,
@@ -196,12 +193,6 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
         for (key, _), until in zip(setups, usable, strict=True)
         for index, row in [by_setup[tuple(key.values())]]
     )
-
-
-def _costs(row: Row) -> Row:
-    """`stall_s` and `slowdown_s` with their ends, of a row of `strategies`."""
-    ends = {"": "_s", "_lo": "_low_s", "_hi": "_high_s"}
-    return {f"{name}_s{end}": row[f"{name}{column}"] for name in ("stall", "slowdown") for end, column in ends.items()}  # fmt: skip
 
 
 def _with_usable(used: pd.DataFrame) -> pd.DataFrame:

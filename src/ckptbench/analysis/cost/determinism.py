@@ -14,7 +14,7 @@ from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_
 from ckptbench.analysis.cost.times import RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
 
 DETERMINED = tuple(column for column in SYSTEM_COLUMNS if column.name != "deterministic")
@@ -29,14 +29,7 @@ DETERMINISM_COST = Table(
         Column("repeats", "integer", "1", "that ran in both modes with valid timing"),
         Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
         Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
-        Column("cost", "number", "1", "(time - default) / default, paired by repeat"),
-        Column(
-            "cost_lo",
-            "number",
-            "1",
-            "lower end of its 95 % interval; missing where no system ran twice",
-        ),
-        Column("cost_hi", "number", "1", "upper end of its 95 % interval"),
+        *with_ends("cost", "1", "(time - default) / default, paired by repeat"),
         Column("note", "text", "", "what to know before quoting the row"),
     ),
 )
@@ -81,9 +74,7 @@ def _row(
         "repeats": len(pairs),
         "time_s": np.mean([run.time_s for run, _ in timed_pairs]),
         "default_s": np.mean([other.time_s for _, other in timed_pairs]),
-        "cost": cost.value,
-        "cost_lo": cost.interval.lo,
-        "cost_hi": cost.interval.hi,
+        **cost.columns("cost"),
         "note": "; ".join(_notes(pairs, cost)),
     }
 

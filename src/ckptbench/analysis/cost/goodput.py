@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.overhead import system_of
-from ckptbench.analysis.cost.statistics import Estimate, Floats, Repeated, estimates
+from ckptbench.analysis.cost.statistics import Estimate, Floats, Interval, Repeated, estimates
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.catalogue import RESTART, WHOLE, undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
 
-AT_MOST = "; at most 1, unless survivors go on: fewer ranks may be faster"
 GOODPUT = Table(
     "goodput",
     "One row a setup that failures struck. Means are over its repeats.",
@@ -31,19 +30,13 @@ GOODPUT = Table(
         Column("failures_per_hour", "number", "1/h", "of training time, interruptions included"),
         Column("wall_s", "number", "s", "from the first step to the end of training, of the paired repeats"),
         Column("useful_s", "number", "s", "the same of the baselines x the part of their samples that the final model of the struck run has seen"),
-        Column("goodput", "number", "1", "useful_s / wall_s"),
-        Column("goodput_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
-        Column("goodput_hi", "number", "1", f"upper end of its interval{AT_MOST}"),
+        *with_ends("goodput", "1", "useful_s / wall_s; its upper end is at most 1, unless survivors go on: fewer ranks may be faster"),
         Column("ranks_used", "number", "1", "ranks that did a step of the final state, mean"),
-        Column("goodput_of_ranks", "number", "1", "goodput x ranks used / ranks paid for: all, from the first step to the end"),
-        Column("goodput_of_ranks_lo", "number", "1", "lower end of its 95 % interval; missing where no setup ran twice"),
-        Column("goodput_of_ranks_hi", "number", "1", f"upper end of its interval{AT_MOST}"),
+        *with_ends("goodput_of_ranks", "1", "goodput x ranks used / ranks paid for: all, from the first step to the end"),
         Column("loss_s", "number", "s", "wall_s beyond that of the undisturbed run of the same seed"),
         Column("parts_s", "number", "s", "the parts of all failures of a run added up"),
         Column("explained", "number", "1", "parts_s / loss_s"),
-        Column("unexplained_s", "number", "s", "loss_s - parts_s"),
-        Column("unexplained_s_lo", "number", "s", "lower end of its 95 % interval"),
-        Column("unexplained_s_hi", "number", "s", "upper end of its interval"),
+        *with_ends("unexplained_s", "s", "loss_s - parts_s"),
         *(Column(name, "number", "s", f"of all failures of a run: {meaning}") for name, meaning in LOST_PARTS.items()),
     ),
 )  # fmt: skip
@@ -147,9 +140,7 @@ class _Losses:
             "loss_s": loss_s,
             "parts_s": parts_s,
             "explained": parts_s / loss_s,
-            "unexplained_s": loss_s - parts_s,
-            "unexplained_s_lo": lo,
-            "unexplained_s_hi": hi,
+            **Estimate(loss_s - parts_s, Interval(lo, hi)).columns("unexplained_s"),
         }
 
 
@@ -157,8 +148,7 @@ def _columns(name: str, ratio: Estimate, recovery: str) -> dict[str, float]:
     elastic = undisturbed_recovery(recovery) != RESTART.name
     highest = math.inf if elastic else max(ratio.value, 1.0)
     return {
-        name: ratio.value,
-        f"{name}_lo": ratio.interval.lo,
+        **ratio.columns(name),
         f"{name}_hi": np.minimum(ratio.interval.hi, highest),
     }
 

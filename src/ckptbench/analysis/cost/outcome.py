@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.statistics import Estimate, of_differences
+from ckptbench.analysis.cost.statistics import of_differences
 from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 
 QUANTITIES = {
     "training_loss": "training loss of the last epoch",
@@ -36,11 +36,7 @@ OUTCOME = Table(
         *(
             column
             for name, meaning in QUANTITIES.items()
-            for column in (
-                Column(f"{name}_difference", "number", "1", meaning),
-                Column(f"{name}_difference_lo", "number", "1", "lower end of its 95 % interval"),
-                Column(f"{name}_difference_hi", "number", "1", "upper end of its interval"),
-            )
+            for column in with_ends(f"{name}_difference", "1", meaning)
         ),
         *(Column(name, "number", "samples", f"of a run: {meaning}") for name, meaning in LINEAGE_COLUMNS.items()),
     ),
@@ -84,7 +80,7 @@ def _of(group: pd.DataFrame, last: pd.DataFrame, equal: pd.Series[Any]) -> dict[
         **{
             column: value
             for name, each in differences.items()
-            for column, value in _columns(f"{name}_difference", of_differences(each)).items()
+            for column, value in of_differences(each).columns(f"{name}_difference").items()
         },
     }
 
@@ -92,11 +88,3 @@ def _of(group: pd.DataFrame, last: pd.DataFrame, equal: pd.Series[Any]) -> dict[
 def _is_zero(difference: float) -> bool:
     """Whether two runs have the same; also where neither was evaluated."""
     return difference == 0 or math.isnan(difference)
-
-
-def _columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return {
-        name: estimate.value,
-        f"{name}_lo": estimate.interval.lo,
-        f"{name}_hi": estimate.interval.hi,
-    }

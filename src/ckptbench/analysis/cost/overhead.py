@@ -22,7 +22,7 @@ from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_
 from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.catalogue import undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.levels import LEVELS, SHARED
@@ -39,21 +39,13 @@ OVERHEAD = Table(
         Column("checkpoints", "integer", "1", "after the warm-up, over all repeats"),
         Column("time_s", "number", "s", "training time, mean over the paired repeats"),
         Column("baseline_s", "number", "s", "training time of the baseline, mean over the paired repeats"),
-        Column("paired", "number", "1", "(time - baseline) / baseline over paired repeats"),
-        Column("paired_lo", "number", "1", "lower end of its interval"),
-        Column("paired_hi", "number", "1", "upper end of its interval"),
-        Column("in_run", "number", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
-        Column("in_run_lo", "number", "1", "lower end of its interval"),
-        Column("in_run_hi", "number", "1", "upper end of its interval"),
-        Column("overhead", "number", "1", "the estimate to quote: `in_run`, but `paired` where the two contradict each other"),
-        Column("overhead_lo", "number", "1", "lower end of its interval"),
-        Column("overhead_hi", "number", "1", "upper end of its interval"),
+        *with_ends("paired", "1", "(time - baseline) / baseline over paired repeats"),
+        *with_ends("in_run", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
+        *with_ends("overhead", "1", "the estimate to quote: `in_run`, but `paired` where the two contradict each other"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
         Column("levels", "text", "", "how many of the checkpoints reached which level"),
         Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
-        Column("in_run_steady", "number", "1", "in_run had every checkpoint cost as in the steady state: what a long training pays"),
-        Column("in_run_steady_lo", "number", "1", "lower end of its interval"),
-        Column("in_run_steady_hi", "number", "1", "upper end of its interval"),
+        *with_ends("in_run_steady", "1", "in_run had every checkpoint cost as in the steady state: what a long training pays"),
         Column("stalls_s", "number", "s", "sum of the stalls of a run (slowest rank), mean over repeats"),
         Column("slowdowns_s", "number", "s", "extra time of steps during background saves of a run, mean over repeats"),
         Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
@@ -79,7 +71,7 @@ def overhead_of(setups: Sequence[TimedSetup]) -> pd.DataFrame:
     inside = estimates([in_run(setup.runs) for setup in setups])
     steady = estimates([in_run_steady(setup.runs) for setup in setups])
     return OVERHEAD.rows(
-        {**_row(setup, ratio.minus(1.0), own_inside), **_columns("in_run_steady", own_steady)}
+        {**_row(setup, ratio.minus(1.0), own_inside), **own_steady.columns("in_run_steady")}
         for setup, ratio, own_inside, own_steady in zip(setups, ratios, inside, steady, strict=True)
     )
 
@@ -200,23 +192,15 @@ def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dic
         "steady_checkpoints": sum(len(run.steady.checkpoints) for run in setup.runs),
         "time_s": np.mean([run.time_s for run in paired_runs or setup.runs]),
         "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
-        **_columns("paired", against_baseline),
-        **_columns("in_run", inside),
-        **_columns("overhead", against_baseline if told_by == PAIRED else inside),
+        **against_baseline.columns("paired"),
+        **inside.columns("in_run"),
+        **(against_baseline if told_by == PAIRED else inside).columns("overhead"),
         "overhead_from": told_by,
         "stalls_s": np.mean([run.checkpoints[:, STALL].sum() for run in setup.runs]),
         "slowdowns_s": np.mean([slowdown_s(run) for run in setup.runs]),
         "overhead_without_fsync": inside.value - sync_share(setup.runs),
         "agree": against_baseline.interval.overlaps(inside.interval),
         "note": "; ".join(_notes(setup, against_baseline, inside)),
-    }
-
-
-def _columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return {
-        name: estimate.value,
-        f"{name}_lo": estimate.interval.lo,
-        f"{name}_hi": estimate.interval.hi,
     }
 
 

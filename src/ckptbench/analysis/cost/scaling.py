@@ -19,7 +19,7 @@ from ckptbench.analysis.cost.statistics import Error, Floats, Interval, Repeated
 from ckptbench.analysis.cost.times import run_times, timed
 from ckptbench.analysis.tables.columns import MEASURED, SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
 
 SCALING = Table(
@@ -31,15 +31,11 @@ SCALING = Table(
         *SYSTEM_COLUMNS,
         Column("repeats", "integer", "1", "runs with valid timing"),
         Column("steps", "integer", "1", "timed steps over all repeats"),
-        Column("images_per_s", "number", "images/s", "of all ranks together"),
-        Column("images_per_s_lo", "number", "images/s", "lower end of the 95 % interval; missing where no baseline ran twice"),
-        Column("images_per_s_hi", "number", "images/s", "upper end of the 95 % interval"),
+        *with_ends("images_per_s", "images/s", "of all ranks together"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
         Column("allowed_images_per_s", "number", "images/s", "images_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
         Column("speedup", "number", "1", "images_per_s / that of the reference"),
-        Column("efficiency", "number", "1", "speedup / (ranks / reference_ranks)"),
-        Column("efficiency_lo", "number", "1", "lower end of the 95 % interval"),
-        Column("efficiency_hi", "number", "1", "upper end of the 95 % interval"),
+        *with_ends("efficiency", "1", "speedup / (ranks / reference_ranks)"),
         MEASURED,
     ),
 )  # fmt: skip
@@ -59,19 +55,11 @@ CHECKPOINT_COST = Table(
             "",
             "whether these are those of the steady state; otherwise they are all",
         ),
-        Column(
+        *with_ends(
             "stall_s",
-            "number",
             "s",
             "training is blocked by one checkpoint: mean of a run, mean over repeats, without waits of the next save for this one",
         ),
-        Column(
-            "stall_s_lo",
-            "number",
-            "s",
-            "lower end of the 95 % interval; missing where no setup ran twice",
-        ),
-        Column("stall_s_hi", "number", "s", "upper end of the 95 % interval"),
         Column(
             "first_stall_s",
             "number",
@@ -192,9 +180,7 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             "repeats": used["run"].nunique(),
             "checkpoints": len(used),
             "steady": bool(used["steady"].all()),
-            "stall_s": cost.value,
-            "stall_s_lo": cost.interval.lo,
-            "stall_s_hi": cost.interval.hi,
+            **cost.columns("stall_s"),
             "first_stall_s": stall_of_one(group[~group["steady"]]).value,
             "durable_s": mean_of_runs(reached_shared(used), "durable_s").value,
             **overheads[tuple(setup.values())],

@@ -101,6 +101,10 @@ class Estimate:
         lo, hi = self.interval
         return Estimate(self.value - subtrahend, Interval(lo - subtrahend, hi - subtrahend))
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Its columns in a table: those that `with_ends` makes of this name."""
+        return {name: self.value, f"{name}_lo": self.interval.lo, f"{name}_hi": self.interval.hi}
+
 
 def note_of_one_repeat(*of_a_row: Estimate) -> str:
     """What to know of the intervals of a row that has a single repeat."""

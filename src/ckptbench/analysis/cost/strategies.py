@@ -24,7 +24,7 @@ from ckptbench.analysis.tables.columns import (
     SYSTEM,
 )
 from ckptbench.analysis.tables.grouping import continued, groups, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.interval import NEVER
 
@@ -37,29 +37,15 @@ STRATEGIES = Table(
         Column("runs", "integer", "1", "runs with valid timing"),
         Column("continued", "integer", "1", "more runs, which were continued and are not timed"),
         Column("checkpoints", "integer", "1", "of which the times tell, over all runs"),
-        Column("stall_s", "number", "s", "as in `checkpoint_cost`"),
-        Column("stall_low_s", "number", "s", "lower end of its interval"),
-        Column("stall_high_s", "number", "s", "upper end of its interval"),
+        *with_ends("stall_s", "s", "as in `checkpoint_cost`"),
         Column("waited", "number", "1", "the part of the checkpoints for which the next save waited"),
-        Column("slowdown_s", "number", "s", "extra time of steps during the save of one checkpoint and the removal after it: mean of a run, mean over runs"),
-        Column("slowdown_low_s", "number", "s", "lower end of its interval"),
-        Column("slowdown_high_s", "number", "s", "upper end of its interval"),
-        Column("durable_s", "number", "s", "from the start of a save until the version was on stable storage at the level `shared`: mean of a run, mean over runs"),
-        Column("durable_low_s", "number", "s", "lower end of its interval"),
-        Column("durable_high_s", "number", "s", "upper end of its interval"),
-        Column("near_durable_s", "number", "s", "the same of the other checkpoints, at the farthest of their levels"),
-        Column("near_durable_low_s", "number", "s", "lower end of its interval"),
-        Column("near_durable_high_s", "number", "s", "upper end of its interval"),
+        *with_ends("slowdown_s", "s", "extra time of steps during the save of one checkpoint and the removal after it: mean of a run, mean over runs"),
+        *with_ends("durable_s", "s", "from the start of a save until the version was on stable storage at the level `shared`: mean of a run, mean over runs"),
+        *with_ends("near_durable_s", "s", "the same of the other checkpoints, at the farthest of their levels"),
         Column("durable_checkpoints", "integer", "1", "of the checkpoints, those that reached the level `shared`"),
-        Column("overhead", "number", "1", "as in `overhead`"),
-        Column("overhead_low", "number", "1", "lower end of its interval"),
-        Column("overhead_high", "number", "1", "upper end of its interval"),
-        Column("memory_bytes", "number", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
-        Column("memory_low_bytes", "number", "bytes", "lower end of its interval"),
-        Column("memory_high_bytes", "number", "bytes", "upper end of its interval"),
-        Column("growth_bytes", "number", "bytes", "by which the memory of all ranks grows from one checkpoint to the next: slope of a line, mean over runs"),
-        Column("growth_low_bytes", "number", "bytes", "lower end of its interval"),
-        Column("growth_high_bytes", "number", "bytes", "upper end of its interval"),
+        *with_ends("overhead", "1", "as in `overhead`"),
+        *with_ends("memory_bytes", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
+        *with_ends("growth_bytes", "bytes", "by which the memory of all ranks grows from one checkpoint to the next: slope of a line, mean over runs"),
         Column("leaks", "verdict", "", "whether its interval lies above 0, and it above 1 MB"),
         Column("threads_left", "count", "1", "threads of a rank and its processes after the strategy was closed, above the baseline's, at most"),
         Column("processes_left", "count", "1", "processes that a rank had started, in the same way"),
@@ -121,17 +107,17 @@ def strategies(tables: Tables) -> pd.DataFrame:
             "runs": len(cost.runs),
             "continued": interrupted.get(tuple(cost.setup.values()), 0),
             "checkpoints": cost.checkpoints,
-            **stall_columns(stalls[tuple(cost.setup.values())]),
+            **copied(stalls[tuple(cost.setup.values())], "stall_s"),
             "waited": cost.waited,
-            **seconds_columns("slowdown", cost.slowdown.estimate(ratios[index])),
-            **seconds_columns("durable", estimated["durable"][index]),
-            **seconds_columns("near_durable", estimated["near_durable"][index]),
+            **cost.slowdown.estimate(ratios[index]).columns("slowdown_s"),
+            **estimated["durable"][index].columns("durable_s"),
+            **estimated["near_durable"][index].columns("near_durable_s"),
             "durable_checkpoints": cost.durable_checkpoints,
-            **bytes_columns("memory", estimated["memory"][index]),
-            **bytes_columns("growth", cost.growth),
+            **estimated["memory"][index].columns("memory_bytes"),
+            **cost.growth.columns("growth_bytes"),
             "leaks": leaks(cost.growth),
             **cost.left,
-            **overhead_columns(overheads[tuple(cost.setup.values())]),
+            **copied(overheads[tuple(cost.setup.values())], "overhead"),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
             "consistent": verdicts.get(cost.cell),
@@ -210,30 +196,9 @@ def _most(each: Iterable[float]) -> float:
     return max((max(0.0, value) for value in each if not math.isnan(value)), default=math.nan)
 
 
-def seconds_columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return {
-        f"{name}_s": estimate.value,
-        f"{name}_low_s": estimate.interval.lo,
-        f"{name}_high_s": estimate.interval.hi,
-    }
-
-
-def bytes_columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return {
-        f"{name}_bytes": estimate.value,
-        f"{name}_low_bytes": estimate.interval.lo,
-        f"{name}_high_bytes": estimate.interval.hi,
-    }
-
-
-def stall_columns(row: Setup) -> dict[str, float]:
-    names = {"stall_s": "stall_s", "stall_low_s": "stall_s_lo", "stall_high_s": "stall_s_hi"}
-    return {name: row[column] for name, column in names.items()}
-
-
-def overhead_columns(row: Setup) -> dict[str, float]:
-    names = {"overhead": "overhead", "overhead_low": "overhead_lo", "overhead_high": "overhead_hi"}
-    return {name: row[column] for name, column in names.items()}
+def copied(row: Setup, name: str) -> dict[str, float]:
+    """An estimate and its ends, as they stand in a row of another table."""
+    return {column: row[column] for column in (name, f"{name}_lo", f"{name}_hi")}
 
 
 def _weights(row: Setup | None) -> dict[str, float]:
