@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import sys
 from pathlib import Path
 
 from ckptbench.data.sources import DATASETS, prepare
-from ckptbench.scripting import parser_of, run_script
+from ckptbench.scripting import run_script
 
 log = logging.getLogger("ckptbench")
 
 
 def main() -> int:
-    parser = parser_of(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=DATASETS, help="which dataset")
     parser.add_argument("folder", type=Path, help="folder to write to; made if it is missing")
     parser.add_argument(
@@ -26,18 +27,14 @@ def main() -> int:
         default={},
         help="the dataset's section of the config, as JSON",
     )
+    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     options = parser.parse_args()
 
     def work() -> None:
         dataset = prepare(options.name, options.folder, options.settings)
-        log.info(
-            "%s: %d training and %d test images of %s, %d classes",
-            options.folder,
-            len(dataset.train_labels),
-            len(dataset.test_labels),
-            "x".join(map(str, dataset.image_shape)),
-            dataset.classes,
-        )
+        shape = "x".join(map(str, dataset.image_shape))
+        counts = f"{len(dataset.train_labels)} training and {len(dataset.test_labels)} test images"
+        log.info("%s: %s of %s, %d classes", options.folder, counts, shape, dataset.classes)
 
     return run_script(work, options.log)
 

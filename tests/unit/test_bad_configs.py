@@ -203,7 +203,8 @@ def test_a_file_that_snakemake_cannot_read_is_explained_in_one_line(
     path.write_text(text, encoding="utf-8")
     with pytest.raises((WorkflowError, RecursionError, ValueError)) as caught:
         update_config({}, load_configfile(path))
-    assert any(words in README for words in (str(caught.value), type(caught.value).__name__))
+    begin = str(caught.value).partition(".")[0]
+    assert any(words in README for words in (begin, type(caught.value).__name__))
     monkeypatch.setattr(sys, "argv", ["sources", str(path)])
     assert sources.main() == 1
     (line,) = capsys.readouterr().out.splitlines()

@@ -148,8 +148,6 @@ class StrategyEntry(Entry):
 
     location: str
     """`module:class`. Only the ranks load it."""
-    frameworks: tuple[str, ...] | None = None
-    """The frameworks that it serves. None: all."""
     formats: tuple[str, ...] | None = None
     """The formats that it writes. None: the framework's own, by the framework's code."""
     stages: tuple[str, ...]
@@ -159,9 +157,6 @@ class StrategyEntry(Entry):
     depend on how fast one of them was. The saves of any other strategy end in the background."""
     recycles: bool = False
     """Whether it writes over the files of removed versions. Then one removed version stays on the disk for the next."""
-
-    def serves(self, framework: str) -> bool:
-        return self.frameworks is None or framework in self.frameworks
 
 
 SYNCED = "synced"
@@ -337,8 +332,6 @@ class RecoveryEntry(Entry):
     """Whether all ranks must be on one node."""
     starts_node: bool = False
     """Whether it is started once on every node, and its command starts all ranks there."""
-    frameworks: tuple[str, ...] | None = None
-    """The frameworks that it serves. None: all."""
     strategies: tuple[str, ...] | None = None
     """The strategies that it serves. None: all."""
     own_environment: bool = False
@@ -347,9 +340,6 @@ class RecoveryEntry(Entry):
     elastic: bool = False
     """Whether the ranks that survive go on in their processes. What that costs is paid where nothing fails too, so the
     undisturbed run of such a cell has the same recovery."""
-
-    def serves(self, framework: str) -> bool:
-        return self.frameworks is None or framework in self.frameworks
 
     def goes_with(self, strategy: str) -> bool:
         return self.strategies is None or strategy in self.strategies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -31,6 +31,12 @@ from ckptbench.matrix.variant import Entry, Variant
 
 Accelerator = Literal["cpu", "cuda"]
 Cache = Literal["warm", "cold"]
+VARIANTS: Mapping[str, Mapping[str, Entry]] = {
+    "strategy": STRATEGIES,
+    "faults": FAULTS,
+    "recovery": RECOVERIES,
+}
+"""The fields that are variants, with their registries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -61,84 +67,76 @@ class Cell:
     repeat: int = 0
 
     def __post_init__(self) -> None:
-        if self.history not in HISTORIES:
-            raise ConfigError(f'unknown history "{self.history}": use {", ".join(HISTORIES)}')
-        if self.framework not in FRAMEWORKS:
-            raise ConfigError(f'unknown framework "{self.framework}": use {", ".join(FRAMEWORKS)}')
-        if (self.interval == NEVER) != (self.format == NO_FORMAT):
-            raise ConfigError(
-                f"interval {self.interval} with format {self.format}: only a baseline has no format"
-            )
-        self._check_variants()
-        formats = formats_of(self.framework, self.strategy.name)
-        if self.format not in (NO_FORMAT, *formats):
-            writer = self.framework
-            if STRATEGIES[self.strategy.name].formats is not None:
-                writer = f"strategy {self.strategy.name}"
-            raise ConfigError(f"{writer} does not write {self.format}: use {', '.join(formats)}")
-        self._check_recovery()
-        self._check_history()
-
-    def _check_variants(self) -> None:
-        _check_variant("strategy", self.strategy, STRATEGIES)
-        _check_variant("faults", self.faults, FAULTS)
-        _check_variant("recovery", self.recovery, RECOVERIES)
+        for kind, registry in VARIANTS.items():
+            variant = getattr(self, kind)
+            _check_name(kind, variant.name, registry)
+            Variant.of(kind, variant.name, dict(variant.options), registry[variant.name])
+        _check_name("history", self.history, HISTORIES)
+        _check_name("framework", self.framework, FRAMEWORKS)
         levels_of(self.strategy)
-        entry = STRATEGIES[self.strategy.name]
-        if not entry.serves(self.framework):
-            raise ConfigError(
-                f"strategy {self.strategy.name} does not serve {self.framework}: use it with "
-                f"{', '.join(entry.frameworks or ())}"
-            )
+        for is_wrong, words in self._checks():
+            if is_wrong:
+                raise ConfigError(words)
 
-    def _check_recovery(self) -> None:
-        name = self.recovery.name
-        entry = RECOVERIES[name]
-        if entry.own_environment and self.accelerator != "cpu":
-            raise ConfigError(
-                f"recovery {name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
-                f"recovery {RESTART.name}"
+    def _checks(self) -> Iterator[tuple[bool, str]]:
+        """What makes a combination of values impossible, with the words of the error."""
+        strategy, recovery = STRATEGIES[self.strategy.name], RECOVERIES[self.recovery.name]
+        formats = formats_of(self.framework, self.strategy.name)
+        yield (
+            recovery.own_environment and self.accelerator != "cpu",
+            f"recovery {self.recovery.name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
+            f"recovery {RESTART.name}",
+        )
+        for kind, entry in (("strategy", strategy), ("recovery", recovery)):
+            yield (
+                not entry.serves(self.framework),
+                f"{kind} {getattr(self, kind).name} does not serve {self.framework}: use it with {', '.join(entry.frameworks or ())}",
             )
-        if not entry.serves(self.framework):
-            raise ConfigError(
-                f"recovery {name} does not serve {self.framework}: use it with {', '.join(entry.frameworks or ())}"
-            )
-        if not entry.goes_with(self.strategy.name):
-            raise ConfigError(
-                f"recovery {name} does not go with strategy {self.strategy.name}: use it with "
-                f"{', '.join(entry.strategies or ())}"
-            )
-        if self.is_killed and self.recovery != RESTART:
-            raise ConfigError(
-                f"recovery {self.recovery} with faults {self.faults}: they are there to compare restarts; use recovery "
-                f"{RESTART.name}, or other faults"
-            )
-        if not self.is_struck and self.recovery != self._undisturbed_recovery:
-            raise ConfigError(
-                f"recovery {self.recovery} with faults {self.faults}: there is nothing to recover from; use recovery "
-                f"{self._undisturbed_recovery}, or other faults"
-            )
-
-    def _check_history(self) -> None:
-        if self.is_compared and self.is_baseline:
-            raise ConfigError(
-                f"{self.disturbance} needs an interval other than never: a baseline is not compared with itself"
-            )
-        if self.history != WHOLE and self.is_struck:
-            raise ConfigError(
-                f"faults {self.faults} with history {self.history}: a run is disturbed in one way; leave one of them out"
-            )
-        if not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"):
-            raise ConfigError(
-                f"omit and cache need a run that is killed for its resume proof: use faults {', '.join(KILLED)}"
-            )
+        yield (
+            (self.interval == NEVER) != (self.format == NO_FORMAT),
+            f"interval {self.interval} with format {self.format}: only a baseline has no format",
+        )
+        writer = self.framework if strategy.formats is None else f"strategy {self.strategy.name}"
+        yield (
+            self.format not in (NO_FORMAT, *formats),
+            f"{writer} does not write {self.format}: use {', '.join(formats)}",
+        )
+        yield (
+            not recovery.goes_with(self.strategy.name),
+            f"recovery {self.recovery.name} does not go with strategy {self.strategy.name}: use it with "
+            f"{', '.join(recovery.strategies or ())}",
+        )
+        yield (
+            self.is_killed and self.recovery != RESTART,
+            f"recovery {self.recovery} with faults {self.faults}: they are there to compare restarts; use recovery "
+            f"{RESTART.name}, or other faults",
+        )
+        yield (
+            not self.is_struck and self.recovery != self._undisturbed_recovery,
+            f"recovery {self.recovery} with faults {self.faults}: there is nothing to recover from; use recovery "
+            f"{self._undisturbed_recovery}, or other faults",
+        )
+        yield (
+            self.is_compared and self.is_baseline,
+            f"{self.disturbance} needs an interval other than never: a baseline is not compared with itself",
+        )
+        yield (
+            self.history != WHOLE and self.is_struck,
+            f"faults {self.faults} with history {self.history}: a run is disturbed in one way; leave one of them out",
+        )
+        yield (
+            not self.is_killed and (self.omit, self.cache) != (NOTHING, "warm"),
+            f"omit and cache need a run that is killed for its resume proof: use faults {', '.join(KILLED)}",
+        )
         needed = FRAMEWORKS[self.framework].omissions
-        if self.omit not in (NOTHING, *needed):
-            raise ConfigError(
-                f"omit {self.omit} changes no restart of {self.framework}: use {', '.join(needed)}"
-            )
-        if self.omit in OF_SEVERAL_RANKS and self.ranks == 1:
-            raise ConfigError(f"omit {self.omit} changes nothing with one rank: use ranks from 2")
+        yield (
+            self.omit not in (NOTHING, *needed),
+            f"omit {self.omit} changes no restart of {self.framework}: use {', '.join(needed)}",
+        )
+        yield (
+            self.omit in OF_SEVERAL_RANKS and self.ranks == 1,
+            f"omit {self.omit} changes nothing with one rank: use ranks from 2",
+        )
 
     @property
     def is_struck(self) -> bool:
@@ -233,28 +231,15 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            **fields,
-            "interval": str(self.interval),
-            "strategy": self.strategy.to_json(),
-            "faults": self.faults.to_json(),
-            "recovery": self.recovery.to_json(),
-        }
+        variants = {kind: fields[kind].to_json() for kind in VARIANTS}
+        return {**fields, **variants, "interval": str(self.interval)}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        return cls(
-            **{
-                **fields,
-                "interval": Interval.parse(fields["interval"]),
-                "strategy": Variant.from_json(fields["strategy"]),
-                "faults": Variant.from_json(fields["faults"]),
-                "recovery": Variant.from_json(fields["recovery"]),
-            }
-        )
+        variants = {kind: Variant.from_json(fields[kind]) for kind in VARIANTS}
+        return cls(**{**fields, **variants, "interval": Interval.parse(fields["interval"])})
 
 
-def _check_variant(kind: str, variant: Variant, registry: Mapping[str, Entry]) -> None:
-    if variant.name not in registry:
-        raise ConfigError(f'unknown {kind} "{variant.name}": use {", ".join(registry)}')
-    Variant.of(kind, variant.name, dict(variant.options), registry[variant.name])
+def _check_name(kind: str, name: str, registry: Collection[str]) -> None:
+    if name not in registry:
+        raise ConfigError(f'unknown {kind} "{name}": use {", ".join(registry)}')

@@ -25,6 +25,11 @@ class Entry:
     """An entry of a registry whose members take options."""
 
     options: Options = field(default_factory=dict)
+    frameworks: tuple[str, ...] | None = None
+    """The frameworks that it serves. None: all."""
+
+    def serves(self, framework: str) -> bool:
+        return self.frameworks is None or framework in self.frameworks
 
 
 @dataclass(frozen=True, slots=True, order=True)
