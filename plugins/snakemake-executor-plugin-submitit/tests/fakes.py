@@ -11,7 +11,7 @@ from typing import Any
 from submitit.core.core import Job
 
 from snakemake_executor_plugin_submitit.cluster import JobState
-from snakemake_executor_plugin_submitit.results import Result, read_results
+from snakemake_executor_plugin_submitit.results import read_results
 
 RUNNING = JobState(known=True, ended=False, killed=False, words="RUNNING")
 UNKNOWN = JobState(known=False, ended=False, killed=False, words="UNKNOWN")
@@ -94,7 +94,7 @@ class FakeCluster:
     def largest_array(self) -> int:
         return self.array_limit
 
-    def results(self, jobs: Iterable[Job[Any]]) -> dict[str, Result]:
+    def results(self, jobs: Iterable[Job[Any]]) -> dict[str, str | None]:
         return read_results(jobs)
 
     def query(self) -> bool:

@@ -96,7 +96,7 @@ class Adopter:
         for candidate in candidates:
             job = candidate.job
             if job.job_id in results:
-                complete = results[job.job_id].error is None and self._is_complete(candidate)
+                complete = results[job.job_id] is None and self._is_complete(candidate)
                 left[job.job_id] = _Left.FINISHED if complete else _Left.NOTHING
             else:
                 state = self._cluster.state(job)

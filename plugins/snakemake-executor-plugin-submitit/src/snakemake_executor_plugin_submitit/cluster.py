@@ -13,7 +13,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core import core, plugins, utils
 
 from .resources import Allocation
-from .results import Result, read_results
+from .results import read_results
 from .settings import ExecutorSettings, parse_options
 
 CANCEL_BATCH = 500
@@ -56,7 +56,6 @@ class Cluster:
     def __init__(self, settings: ExecutorSettings) -> None:
         self.name = str(settings.cluster)
         self._settings = settings
-        self._limit: int | None = None
 
     @property
     def executor_class(self) -> type[Any]:
@@ -97,7 +96,7 @@ class Cluster:
     def largest_array(self) -> int:
         return self._settings.array_size
 
-    def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, Result]:
+    def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, str | None]:
         return read_results(jobs)
 
     def query(self) -> bool:

@@ -1,13 +1,18 @@
-"""Which cluster a setting names."""
+"""Which cluster a setting names, and those that are small: Grid Engine, and this machine without a scheduler."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import psutil
+from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core import core
+from submitit.local import local
 
-from .cluster import Cluster
+from . import processes
+from .cluster import Cluster, JobState
+from .resources import Allocation
 from .settings import ExecutorSettings
-from .slurm_cluster import Slurm
-from .this_machine import Debug, Local
+from .slurm import Slurm
 
 
 class GridEngine(Cluster):
@@ -18,13 +23,65 @@ class GridEngine(Cluster):
         self.cancel([job])
 
 
-KINDS: dict[str, type[Cluster]] = {
-    "slurm": Slurm,
-    "gridengine": GridEngine,
-    "local": Local,
-    "debug": Debug,
-}
+class Local(Cluster):
+    """Processes on this machine; they outlive Snakemake's own."""
+
+    programs = ()
+    asks_scheduler = False
+
+    @property
+    def executor_class(self) -> type[Any]:
+        return local.LocalExecutor
+
+    def largest_array(self) -> int:
+        return self._settings.array_size
+
+    def query(self) -> bool:
+        return True
+
+    def forget(self, job_id: str) -> None:
+        return
+
+    def reopen(self, job_id: str) -> None:
+        return
+
+    def state(self, job: core.Job[Any]) -> JobState:
+        running = _runs(job)
+        return JobState(known=True, ended=not running, killed=not running, words="process ended")
+
+    def cancel(self, jobs: Sequence[core.Job[Any]]) -> list[str]:
+        for job in jobs:
+            if _runs(job):
+                processes.stop(int(job.job_id), wait_seconds=5, including=True)
+        return []
+
+    def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
+        if allocation.nodes > 1:
+            raise WorkflowError(
+                f"{allocation.name}: nodes={allocation.nodes}, but this machine is one node. "
+                "Ask for one, or submit to a cluster."
+            )
+        shared, specific = super()._parameters(allocation)
+        return shared | {"tasks_per_node": 1}, specific
+
+    def _specific(self, allocation: Allocation) -> dict[str, Any]:
+        return {"signal_delay_s": allocation.stop_seconds}
+
+
+KINDS: dict[str, type[Cluster]] = {"slurm": Slurm, "gridengine": GridEngine, "local": Local}
 
 
 def cluster(settings: ExecutorSettings) -> Cluster:
     return KINDS.get(str(settings.cluster), Cluster)(settings)
+
+
+def _runs(job: core.Job[Any]) -> bool:
+    """Whether the controller process of a local job is there; ids of processes come again."""
+    child = getattr(job, "_process", None)
+    if child is not None:
+        return child.poll() is None
+    try:
+        words = psutil.Process(int(job.job_id)).cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
+        return False
+    return "submitit.local._local" in words and str(job.paths.folder) in words

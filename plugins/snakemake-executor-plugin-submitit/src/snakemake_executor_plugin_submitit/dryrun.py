@@ -51,8 +51,6 @@ def describe(
 
 def _submission(executor: Any, folder: Path) -> list[str]:
     """The command line, and the text of the file that it names, indented."""
-    if not hasattr(executor, "_make_submission_command"):
-        return ["(runs inside Snakemake's process)"]
     command = executor._make_submission_command(folder / SCRIPT_NAME)
     text = executor._make_submission_file_text(executor._submitit_command_str, "0")
     if not command:

@@ -4,7 +4,6 @@ import os
 import pickle
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,19 @@ from submitit.core import utils
 from submitit.core.core import Job
 
 
-@dataclass(frozen=True)
-class Result:
-    """How a job's command ended; `error` is None where it ended well."""
-
-    error: str | None = None
-
-
-def read_results(jobs: Iterable[Job[Any]]) -> dict[str, Result]:
-    """Results that are there, by job id: one listing per folder, whatever the number of jobs."""
+def read_results(jobs: Iterable[Job[Any]]) -> dict[str, str | None]:
+    """The errors of the jobs whose results are there, by job id; None of one that ended well. One listing per folder, whatever the
+    number of jobs."""
     listings: dict[Path, set[str]] = {}
-    results = {}
+    results: dict[str, str | None] = {}
     for job in jobs:
         folder = job.paths.folder
         if folder not in listings:
             listings[folder] = _listing(folder)
         path = job.paths.result_pickle
-        if path.name in listings[folder] and (result := _read(path)):
-            results[job.job_id] = result
+        if path.name in listings[folder]:
+            with suppress(OSError, EOFError, pickle.UnpicklingError):  # not all of it is here yet
+                results[job.job_id] = _error(path)
     return results
 
 
@@ -42,12 +36,9 @@ def _listing(folder: Path) -> set[str]:
         return set()
 
 
-def _read(path: Path) -> Result | None:
-    try:
-        kind, value = utils.pickle_load(path)
-    except (OSError, EOFError, pickle.UnpicklingError):
-        return None  # not all of it has arrived on this node
-    return Result() if kind == "success" else Result(_last_line(str(value)))
+def _error(path: Path) -> str | None:
+    kind, value = utils.pickle_load(path)
+    return None if kind == "success" else _last_line(str(value))
 
 
 def _last_line(traceback: str) -> str:

@@ -1,10 +1,11 @@
-"""submitit's Slurm executor, changed where a job is one task that owns its whole allocation.
+"""Slurm: submitit's executor for it, changed where a job is one task that owns its whole allocation.
 
 submitit starts the task through srun and expects a result of every task. Here the batch script
 becomes the one task: Slurm signals it alone before the limit (`--signal=B:`), and srun is left to
 the job itself.
 """
 
+import functools
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 
 from submitit.core import core, utils
 from submitit.slurm import slurm
+
+from .cluster import Cluster, JobState
+from .resources import Allocation
 
 ACTIVE = frozenset(
     [
@@ -127,6 +131,56 @@ class SlurmExecutor(slurm.SlurmExecutor):
             return self._submit_command(self._submitit_command_str)
         finally:
             del self.parameters["map_count"]
+
+
+class Slurm(Cluster):
+    programs = ("sbatch", "sacct", "squeue", "scancel", "scontrol")
+
+    @property
+    def executor_class(self) -> type[Any]:
+        return SlurmExecutor
+
+    def largest_array(self) -> int:
+        return min(self._settings.array_size, self._limit)
+
+    @functools.cached_property
+    def _limit(self) -> int:
+        return largest_array()
+
+    def state(self, job: core.Job[Any]) -> JobState:
+        info = job.watcher.get_info(job.job_id, mode="cache")
+        state = super().state(job)
+        if not state.ended:
+            return state
+        log = daemon_words(job.paths.stderr)
+        return JobState(True, True, was_killed(info), ending_words(info, log))
+
+    def still_queued(self, job_ids: list[str]) -> set[str]:
+        return still_queued(job_ids)
+
+    def _specific(self, allocation: Allocation) -> dict[str, Any]:
+        additional = {"signal": f"B:USR2@{allocation.stop_seconds}", "requeue": True}
+        if allocation.memory_mb_per_node == 0:
+            additional["mem"] = 0
+        specific = {
+            "partition": allocation.queue,
+            "account": allocation.account,
+            "use_srun": False,
+            "array_parallelism": sys.maxsize,  # Snakemake's --jobs is the limit
+            "additional_parameters": additional,
+        }
+        return {key: value for key, value in specific.items() if value is not None}
+
+    def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An option that submitit does not know is one of sbatch."""
+        shared, specific = super()._parameters(allocation)
+        valid = self.executor_class._valid_parameters()
+        further = {key: specific.pop(key) for key in specific.keys() - valid}
+        specific["additional_parameters"] = specific["additional_parameters"] | further
+        return shared, specific
+
+    def _checked(self, options: dict[str, Any], job: str) -> dict[str, Any]:
+        return options
 
 
 def pattern(path: str) -> str:

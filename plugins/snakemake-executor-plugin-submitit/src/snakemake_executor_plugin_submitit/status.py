@@ -73,9 +73,7 @@ class Poller:
 
     def _by_result(self, jobs: Sequence[Job[Any]]) -> tuple[list[Outcome], list[Job[Any]]]:
         results = self._cluster.results(jobs)
-        outcomes = [
-            Outcome(job, results[job.job_id].error) for job in jobs if job.job_id in results
-        ]
+        outcomes = [Outcome(job, results[job.job_id]) for job in jobs if job.job_id in results]
         return outcomes, [job for job in jobs if job.job_id not in results]
 
     def _query(self) -> bool:
@@ -99,7 +97,11 @@ class Poller:
         for job in jobs:
             if states[job.job_id].known and not states[job.job_id].ended:
                 self._since.pop(job.job_id, None)
-        lost = [job for job in jobs if not states[job.job_id].known and self._is_lost(job)]
+        lost = [
+            job
+            for job in jobs
+            if not states[job.job_id].known and self._lasts(job, UNKNOWN_SECONDS)
+        ]
         return [Outcome(job, self._lost_words()) for job in lost] + self._without_result(
             over, states
         )
@@ -130,9 +132,6 @@ class Poller:
                 self._cluster.clear(job)
                 outcomes.append(Outcome(job, f"ended without a result: {state.words}"))
         return outcomes
-
-    def _is_lost(self, job: Job[Any]) -> bool:
-        return self._lasts(job, UNKNOWN_SECONDS)
 
     def _lasts(self, job: Job[Any], seconds: float) -> bool:
         now = self._clock()
