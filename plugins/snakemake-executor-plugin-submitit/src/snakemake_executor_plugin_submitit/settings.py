@@ -14,64 +14,78 @@ KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 CLUSTERS = ("slurm", "gridengine", "pbs", "local")
 
 
-def _option(default: Any, words: str, **more: Any) -> Any:
-    """A field of the settings. A mutable default is given as a function that makes it."""
-    metadata = {"help": words, "env_var": True, "required": False, **more}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+def _about(words: str, **more: Any) -> dict[str, Any]:
+    """What Snakemake wants to know of an option."""
+    return {"help": words, "env_var": True, "required": False, **more}
 
 
 @dataclass
 class ExecutorSettings(ExecutorSettingsBase):
     """One field an option; Snakemake needs `Optional` and `List` here, not `|` and `list`."""
 
-    cluster: Optional[str] = _option(  # noqa: UP045
-        None,
-        "Where jobs go. local: processes on this machine.",
-        choices=list(CLUSTERS),
-        required=True,
+    cluster: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata=_about(
+            "Where jobs go. local: processes on this machine.",
+            choices=list(CLUSTERS),
+            required=True,
+        ),
     )
-    account: Optional[str] = _option(  # noqa: UP045
-        None, "Account, project or group that is charged (resource: account)."
+    account: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata=_about("Account, project or group that is charged (resource: account)."),
     )
-    queue: Optional[str] = _option(  # noqa: UP045
-        None, "Partition or queue (resource: queue)."
+    queue: Optional[str] = field(  # noqa: UP045
+        default=None, metadata=_about("Partition or queue (resource: queue).")
     )
-    require_account: bool = _option(
-        False, "Refuse to submit anything while a job has no account.", env_var=False
+    require_account: bool = field(
+        default=False,
+        metadata=_about("Refuse to submit anything while a job has no account.", env_var=False),
     )
-    tasks_per_node: Optional[int] = _option(  # noqa: UP045
-        None,
-        "Tasks that fit on a node: from it and the resource tasks follows the number of nodes. "
-        "Default: all tasks of a job on one node.",
+    tasks_per_node: Optional[int] = field(  # noqa: UP045
+        default=None,
+        metadata=_about(
+            "Tasks that fit on a node: from it and the resource tasks follows the number of nodes. "
+            "Default: all tasks of a job on one node."
+        ),
     )
-    folder: Path = _option(
-        Path(".snakemake/submitit"),
-        "Folder of submission files, results and logs; every node must see it.",
+    folder: Path = field(
+        default=Path(".snakemake/submitit"),
+        metadata=_about("Folder of submission files, results and logs; every node must see it."),
     )
-    max_requeues: int = _option(
-        3, "How often a job that was stopped by its time limit goes back to the queue."
+    max_requeues: int = field(
+        default=3,
+        metadata=_about(
+            "How often a job that was stopped by its time limit goes back to the queue."
+        ),
     )
-    stop_seconds: int = _option(
-        120,
-        "How long before its time limit a job is told to stop; never more than a fifth of its "
-        "runtime.",
+    stop_seconds: int = field(
+        default=120,
+        metadata=_about(
+            "How long before its time limit a job is told to stop; never more than a fifth of its "
+            "runtime."
+        ),
     )
-    array_size: int = _option(1000, "Most jobs in one array; 1 submits every job by itself.")
-    options: List[str] = _option(  # noqa: UP006
-        list,
-        "Further parameters of submitit's executor for this cluster, without its prefix; on Slurm "
-        "any long option of sbatch as well. A value that is valid JSON is read as JSON.",
-        nargs="+",
-        metavar="KEY=VALUE",
-        env_var=False,
+    array_size: int = field(
+        default=1000, metadata=_about("Most jobs in one array; 1 submits every job by itself.")
     )
-    dry_run: bool = _option(
-        False,
-        "Print the submission command and file of every job that would be submitted, and submit "
-        "nothing. Needs no scheduler.",
-        env_var=False,
+    options: List[str] = field(  # noqa: UP006
+        default_factory=list,
+        metadata=_about(
+            "Further parameters of submitit's executor for this cluster, without its prefix; on Slurm "
+            "any long option of sbatch as well. A value that is valid JSON is read as JSON.",
+            nargs="+",
+            metavar="KEY=VALUE",
+            env_var=False,
+        ),
+    )
+    dry_run: bool = field(
+        default=False,
+        metadata=_about(
+            "Print the submission command and file of every job that would be submitted, and submit "
+            "nothing. Needs no scheduler.",
+            env_var=False,
+        ),
     )
 
     def check(self) -> None:
