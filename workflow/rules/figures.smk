@@ -2,6 +2,7 @@
 for figure, entry in FIGURES.items():
 
     rule:
+        """Draw the figure from its tables."""
         name:
             f"draw_{figure}"
         input:
