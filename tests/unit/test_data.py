@@ -1,6 +1,5 @@
 """How ranks read a prepared dataset, and in which order."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -80,28 +79,11 @@ def test_a_missing_array_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("shape", [41, 6, 5, 2]), ("shape", [40, 60]), ("dtype", "int8")]
-)
-def test_an_array_of_another_shape_or_type_is_refused(
-    folder: Path, field: str, value: object
-) -> None:
-    path = folder / "dataset.json"
-    description = json.loads(path.read_text())
-    description["files"]["train_images.npy"][field] = value
-    path.write_text(json.dumps(description))
-    with pytest.raises(DataError, match=r"holds uint8 \[40, 6, 5, 2\], was prepared as"):
-        Dataset.open(folder)
-
-
-@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "cannot be read as JSON"),
-        ("[]", "holds no JSON object"),
-        ("{}", "schema_version is None"),
-        ('{"schema_version": 1}', "does not describe a dataset"),
-        ('{"schema_version": 1, "files": []}', "does not describe a dataset"),
-        ('{"schema_version": 1, "files": {}}', "does not describe a dataset"),
+        ("{}", "not the description of a dataset"),
+        ('{"schema_version": 1}', "not the description of a dataset"),
     ],
 )
 def test_a_description_that_is_none_is_refused(folder: Path, text: str, reason: str) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import DataError, RunFolderError, all_of
+from ckptbench.errors import DataError, RunFolderError
 from ckptbench.machine.files import read_json
 from ckptbench.remedies import blame
 
@@ -25,6 +24,9 @@ DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1
 
 REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
+
+DESCRIBED = ("name", "image_shape", "classes", "files")
+"""What identifies a dataset in its description."""
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -45,26 +47,18 @@ class Dataset:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Map the arrays of `folder`. Raises DataError if it has no valid description or the arrays differ from it.
+        """Map the arrays of `folder`. Raises DataError if it has no valid description or an array is missing or cut.
 
-        Sizes, shapes and types are compared. Checksums are not, because ranks open their dataset while their start is
-        being timed.
+        Checksums are not compared, because ranks open their dataset while their start is being timed.
         """
         description = _description(folder)
-        try:
-            files = description["files"]
-            found = all_of(partial(_array, folder / name, files[name]) for name in files)
-            arrays = dict(zip((name.removesuffix(".npy") for name in files), found, strict=True))
-            return cls(
-                name=description["name"],
-                image_shape=tuple(description["image_shape"]),
-                classes=description["classes"],
-                **arrays,
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise _unusable(
-                folder / DESCRIPTION, f"does not describe a dataset ({error!r})"
-            ) from error
+        files = {name: each["bytes"] for name, each in description["files"].items()}
+        return cls(
+            name=description["name"],
+            image_shape=tuple(description["image_shape"]),
+            classes=description["classes"],
+            **{name.removesuffix(".npy"): _array(folder / name, files[name]) for name in files},
+        )
 
     def batch(
         self, split: Split, indices: NDArray[np.int64] | range
@@ -93,51 +87,32 @@ def dataset_sha256(folder: Path) -> str:
     description.
     """
     description = _description(folder)
-    names = ("name", "image_shape", "classes", "files")
-    try:
-        content = {name: description[name] for name in names}
-    except KeyError as error:
-        raise _unusable(folder / DESCRIPTION, f"does not describe a dataset ({error!r})") from error
+    content = {name: description[name] for name in DESCRIBED}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not path.exists():
-        raise _unusable(folder, f"not a prepared dataset: it has no {DESCRIPTION}")
+        raise DataError(f"{folder}: not a prepared dataset: it has no {DESCRIPTION}; {REMEDY}")
     try:
         description = read_json(path)
     except RunFolderError as error:
-        raise _unusable(folder, str(error)) from error
-    if description.get("schema_version") != SCHEMA_VERSION:
-        found = description.get("schema_version")
-        raise _unusable(path, f"schema_version is {found}, this version reads {SCHEMA_VERSION}")
+        raise DataError(f"{error}; {REMEDY}") from error
+    if description.get("schema_version") != SCHEMA_VERSION or not set(DESCRIBED) <= set(
+        description
+    ):
+        raise DataError(f"{path}: not the description of a dataset, by this version; {REMEDY}")
     return description
 
 
-def _array(path: Path, described: dict[str, Any]) -> NDArray[Any]:
-    """The array in `path`, memory-mapped. Raises DataError if its size, shape or type differ from `described`."""
+def _array(path: Path, size: int) -> NDArray[Any]:
+    """The array in `path`, memory-mapped. Raises DataError if the file has another size."""
     try:
-        bytes_found = path.stat().st_size
-        if bytes_found != described["bytes"]:
-            raise _unusable(
-                path, f"has {bytes_found} bytes, was prepared with {described['bytes']}"
-            )
+        if (found := path.stat().st_size) != size:
+            raise DataError(f"{path}: has {found} bytes, was prepared with {size}; {REMEDY}")
         # A plain array over the map: indexing a numpy.memmap costs more and gives memmaps again.
-        array: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read: {blame(error, path, REMEDY, reading=True)}"
-        ) from error
-    except ValueError as error:
-        raise _unusable(path, f"cannot be read: {error}") from error
-    if list(array.shape) != described["shape"] or str(array.dtype) != described["dtype"]:
-        expected = f"{described['dtype']} {described['shape']}"
-        raise _unusable(
-            path, f"holds {array.dtype} {list(array.shape)}, was prepared as {expected}"
-        )
-    return array
-
-
-def _unusable(path: Path, reason: str) -> DataError:
-    return DataError(f"{path}: {reason}; {REMEDY}")
+        words = blame(error, path, REMEDY, reading=True)
+        raise DataError(f"{path}: cannot be read: {words}") from error

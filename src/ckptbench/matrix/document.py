@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import starmap
 
 from ckptbench.matrix.catalogue import (
@@ -11,7 +11,6 @@ from ckptbench.matrix.catalogue import (
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
-    StrategyEntry,
 )
 from ckptbench.matrix.variant import Entry, Option
 from ckptbench.networks.models import ARCHITECTURES
@@ -66,52 +65,37 @@ GLOSSARY = {
 }
 """The field's words as these pages use them."""
 
+OWN = "the framework's"
+
 
 def document() -> str:
     """The whole page."""
-    words = _section("Words", (f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
-    return "\n".join([INTRODUCTION, words, _frameworks(), _models(), _strategies(), _faults(), _recoveries()])  # fmt: skip
-
-
-def _frameworks() -> str:
-    rows = (f"{_code(name)}: {_codes(entry.formats)}" for name, entry in FRAMEWORKS.items())
-    return _section("Frameworks, and their formats, the default first", rows)
-
-
-def _models() -> str:
-    rows = (
-        f"{_code(name)}: {(inspect.getdoc(build) or '').partition(chr(10))[0]}"
-        for name, build in ARCHITECTURES.items()
+    sections = {
+        "Words": [f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()],
+        "Frameworks, and their formats, the default first": [
+            f"{_code(name)}: {_codes(entry.formats)}" for name, entry in FRAMEWORKS.items()
+        ],
+        "Models": [
+            f"{_code(name)}: {(inspect.getdoc(build) or '').partition(chr(10))[0]}"
+            for name, build in ARCHITECTURES.items()
+        ],
+        "Strategies: frameworks, formats, options with defaults": [
+            f"{_code(name)} ({_codes(entry.frameworks)}; {_codes(entry.formats, OWN)}){_options(entry)}"
+            for name, entry in STRATEGIES.items()
+        ],
+        "Faults: options with defaults": [
+            f"{_code(name)}{_options(entry)}" for name, entry in FAULTS.items()
+        ],
+        "Recoveries: frameworks, strategies, options with defaults": [
+            f"{_code(name)} ({_codes(entry.frameworks)}; {_codes(entry.strategies)}){_options(entry)}"
+            for name, entry in RECOVERIES.items()
+        ],
+    }
+    lists = (
+        "\n".join([f"## {title}", "", *(f"- {row}" for row in rows), ""])
+        for title, rows in sections.items()
     )
-    return _section("Models", rows)
-
-
-def _strategies() -> str:
-    rows = (
-        f"{_code(name)} ({_served(entry.frameworks)}; {_formats(entry)}){_options(entry)}"
-        for name, entry in STRATEGIES.items()
-    )
-    return _section("Strategies: frameworks, formats, options with defaults", rows)
-
-
-def _formats(entry: StrategyEntry) -> str:
-    return "the framework's" if entry.formats is None else _codes(entry.formats)
-
-
-def _faults() -> str:
-    return _section("Faults: options with defaults", (f"{_code(name)}{_options(entry)}" for name, entry in FAULTS.items()))  # fmt: skip
-
-
-def _recoveries() -> str:
-    rows = (
-        f"{_code(name)} ({_served(entry.frameworks)}; {'all' if entry.strategies is None else _codes(entry.strategies)}){_options(entry)}"
-        for name, entry in RECOVERIES.items()
-    )
-    return _section("Recoveries: frameworks, strategies, options with defaults", rows)
-
-
-def _served(frameworks: Sequence[str] | None) -> str:
-    return "all" if frameworks is None else _codes(frameworks)
+    return "\n".join([INTRODUCTION, *lists])
 
 
 def _options(entry: Entry) -> str:
@@ -129,12 +113,8 @@ def _code(name: str) -> str:
     return f"`{name}`"
 
 
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(map(_code, names))
-
-
-def _section(title: str, rows: Iterable[str]) -> str:
-    return "\n".join([f"## {title}", "", *(f"- {row}" for row in rows), ""])
+def _codes(names: Iterable[str] | None, every: str = "all") -> str:
+    return every if names is None else ", ".join(map(_code, names))
 
 
 if __name__ == "__main__":
