@@ -46,8 +46,8 @@ def test_a_timeline_has_a_lane_for_training_and_one_for_the_checkpoint() -> None
     assert [start for _, start, _ in drawn(axes, "write")] == starts
     assert [lane for lane, *_ in drawn(axes, "commit")] == [1, 6.25]
     assert [lane for lane, *_ in drawn(axes, "hold")] == [5.25, 7.6]
-    durable = [line.get_xdata()[0] for line in lines(axes, "durable")]
-    assert durable == [at_s[name, "commit", 0].iloc[0] for name in ("native", "async")]
+    (durable,) = lines(axes, "durable")
+    assert list(durable.get_xdata()) == [at_s[name, "commit", 0].iloc[0] for name in ("native", "async")]
 
 
 def test_a_timeline_shows_what_most_strategies_have_with_the_most_ranks() -> None:

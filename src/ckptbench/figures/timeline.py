@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -12,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer import labels
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
 from ckptbench.figures import OWN_SAVES
@@ -62,17 +60,14 @@ WORDS_OWN = {
     "durable": "the engine says that it is finished, which is not yet durable; one that goes on beside training without saying when it has its copy is drawn as"
     " written from its start",
 }
-TRAINING: Mapping[str, Part] = {
-    "": BLOCKED,
-    "update": UPDATE_WAITS,
-    "save": SAVE_WAITS,
-    "removal": REMOVAL,
-    "end": END_WAITS,
-}
-"""What blocks training, by the reason of the hold; of a save there is none."""
-PROGRESS = ("step", "evaluation")
-"""Kinds of spans that are of no checkpoint."""
-BEHIND: Mapping[str, Part] = {
+PARTS: Mapping[str, Part] = {
+    "step": Part("step", None),
+    "evaluation": EVALUATION,
+    "save": BLOCKED,
+    "hold update": UPDATE_WAITS,
+    "hold save": SAVE_WAITS,
+    "hold removal": REMOVAL,
+    "hold end": END_WAITS,
     "capture": CAPTURE,
     "write": WRITE,
     "sync": SYNC,
@@ -80,6 +75,11 @@ BEHIND: Mapping[str, Part] = {
     "commit": COMMIT,
     "removal": REMOVAL,
 }
+"""By the kind of a span, and of a hold with its reason."""
+PROGRESS = ("step", "evaluation")
+"""Kinds of spans that are of no checkpoint."""
+IN_TRAINING = (*PROGRESS, "save", "hold")
+"""Kinds of spans in the upper lane of a rank."""
 ONE_PICTURE = (*SYSTEM, "ranks", "interval")
 """Columns in which all strategies that are shown are equal."""
 LANE_IN = 0.115
@@ -97,18 +97,24 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `timeline` and `provenance`."""
     if tables["timeline"].empty:
         return nothing_to_show(NOTHING)
-    rows = _apart(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
+    rows = _with_parts(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
     own = OWN_SAVES in tables
     levels = ", ".join(_levels(rows)) or "none"
     reading = READING.format(levels=levels, **(WORDS_OWN if own else WORDS))
     text = caption(rows, tables["provenance"], reading, ONE_PICTURE)
-    panels = [(framework, list(_lanes(own_rows))) for framework, own_rows in per_framework(rows)]
-    heights = [lanes[-1].bottom * LANE_IN for _, lanes in panels]
+    panels = [
+        (framework, *_in_lanes(of_framework)) for framework, of_framework in per_framework(rows)
+    ]
+    heights = [LANE_IN * bottom for *_, bottom in panels]
     figure = PaperFigure(PAGE_IN, sum(heights) + len(panels) * PANEL_EDGES_IN + LINE_IN, text)
     grid = figure.subplots(len(panels), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for axes, (framework, lanes) in zip(grid, panels, strict=True):
+    for axes, (framework, spans, names, bottom) in zip(grid, panels, strict=True):
         axes.set_title(labels.name(framework))
-        _draw_panel(axes, lanes, look(framework).color)
+        _draw_spans(axes, spans, look(framework).color)
+        axes.set_ylim(bottom, 0)
+        axes.set_yticks(list(names), list(names.values()))
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
     grid[-1].set_xlim(*_ends_s(rows))
     grid[-1].set_xlabel("Time since the start of the save (s)")
     figure.marks_disturbed = bool(rows[COLUMN].any())
@@ -137,131 +143,83 @@ def _chosen(every: pd.DataFrame) -> pd.DataFrame:
     return shown[shown["rank"].isin([0, shown["ranks"].max() - 1])]
 
 
-def _apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the capture before the write, and without it where training waits for the write anyway."""
-    of_save = ["run", "rank", "of_step"]
+def _with_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `part`, a key of PARTS, and `other`, whether it is of another checkpoint. The capture ends before the write begins; it is left out where
+    training waits for the write anyway."""
 
     def end_s(kind: str) -> pd.Series:
         ends = rows["end_s"].where(rows["kind"] == kind)
-        return ends.groupby([rows[name] for name in of_save]).transform("max")
+        return ends.groupby([rows[name] for name in ("run", "rank", "of_step")]).transform("max")
 
-    captured_s, is_copied = end_s("capture"), end_s("save") < end_s("write")
+    is_copied = end_s("save") < end_s("write")
     moved = (rows["kind"] == "write") & is_copied
-    starts = rows["start_s"].mask(moved, rows["start_s"].clip(lower=captured_s))
-    return rows.assign(start_s=starts)[(rows["kind"] != "capture") | is_copied]
+    holds = rows["kind"] == "hold"
+    return rows.assign(
+        start_s=rows["start_s"].mask(moved, rows["start_s"].clip(lower=end_s("capture"))),
+        part=rows["kind"].mask(holds, "hold " + rows["why"]),
+        other=~rows["kind"].isin(PROGRESS) & (rows["of_step"] != rows["step"]),
+    )[(rows["kind"] != "capture") | is_copied]
 
 
 def _ends_s(rows: pd.DataFrame) -> tuple[float, float]:
     """Ends of the time axis: the windows, as far as they are not far longer than the checkpoints in them."""
-    own = rows[~rows["kind"].isin(PROGRESS) & ~_is_other(rows)]
-    longest_s = own["end_s"].max()
+    longest_s = rows.loc[~rows["kind"].isin(PROGRESS) & ~rows["other"], "end_s"].max()
     first_s, last_s = rows["start_s"].min(), rows["end_s"].max()
     return max(first_s, -BEFORE * longest_s), min(last_s, (1 + AFTER) * longest_s)
-
-
-def _is_other(rows: pd.DataFrame) -> pd.Series:
-    """Those that are of another checkpoint."""
-    return ~rows["kind"].isin(PROGRESS) & (rows["of_step"] != rows["step"])
 
 
 def _levels(rows: pd.DataFrame) -> list[str]:
     return [level for level in LEVELS if (rows["level"] == level).any()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Lanes:
-    """The lanes of one rank: `top` is the place of the upper one, below it is one for each level."""
+def _in_lanes(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str], float]:
+    """The spans with `y`, their lane; the names of ranks by their places; and where the last lane ends.
 
-    label: str
-    top: float
-    bottom: float
-    levels: list[str]
-    rows: pd.DataFrame
-
-
-def _lanes(rows: pd.DataFrame) -> Iterator[_Lanes]:
-    top = 0.0
-    several = rows["rank"].nunique() > 1
-    for strategy in rows["strategy"].unique():
-        of_strategy = rows[rows["strategy"] == strategy]
+    Of each rank the upper lane is training; below it is one for each level.
+    """
+    spans, names, top, bottom = [], {}, 0.0, 0.0
+    for strategy, of_strategy in rows.groupby("strategy", sort=False):
         levels = _levels(of_strategy)
-        for rank in sorted(of_strategy["rank"].unique()):
-            name = labels.describe("strategy", strategy)
-            whose = f"rank {rank}" if rank else f"{name}{SEPARATOR}rank 0"
+        for rank, own in of_strategy.groupby("rank"):
+            training = own["kind"].isin(IN_TRAINING)
+            spans.append(own[training].assign(y=top))
+            for place, level in enumerate(levels, start=1):
+                ends = ["capture"] if level != levels[-1] else ["capture", "removal"]
+                here = own["level"].eq(level) | own["kind"].isin(ends)
+                spans.append(own[here & ~training].assign(y=top + place))
             bottom = top + 1 + len(levels)
-            own = of_strategy[of_strategy["rank"] == rank]
-            label = whose if several else name
-            yield _Lanes(
-                folded(f"{label} {MARK}" if own[COLUMN].any() else label), top, bottom, levels, own
-            )
+            name = labels.describe("strategy", strategy)
+            if rows["rank"].nunique() > 1:
+                name = f"{name}{SEPARATOR}rank 0" if rank == 0 else f"rank {rank}"
+            names[(top + bottom) / 2] = folded(f"{name} {MARK}" if own[COLUMN].any() else name)
             top = bottom + BETWEEN_RANKS
         top += BETWEEN_STRATEGIES - BETWEEN_RANKS
+    return pd.concat(spans), names, bottom
 
 
-def _draw_panel(axes: Axes, lanes: list[_Lanes], color: str) -> None:
-    for each in lanes:
-        _draw_training(axes, each, color)
-        for place, level in enumerate(each.levels, start=1):
-            _draw_behind(axes, each, each.top + place, level)
-    axes.set_ylim(lanes[-1].bottom, 0)
-    axes.set_yticks(
-        [(each.top + each.bottom) / 2 for each in lanes], [each.label for each in lanes]
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-
-
-def _draw_training(axes: Axes, lanes: _Lanes, color: str) -> None:
-    rows = lanes.rows
-    steps = Part("", color)
-    for span in records(rows[rows["kind"] == "step"]):
-        _draw_span(axes, lanes.top, span, steps, alpha=STEP_ALPHA, edgecolor="white")
-    for span in records(rows[rows["kind"] == "evaluation"]):
-        _draw_span(axes, lanes.top, span, EVALUATION)
-    for span in records(rows[rows["kind"].isin(["save", "hold"])]):
-        _draw_span(axes, lanes.top, span, TRAINING[span["why"]], alpha=_alpha(span))
-
-
-def _draw_behind(axes: Axes, lanes: _Lanes, y: float, level: str) -> None:
-    rows = lanes.rows
-    own = (rows["level"] == level) | (rows["kind"] == "capture")
-    if level == lanes.levels[-1]:
-        own |= rows["kind"] == "removal"
-    for span in records(rows[own]):
-        _draw_span(axes, y, span, BEHIND[span["kind"]], alpha=_alpha(span))
-        if span["kind"] == "commit" and span["of_step"] == span["step"]:
-            axes.plot(span["end_s"], y + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
-
-
-def _alpha(span: Mapping[str, Any]) -> float:
-    return 1.0 if span["of_step"] == span["step"] else PALE
-
-
-def _draw_span(axes: Axes, y: float, span: Mapping[str, Any], part: Part, *, alpha: float = 1.0, edgecolor: str = INK) -> None:  # fmt: skip
-    axes.barh(
-        y,
-        span["end_s"] - span["start_s"],
-        LANE,
-        span["start_s"],
-        align="edge",
-        color=part.grey,
-        edgecolor=edgecolor,
-        hatch=part.hatch,
-        alpha=alpha,
-        gid=span["kind"],
-    )
+def _draw_spans(axes: Axes, spans: pd.DataFrame, color: str) -> None:
+    for name, part in PARTS.items():
+        for other, own in spans[spans["part"] == name].groupby("other"):
+            axes.barh(
+                own["y"],
+                own["end_s"] - own["start_s"],
+                LANE,
+                own["start_s"],
+                align="edge",
+                color=part.grey or color,
+                edgecolor="white" if name == "step" else INK,
+                hatch=part.hatch,
+                alpha=STEP_ALPHA if name == "step" else PALE if other else 1,
+                gid=own["kind"].iloc[0],
+            )
+    commits = spans[(spans["part"] == "commit") & ~spans["other"]]
+    axes.plot(commits["end_s"], commits["y"] + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
 
 
 def _legend(rows: pd.DataFrame, own: bool) -> list[Artist]:
     # What has no length, as the end of a save that was seen from outside, cannot be seen.
-    kinds, whys = set(rows.loc[rows["end_s"] > rows["start_s"], "kind"]), {"", *rows["why"]}
-    parts = dict.fromkeys(
-        [
-            *(part for why, part in TRAINING.items() if why in whys),
-            *([EVALUATION] if "evaluation" in kinds else []),
-            *(part for kind, part in BEHIND.items() if kind in kinds),
-        ]
-    )
+    seen = set(rows.loc[rows["end_s"] > rows["start_s"], "part"]) - {"step"}
+    parts = dict.fromkeys(part for name, part in PARTS.items() if name in seen)
     of_what = "training" if own else "framework"
     step = Patch(facecolor=INK, alpha=STEP_ALPHA, label=f"step (colour of the {of_what})")
     name = "finished" if own else "durable"
