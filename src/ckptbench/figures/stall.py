@@ -58,8 +58,7 @@ WORDS_OWN = {
     "first": "that are the first of a run",
     "shares": "of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero",
 }
-BEFORE_OWN = "first of a run"
-STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
+WHEN = STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
     "write_s": WRITE,
@@ -94,6 +93,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if own := OWN_SAVES in tables:
         shown = shown.merge(tables[OWN_SAVES][["run", "step", "hidden_s"]], on=["run", "step"])
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
+    rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
     reading = READING.format(**(WORDS_OWN if own else WORDS))
     text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
     figure, panels = forest(
@@ -108,42 +108,27 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     return figure
 
 
-def _is_first(rows: pd.DataFrame) -> pd.Series:
-    """Those before the steady state, unless they came during the warm-up."""
-    return ~rows["steady"] & ~rows["warmup"]
-
-
-def _counted(rows: pd.DataFrame) -> pd.DataFrame:
-    """The checkpoints of one setup of which mean and parts tell: those of the steady state, if each run has one."""
-    return steady_or_all(rows[~rows["warmup"]])
-
-
 def _draw_points(axes: Axes, panel: Panel) -> None:
     for group, rows in groups(panel.rows, ["y"]):
         # The golden ratio's multiples spread evenly however many there are, and are always the same.
         spread = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
         for column, lane in LANES.items():
-            y = group["y"] + lane
-            for kind, chosen in _kinds(rows).items():
-                look = _look(panel.framework, column, kind)
-                axes.plot(rows.loc[chosen, column], y + spread[chosen], gid=column, **look)
-            mean = rows[MEANS[column]].iloc[:1]
+            places = rows.assign(place=group["y"] + lane + spread)
+            for when in WHEN:
+                own = places[places["when"] == when]
+                marks = _look(panel.framework, column, when)
+                axes.plot(own[column], own["place"], gid=column, **marks)
+            mean, y = rows[MEANS[column]].iloc[:1], group["y"] + lane
             axes.vlines(mean, y - 0.2, y + 0.2, colors=INK, zorder=3, gid=f"mean {column}")
 
 
-def _kinds(rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Which of the checkpoints are of each kind."""
-    first, warmup = _is_first(rows).to_numpy(), rows["warmup"].to_numpy()
-    return {STEADY: ~first & ~warmup, BEFORE: first, AT_START: warmup}
-
-
-def _look(framework: str, column: str, kind: str) -> dict[str, Any]:
+def _look(framework: str, column: str, when: str) -> dict[str, Any]:
     own = look(framework)
     color, marker = (own.color, own.marker) if column == "stall_s" else (FAINT, "D")
     return {
         "color": color,
-        "marker": "x" if kind == BEFORE else marker,
-        "markerfacecolor": "none" if kind == AT_START else color,
+        "marker": "x" if when == BEFORE else marker,
+        "markerfacecolor": "none" if when == AT_START else color,
         "linestyle": "",
         "markersize": 2.5,
         "markeredgewidth": 0.4,
@@ -152,7 +137,8 @@ def _look(framework: str, column: str, kind: str) -> dict[str, Any]:
 
 
 def _draw_shares(axes: Axes, rows: pd.DataFrame, own: bool) -> None:
-    counted = pd.concat([_counted(of_setup) for _, of_setup in rows.groupby("y")])
+    timed = rows[~rows["warmup"]]
+    counted = pd.concat([steady_or_all(of_setup) for _, of_setup in timed.groupby("y")])
     each = counted[[*PARTS_OWN]] if own else parts_of_stall(counted)
     parts = each.groupby(counted["y"]).mean().clip(lower=0.0)
     percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
@@ -165,11 +151,9 @@ def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
     shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
     visible = [part for column, part in PARTS.items() if shares[column] > VISIBLE]
     names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "finished" if own else "durable"}
-    names |= {
-        ("stall_s", kind): BEFORE_OWN if own and kind == BEFORE else kind
-        for kind, chosen in _kinds(rows).items()
-        if kind != STEADY and chosen.any()
-    }
+    names |= {("stall_s", when): when for when in WHEN[1:] if (rows["when"] == when).any()}
+    if own and ("stall_s", BEFORE) in names:
+        names["stall_s", BEFORE] = "first of a run"
     return [
         *(Line2D([], [], label=name, **_look(framework, *key)) for key, name in names.items()),
         Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean"),

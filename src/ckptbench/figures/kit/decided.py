@@ -40,33 +40,21 @@ NONE = "No setup with checkpoints was timed: there is no decision to show."
 Styles = Mapping[str, tuple[str, LineStyle]]
 
 
-def prepared(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, with `system`: framework and facet in words, and `series`: what tells two rows of a system apart."""
-    known = ordered(with_hardware(rows), (*SYSTEM, "framework", "ranks", *SERIES, "gpus"))
-    names = ["framework", *separating(known, SYSTEM)]
-    given = known["framework"] == GIVEN
-    system = in_words(known, names, SEPARATOR).mask(given, known["model"])
-    series = in_words(known, _inside(known) or ["strategy", "recovery"], ", ")
-    return known.assign(system=system, series=series)
-
-
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same of all systems in one panel, so that `series` names them too, and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
-    known = prepared(rows)
-    inside = _inside(known)
+    """The rows in order, with `series`: what tells two of them apart beside the interval or the GPUs; and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
+    known = ordered(with_hardware(rows), (*SYSTEM, "framework", "ranks", *SERIES, "gpus"))
+    inside = [name for name in SERIES if varies_within(known, name)]
+    given = known["framework"] == GIVEN
+    names = ["framework", *separating(known, SYSTEM)]
+    system = in_words(known, names, ", ").mask(given, known["model"])
     series = in_words(known, inside or ["strategy", "recovery"], ", ")
-    if known["system"].nunique() > 1:
-        system = known["system"].str.replace(SEPARATOR, ", ")
+    if system.nunique() > 1:
         series = system + (", " + series if inside else "")
     losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
     return known.assign(
         series=series,
         **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
     )
-
-
-def _inside(rows: pd.DataFrame) -> list[str]:
-    return [name for name in SERIES if varies_within(rows, name)]
 
 
 def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
