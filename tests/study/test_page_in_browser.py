@@ -15,8 +15,8 @@ from selenium.webdriver.support.ui import Select
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer import quantities
 from ckptbench.commands.options import AN_ASYNCHRONOUS
-from ckptbench.decide import drawn, formulas
-from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
+from ckptbench.decide import formulas, sampling
+from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import growth, projected
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.storage import Storage
@@ -31,7 +31,7 @@ NUMBER = 1500
 PYTORCH, TENSORFLOW = "PyTorch · 4 ranks", "TensorFlow · 4 ranks"
 SEARCH = """return arguments[0].map(([rate, stallS, durableS, slowdownS, downS, survived, pauseS, every, needed, farS, step, interval]) => {
     const one = {stepS: step, slower: 1, failuresPerS: rate, saving: {stallS, durableS, slowdownS},
-        recovering: {downS, survived, pauseS}, far: {every, needed, durableS: farS, downS}};
+        recovering: {downS, survived, pauseS}, globalTier: {every, needed, durableS: farS, downS}};
     const found = best(one), range = fine(one, found);
     return [usefulAt(one, interval / step), found.steps, found.useful, range.from, range.to,
         formulas.young_s(stallS, rate), formulas.daly_s(stallS, rate), formulas.saxena_s(stallS, downS, rate)];
@@ -53,10 +53,10 @@ def cases(seed: int) -> np.ndarray:
     survived = some(0.5, random.random(NUMBER))
     every = np.where(random.random(NUMBER) < 0.3, random.integers(2, 50, NUMBER), 1)
     needed = np.where(every > 1, random.random(NUMBER), 0.0)
-    far = np.where(every > 1, between(1e-2, 600), 0.0)
+    global_tier = np.where(every > 1, between(1e-2, 600), 0.0)
     pause = np.where(survived > 0, between(0.1, 1000), 0.0)
     return np.stack(
-        [1 / between(300, 1e8), stall, durable, some(0.5, between(1e-3, 30)), between(1, 1000), survived, pause, every, needed, far,
+        [1 / between(300, 1e8), stall, durable, some(0.5, between(1e-3, 30)), between(1, 1000), survived, pause, every, needed, global_tier,
          between(1e-2, 100), between(1e-2, 1e5)],
         axis=1,
     )  # fmt: skip
@@ -64,16 +64,18 @@ def cases(seed: int) -> np.ndarray:
 
 def test_the_best_and_the_fine_steps_are_those_of_python(browser: Browser) -> None:
     given = cases(seed=5)
-    rate, stall, durable, slowdown, down, survived, pause, every, needed, far_s, step, interval = given.T  # fmt: skip
+    rate, stall, durable, slowdown, down, survived, pause, every, needed, global_s, step, interval = given.T  # fmt: skip
     saving = Saving(stall_s=stall, durable_s=durable, slowdown_s=slowdown)
     recovering = Recovering(down_s=down, survived=survived, pause_s=pause)
-    far = Far(saving=Saving(stall_s=0.0, durable_s=far_s), every=every, needed=needed, down_s=down)  # type: ignore[arg-type]
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=global_s), every=every, needed=needed, down_s=down
+    )  # type: ignore[arg-type]
     shown = np.array(browser.run(SEARCH, given.tolist()))
-    found = best(saving, recovering, rate, step_s=step, far=far)
-    wanted = goodput(interval, saving, recovering, rate, far)
+    found = best(saving, recovering, rate, step_s=step, global_tier=global_tier)
+    wanted = goodput(interval, saving, recovering, rate, global_tier)
     np.testing.assert_allclose(shown[:, 0], wanted, rtol=1e-12)
     np.testing.assert_allclose(shown[:, 2], found.goodput, rtol=1e-12)
-    at_its_steps = np.asarray(goodput(shown[:, 1] * step, saving, recovering, rate, far))
+    at_its_steps = np.asarray(goodput(shown[:, 1] * step, saving, recovering, rate, global_tier))
     np.testing.assert_allclose(at_its_steps, found.goodput, rtol=1e-12)
     assert (shown[:, 1] == found.steps).mean() > 0.95  # the others are as good
     for column, ends in ((3, found.fine_from_steps), (4, found.fine_to_steps)):
@@ -123,7 +125,7 @@ def fine_of(each: dict[str, Any]) -> str:
 
 
 def assert_known(shown: dict[str, float], values: np.ndarray) -> None:
-    ends = drawn.ends(values)
+    ends = sampling.ends(values)
     scale = abs(values[0])
     got = (shown["value"], shown["lo"], shown["hi"])
     assert got == pytest.approx(
@@ -209,7 +211,7 @@ def test_costs_grow_with_the_number_of_gpus_as_storage_does(
         assert shown[2]["value"] == wanted["steps"][0]
         assert shown[3]["value"] == pytest.approx(wanted["lost"][0], rel=1e-6)
         # The draws of a projection have another order: the ends of an interval differ a little.
-        assert (shown[3]["lo"], shown[3]["hi"]) == pytest.approx(drawn.ends(wanted["lost"]), rel=0.2)  # fmt: skip
+        assert (shown[3]["lo"], shown[3]["hi"]) == pytest.approx(sampling.ends(wanted["lost"]), rel=0.2)  # fmt: skip
 
 
 def test_another_rate_has_its_own_draws(browser: Browser, rates: dict[str, FailureRate]) -> None:
@@ -287,7 +289,7 @@ def test_an_answer_that_cannot_be_told_is_not_told(
     browser: Browser, rates: dict[str, FailureRate]
 ) -> None:
     browser.run("start.rates.find(({name}) => name === 'log').draws = start.draws.length")
-    spread = (10 ** np.linspace(1, 7, drawn.DRAWS)).tolist()
+    spread = (10 ** np.linspace(1, 7, sampling.DRAWS)).tolist()
     browser.run("ALL_DRAWS.push(new Float64Array(arguments[0]))", spread)
     choose(browser, "rate", rates["log"].title)
     assert "cannot be told" in browser.element("sentence").text

@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.decide import drawn
+from ckptbench.decide import sampling
 from ckptbench.decide.model import best, goodput
 from ckptbench.decide.rates import FailureRate
 from tests.decided_study import CHOICES, costs
@@ -49,11 +49,14 @@ def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
 
 def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, choices: Any = CHOICES) -> dict[str, Any]:  # fmt: skip
     """What the page must show of a row: steps, seconds and losses with all draws, and the fine range in steps."""
-    slower, saving = drawn.slower(row), drawn.saving(row)
-    step_s, recovering = drawn.step_s(row) * slower, drawn.recovering(row, gpus, choices)
-    failing, far = drawn.failures_per_s(rate, gpus), drawn.far(row, gpus, choices)
-    found = best(saving, recovering, failing, step_s=step_s, far=far, slower=slower)
-    useful = np.asarray(goodput(now * step_s, saving, recovering, failing, far) / slower)
+    slower, saving = sampling.slower(row), sampling.saving(row)
+    step_s, recovering = sampling.step_s(row) * slower, sampling.recovering(row, gpus, choices)
+    failing, global_tier = (
+        sampling.failures_per_s(rate, gpus),
+        sampling.global_tier(row, gpus, choices),
+    )
+    found = best(saving, recovering, failing, step_s=step_s, global_tier=global_tier, slower=slower)
+    useful = np.asarray(goodput(now * step_s, saving, recovering, failing, global_tier) / slower)
     return {
         "steps": found.steps, "seconds": found.interval_s, "lost": 1 - found.goodput, "now": 1 - useful,
         "saved": 24 * gpus * (found.goodput - useful), "fine": (found.fine_from_steps[0], found.fine_to_steps[0]), "step_s": step_s[0],

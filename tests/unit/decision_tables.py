@@ -63,7 +63,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
             [measured(), measured(ranks=1), measured(framework="chainer")]
         ),
         "two intervals": lambda: pd.concat(
-            [measured(), measured(interval="s7", stall_s=9.0, foremost=False)]
+            [measured(), measured(interval="s7", stall_s=9.0, representative=False)]
         ),
         "empty": lambda: DECISION_COSTS.rows([]),
     }[kind]()

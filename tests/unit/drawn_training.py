@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide.formulas import Floats
-from ckptbench.decide.model import Far, Recovering, Saving
+from ckptbench.decide.model import GlobalTier, Recovering, Saving
 
 Times = NDArray[np.float64]
 """Failures of each replica in ascending order, (replicas, most failures of any), in seconds. Behind the last one: infinity."""
@@ -34,7 +34,7 @@ def useful_part(
     recovering: Recovering,
     *,
     rng: np.random.Generator,
-    far: Far | None = None,
+    global_tier: GlobalTier | None = None,
 ) -> NDArray[np.float64]:
     """Goodput of every replica (replicas,) whose failures are `times`, until `until_s`. All costs are single numbers.
 
@@ -43,22 +43,22 @@ def useful_part(
     lost it.
     """
     replicas = len(times)
-    state = _State(replicas, interval_s, saving, far)
+    state = _State(replicas, interval_s, saving, global_tier)
     kinds = rng.random(times.shape)
     lost = np.asarray(recovering.survived)
-    needed = lost + (1 - lost) * np.asarray(0.0 if far is None else far.needed)
+    needed = lost + (1 - lost) * np.asarray(0.0 if global_tier is None else global_tier.needed)
     for at, kind in zip(times.T, kinds.T, strict=True):
         comes = at < until_s
         is_down = at < state.up_s
         survived = comes & ~is_down & (kind < lost)
         state.pause(survived, at, recovering.pause_s)
         strikes = comes & ~survived
-        from_far = strikes & (lost <= kind) & (kind < needed)
-        state.fall_back(strikes, from_far, at)
+        from_global = strikes & (lost <= kind) & (kind < needed)
+        state.fall_back(strikes, from_global, at)
         state.on_s = np.where(strikes, 0.0, state.on_s)  # a recovery of all ends the pause
         # A recovery that is cut short begins anew, from the same version unless that is lost now.
-        state.is_from_far = np.where(strikes, from_far | (is_down & state.is_from_far), state.is_from_far)  # fmt: skip
-        down_s = recovering.down_s if far is None else np.where(state.is_from_far, far.down_s, recovering.down_s)  # fmt: skip
+        state.is_from_global = np.where(strikes, from_global | (is_down & state.is_from_global), state.is_from_global)  # fmt: skip
+        down_s = recovering.down_s if global_tier is None else np.where(state.is_from_global, global_tier.down_s, recovering.down_s)  # fmt: skip
         state.up_s = np.where(strikes, at + down_s, state.up_s)
         state.from_s = np.where(strikes, state.up_s, state.from_s)
     return state.useful_s(until_s, interval_s) / until_s
@@ -67,12 +67,14 @@ def useful_part(
 class _State:
     """Where every replica is: from `from_s` on it trains, after the version number `version` of the first level."""
 
-    def __init__(self, replicas: int, interval_s: float, saving: Saving, far: Far | None) -> None:
-        self._length_s, self._longer_s = _lengths(interval_s, saving, far)
-        both = saving if far is None else saving.and_to(far.saving)
+    def __init__(
+        self, replicas: int, interval_s: float, saving: Saving, global_tier: GlobalTier | None
+    ) -> None:
+        self._length_s, self._longer_s = _lengths(interval_s, saving, global_tier)
+        both = saving if global_tier is None else saving.and_to(global_tier.saving)
         self._lag_s = float(np.asarray(saving.lag_s(interval_s)))
-        self._far_lag_s = float(np.asarray(both.lag_s(interval_s)))
-        self._far = far
+        self._global_tier_lag_s = float(np.asarray(both.lag_s(interval_s)))
+        self._global_tier = global_tier
         self.from_s = np.zeros(replicas)
         self.up_s = np.zeros(replicas)
         """When all ranks had come up again. Survivors pause after it: then `from_s` is later."""
@@ -83,7 +85,7 @@ class _State:
         self.paused_s = np.zeros(replicas)
         self.version = np.zeros(replicas)
         self.far_version = np.zeros(replicas)
-        self.is_from_far = np.zeros(replicas, bool)
+        self.is_from_global = np.zeros(replicas, bool)
 
     def pause(self, survived: NDArray[np.bool_], at: NDArray[np.float64], pause_s: Floats) -> None:
         """Training stands still, the longer the more often. A version goes on being written meanwhile."""
@@ -95,16 +97,18 @@ class _State:
         self.on_s = np.where(survived, np.maximum(self.on_s, at) + pause_s, self.on_s)
 
     def fall_back(
-        self, strikes: NDArray[np.bool_], from_far: NDArray[np.bool_], at: NDArray[np.float64]
+        self, strikes: NDArray[np.bool_], from_global: NDArray[np.bool_], at: NDArray[np.float64]
     ) -> None:
         """Go back to the newest durable version, or to that of the second level."""
         trained_s = self._trained_s(strikes, at)
         near = self._durable(trained_s, at)
-        if self._far is not None:
+        if self._global_tier is not None:
             # Of the second level, a version is taken not to be written while survivors pause.
-            written = self._versions(trained_s - self._far_lag_s) // self._far.every * self._far.every  # fmt: skip
+            written = self._versions(trained_s - self._global_tier_lag_s) // self._global_tier.every * self._global_tier.every  # fmt: skip
             self.far_version = np.where(strikes, np.maximum(self.far_version, written), self.far_version)  # fmt: skip
-        self.version = np.where(from_far, self.far_version, np.where(strikes, near, self.version))
+        self.version = np.where(
+            from_global, self.far_version, np.where(strikes, near, self.version)
+        )
         self.paused_since = np.where(strikes, -1.0, self.paused_since)
 
     def _trained_s(self, struck: NDArray[np.bool_], at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,10 +137,10 @@ class _State:
 
     def _periods(self, trained_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
         """The last version, and the seconds since: periods that end with a save to both levels are longer."""
-        if self._far is None:
+        if self._global_tier is None:
             passed = np.floor(trained_s / self._length_s)
             return self.version + passed, trained_s - passed * self._length_s
-        every = self._far.every
+        every = self._global_tier.every
         cycle_s = (every - 1) * self._length_s + self._longer_s
         # Counted from the last version of the second level.
         before = self.version % every
@@ -154,9 +158,11 @@ class _State:
         return version * interval_s + np.minimum(since_s, interval_s)
 
 
-def _lengths(interval_s: float, saving: Saving, far: Far | None) -> tuple[float, float]:
+def _lengths(
+    interval_s: float, saving: Saving, global_tier: GlobalTier | None
+) -> tuple[float, float]:
     """Of a period, and of one that ends with a save to both levels."""
     length_s = float(np.asarray(saving.period_s(interval_s)))
-    if far is None:
+    if global_tier is None:
         return length_s, length_s
-    return length_s, float(np.asarray(saving.and_to(far.saving).period_s(interval_s)))
+    return length_s, float(np.asarray(saving.and_to(global_tier.saving).period_s(interval_s)))

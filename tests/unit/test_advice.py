@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from test_given_costs import EXAMPLE
 
-from ckptbench.decide import drawn, inputs
+from ckptbench.decide import inputs, sampling
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.model import Far, Recovering, Saving, best, goodput
+from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
 from ckptbench.decide.storage import Storage
 from ckptbench.study.config import DecisionSection
@@ -86,7 +86,7 @@ def test_another_rate_gives_what_the_chosen_one_would_give_then(
 )
 def test_draws_have_the_interval_that_was_given(value: float, lo: float, hi: float) -> None:
     row = {**COSTS.iloc[0], "down_s": value, "down_s_lo": lo, "down_s_hi": hi}
-    down_s = drawn.recovering(row, 8, CHOICES).down_s
+    down_s = sampling.recovering(row, 8, CHOICES).down_s
     assert down_s[0] == value
     assert (down_s >= 0).all()
     assert np.median(down_s[1:]) == pytest.approx(value, abs=0.1 * (hi - lo))
@@ -101,7 +101,7 @@ def test_draws_of_a_slowdown_have_both_sides_of_its_interval_and_none_below_zero
     value: float, lo: float, hi: float
 ) -> None:
     row = {**COSTS.iloc[0], "slowdown_s": value, "slowdown_s_lo": lo, "slowdown_s_hi": hi}
-    slowdown_s = np.asarray(drawn.saving(row).slowdown_s)
+    slowdown_s = np.asarray(sampling.saving(row).slowdown_s)
     assert slowdown_s[0] == max(value, 0.0)
     ends = np.percentile(slowdown_s[1:], [2.5, 97.5])
     assert ends == pytest.approx([max(lo, 0.0), hi], abs=0.15 * (hi - lo))
@@ -109,21 +109,21 @@ def test_draws_of_a_slowdown_have_both_sides_of_its_interval_and_none_below_zero
 
 def test_a_pause_in_which_fewer_ranks_are_faster_is_none() -> None:
     row = {**COSTS.iloc[0], "pause_s": -3.0, "pause_s_lo": math.nan, "pause_s_hi": math.nan}
-    assert (drawn.pause_s(row) == 0).all()
+    assert (sampling.pause_s(row) == 0).all()
 
 
 def test_the_part_that_survivors_go_on_from_is_as_uncertain_as_its_count() -> None:
     """One of one says little: its exact interval (Clopper and Pearson) is [0.025, 1]. That of 90 of 100 is [0.82, 0.95]."""
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
     few, many = (
-        drawn.survived({**row, "survived": part, "survived_of": number})
+        sampling.survived({**row, "survived": part, "survived_of": number})
         for part, number in ((1.0, 1), (0.9, 100))
     )
     assert few[0] == 1.0
     assert np.percentile(few[1:], 2.5) < 0.25
     assert many[0] == 0.9
     assert np.percentile(many[1:], [2.5, 97.5]) == pytest.approx([0.83, 0.95], abs=0.02)
-    assert (drawn.survived(row) == 1.0).all()
+    assert (sampling.survived(row) == 1.0).all()
 
 
 def test_an_interval_of_an_answer_holds_95_percent_of_what_it_follows_from() -> None:
@@ -135,7 +135,7 @@ def test_an_interval_of_an_answer_holds_95_percent_of_what_it_follows_from() -> 
 def test_options_of_a_recovery_share_what_its_steps_take_longer() -> None:
     known = {**COSTS.iloc[0], "slower": 1.2, "slower_lo": 1.1, "slower_hi": 1.3}
     one_row, other = ({**known, "recovery": name} for name in ("ulfm", "ulfm_replace_true"))
-    assert (drawn.slower(one_row) == drawn.slower(other)).all()
+    assert (sampling.slower(one_row) == sampling.slower(other)).all()
 
 
 def test_stall_and_durable_time_are_drawn_together_as_far_as_the_stall_is_a_part_of_that_time() -> None:  # fmt: skip
@@ -143,7 +143,7 @@ def test_stall_and_durable_time_are_drawn_together_as_far_as_the_stall_is_a_part
     row = {**COSTS.iloc[0], "stall_s": 10.0, "durable_s": 10.5, **ends}
     for durable_s in (10.0, 10.5, 20.0, 90.0):
         own = {"durable_s": durable_s, "durable_s_lo": 0.95 * durable_s, "durable_s_hi": 1.05 * durable_s}  # fmt: skip
-        saving = drawn.saving({**row, **own})
+        saving = sampling.saving({**row, **own})
         together = np.corrcoef(saving.stall_s, saving.durable_s)[0, 1]
         assert together == pytest.approx(10 / durable_s, abs=0.1)
         assert np.percentile(saving.stall_s[1:], [2.5, 97.5]) == pytest.approx([9, 11], abs=0.05)
@@ -163,7 +163,7 @@ def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_
 @pytest.mark.parametrize(("gpus", "lost"), [(2, 1), (8, 1), (9, 8), (800, 8)])
 def test_a_node_is_lost_where_there_are_several_and_else_a_gpu(gpus: int, lost: int) -> None:
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
-    recovering = drawn.recovering(row, gpus, CHOICES)
+    recovering = sampling.recovering(row, gpus, CHOICES)
     assert np.asarray(recovering.pause_s)[0] == 40.0 + 30 * 60 * lost / gpus
 
 
@@ -196,13 +196,13 @@ def test_failures_of_a_node_fall_back_to_the_shared_level_unless_other_nodes_hav
         Recovering(down_s=600.0),
     )
     shared = Saving(stall_s=0.0, durable_s=90.0)
-    far = Far(saving=shared, every=8, needed=CHOICES.survivable, down_s=600.0)
+    global_tier = GlobalTier(saving=shared, every=8, needed=CHOICES.survivable, down_s=600.0)
     row = one(own, "asynchronous", "restart", 16384)
-    found = best(saving, recovering, rate, step_s=2.5, far=far)
+    found = best(saving, recovering, rate, step_s=2.5, global_tier=global_tier)
     assert row["goodput"] == pytest.approx(float(found.goodput))
     assert row["fine_to_steps"] == found.fine_to_steps
     assert row["goodput_in_use"] == pytest.approx(
-        float(goodput(1250.0, saving, recovering, rate, far))
+        float(goodput(1250.0, saving, recovering, rate, global_tier))
     )
     copied = one(
         advice(levels.assign(copied=True), [LLAMA], CHOICES), "asynchronous", "restart", 16384
@@ -222,24 +222,24 @@ def test_an_estimate_that_stands_in_for_others_has_the_same_draws_in_all_rows(so
     other = {**one_row, "strategy": "other", "recovery": "ulfm"}
     if source == inputs.STARTS:
         other |= {"down_s": 61.0, "down_s_lo": 51.0, "down_s_hi": 81.0}
-    draws = [drawn.recovering(row, 8, CHOICES).down_s for row in (one_row, other)]
+    draws = [sampling.recovering(row, 8, CHOICES).down_s for row in (one_row, other)]
     assert np.corrcoef(*map(np.log, draws))[0, 1] == pytest.approx(1)
-    another = drawn.recovering({**one_row, "framework": "another"}, 8, CHOICES).down_s
+    another = sampling.recovering({**one_row, "framework": "another"}, 8, CHOICES).down_s
     assert abs(np.corrcoef(draws[0], another)[0, 1]) < 0.3
 
 
 def test_a_single_gpu_has_no_survivors() -> None:
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
-    assert drawn.recovering(row, 2, CHOICES).survived == pytest.approx(np.full(401, 0.8))
-    assert (drawn.recovering(row, 1, CHOICES).survived == 0).all()
-    alone = drawn.far({**row, "shared_every": 8}, 1, CHOICES)
+    assert sampling.recovering(row, 2, CHOICES).survived == pytest.approx(np.full(401, 0.8))
+    assert (sampling.recovering(row, 1, CHOICES).survived == 0).all()
+    alone = sampling.global_tier({**row, "shared_every": 8}, 1, CHOICES)
     assert alone is not None
     assert alone.needed == pytest.approx(np.full(401, 0.8))
 
 
 def test_failures_that_survivors_go_on_from_need_no_level() -> None:
     plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "shrink")]
-    found = drawn.far({**plain.iloc[0], "shared_every": 8}, 512, CHOICES)
+    found = sampling.global_tier({**plain.iloc[0], "shared_every": 8}, 512, CHOICES)
     assert found is not None
     assert (found.needed == 0.0).all()
 
@@ -324,7 +324,7 @@ def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() ->
 
 
 def test_setups_that_are_not_foremost_are_told_but_do_not_win() -> None:
-    better = COSTS.assign(interval="s7", stall_s=0.001, foremost=False)
+    better = COSTS.assign(interval="s7", stall_s=0.001, representative=False)
     told = advice(pd.concat([COSTS, better]), [LLAMA], CHOICES)
     other = told[told["interval"] == "s7"]
     assert len(other) == len(told) / 2

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import lambertw
 
 from ckptbench.decide.formulas import daly_s, fine_goodput, saxena_s, young_s
-from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
@@ -37,16 +37,18 @@ def test_the_best_interval_is_that_of_the_closed_form() -> None:
     assert found.goodput == pytest.approx(goodput(exact, BLOCKING, RESTART, RATES))
 
 
-def brute_force(saving: Saving, recovering: Recovering, rate: float, step_s: float, far: Far | None) -> Best:  # fmt: skip
+def brute_force(saving: Saving, recovering: Recovering, rate: float, step_s: float, global_tier: GlobalTier | None) -> Best:  # fmt: skip
     """By trying all whole numbers of steps up to so many that the interval is far beyond the best one."""
     steps = np.arange(1.0, max(2.0, 12 / rate / step_s))
-    useful = goodput(steps * step_s, saving, recovering, rate, far)
+    useful = goodput(steps * step_s, saving, recovering, rate, global_tier)
     fine = steps[useful >= fine_goodput(useful.max())]
     at = useful.argmax()
     return Best(steps=steps[at], interval_s=steps[at] * step_s, goodput=useful[at], fine_from_steps=fine[0], fine_to_steps=fine[-1])  # fmt: skip
 
 
-def anything(rng: np.random.Generator) -> tuple[Saving, Recovering, float, float, Far | None]:
+def anything(
+    rng: np.random.Generator,
+) -> tuple[Saving, Recovering, float, float, GlobalTier | None]:
     """Costs of any size, in any proportion: saves that wait for one another, second levels, survivors, slower steps."""
 
     def between(least: float, most: float) -> float:
@@ -64,19 +66,19 @@ def anything(rng: np.random.Generator) -> tuple[Saving, Recovering, float, float
         down_s=between(1, 1000), survived=survived, pause_s=min(between(1, 3600), 0.95 * mean_s)
     )
     written = Saving(stall_s=between(0.01, 60) * rng.integers(2), durable_s=saving.durable_s * between(1, 5))  # fmt: skip
-    far = Far(saving=written, every=int(rng.integers(1, 20)), needed=needed, down_s=between(1, 1000))  # fmt: skip
+    global_tier = GlobalTier(saving=written, every=int(rng.integers(1, 20)), needed=needed, down_s=between(1, 1000))  # fmt: skip
     step_s = max(between(0.1, 60), 12 * mean_s / 200_000)
-    return saving, recovering, 1 / mean_s, step_s, far if rng.random() < 0.5 else None
+    return saving, recovering, 1 / mean_s, step_s, global_tier if rng.random() < 0.5 else None
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_best_and_the_fine_steps_are_those_of_all_whole_numbers(seed: int) -> None:
-    saving, recovering, rate, step_s, far = anything(np.random.default_rng(seed))
-    found = best(saving, recovering, rate, step_s=step_s, far=far)
-    tried = brute_force(saving, recovering, rate, step_s, far)
+    saving, recovering, rate, step_s, global_tier = anything(np.random.default_rng(seed))
+    found = best(saving, recovering, rate, step_s=step_s, global_tier=global_tier)
+    tried = brute_force(saving, recovering, rate, step_s, global_tier)
     # Rounding may prefer a neighbour where goodput is flat.
     assert found.goodput == pytest.approx(tried.goodput, rel=1e-13)
-    assert found.goodput == goodput(found.interval_s, saving, recovering, rate, far)
+    assert found.goodput == goodput(found.interval_s, saving, recovering, rate, global_tier)
     assert found.steps == pytest.approx(tried.steps, rel=1e-4)
     if fine_goodput(tried.goodput) > 0:  # else everything is fine
         assert found.fine_from_steps == tried.fine_from_steps
@@ -189,21 +191,30 @@ def test_failures_that_survivors_go_on_from_take_only_their_pause() -> None:
 def test_a_recovery_that_never_ends_does_not_matter_where_survivors_always_go_on() -> None:
     endless = Recovering(down_s=1e9, survived=1.0, pause_s=36.0)
     assert goodput(180.0, BLOCKING, endless, 1 / HOUR) == pytest.approx(0.9 * 0.99)
-    far = Far(saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e9)
-    assert goodput(180.0, BLOCKING, endless, 1 / HOUR, far) == pytest.approx(0.9 * 0.99)
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e9
+    )
+    assert goodput(180.0, BLOCKING, endless, 1 / HOUR, global_tier) == pytest.approx(0.9 * 0.99)
     half = replace(endless, survived=0.5)
     assert goodput(180.0, BLOCKING, half, 1 / HOUR) == pytest.approx(0, abs=1e-99)
 
 
 def test_a_second_level_that_no_failure_needs_costs_only_its_saves() -> None:
-    far = Far(saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e6)
-    assert goodput(900.0, BLOCKING, RESTART, RATES, far) == pytest.approx(goodput(900.0, BLOCKING, RESTART, RATES))  # fmt: skip
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=0.0), every=4, needed=0.0, down_s=1e6
+    )
+    assert goodput(900.0, BLOCKING, RESTART, RATES, global_tier) == pytest.approx(goodput(900.0, BLOCKING, RESTART, RATES))  # fmt: skip
 
 
 def test_a_second_level_that_every_failure_needs_is_one_level_with_a_longer_interval() -> None:
     none = Saving(stall_s=0.0, durable_s=0.0)
-    far = Far(saving=Saving(stall_s=20.0, durable_s=20.0), every=4, needed=1.0, down_s=300.0)
-    two, one = goodput(225.0, none, RESTART, RATES, far), goodput(900.0, BLOCKING, RESTART, RATES)
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=20.0, durable_s=20.0), every=4, needed=1.0, down_s=300.0
+    )
+    two, one = (
+        goodput(225.0, none, RESTART, RATES, global_tier),
+        goodput(900.0, BLOCKING, RESTART, RATES),
+    )
     assert two == pytest.approx(one)
 
 
@@ -212,8 +223,8 @@ def test_failures_that_need_the_second_level_lose_half_its_interval_where_they_a
     needed: float,
 ) -> None:
     none, rate = Saving(stall_s=0.0, durable_s=0.0), 1e-9
-    far = Far(saving=none, every=10, needed=needed, down_s=300.0)
-    lost = 1 - goodput(60.0, none, RESTART, rate, far)
+    global_tier = GlobalTier(saving=none, every=10, needed=needed, down_s=300.0)
+    lost = 1 - goodput(60.0, none, RESTART, rate, global_tier)
     # Half of a period, or of one of the periods from version to version of the second level.
     expected = rate * (300.0 + (1 - needed) * 30.0 + needed * 300.0)
     assert lost == pytest.approx(expected, rel=1e-5)
@@ -222,8 +233,10 @@ def test_failures_that_need_the_second_level_lose_half_its_interval_where_they_a
 def test_the_lag_of_the_second_level_begins_where_the_stall_ends() -> None:
     """A version that is durable at once on both levels has no lag, however long its save blocked training."""
     blocking = Saving(stall_s=60.0, durable_s=60.0)
-    far = Far(saving=Saving(stall_s=0.0, durable_s=60.0), every=1, needed=1.0, down_s=300.0)
-    two, one = goodput(900.0, blocking, RESTART, RATES, far), goodput(900.0, blocking, RESTART, RATES)  # fmt: skip
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=60.0), every=1, needed=1.0, down_s=300.0
+    )
+    two, one = goodput(900.0, blocking, RESTART, RATES, global_tier), goodput(900.0, blocking, RESTART, RATES)  # fmt: skip
     assert two == pytest.approx(one)
 
 
@@ -240,14 +253,14 @@ def test_goodput_of_any_costs_is_a_number_from_0_to_1(seed: int) -> None:
     def part() -> np.ndarray:
         return np.clip(rng.uniform(-0.3, 1.3, size), 0.0, 1.0)
 
-    stall_s, far_stall_s = cost(), cost()
+    stall_s, global_stall_s = cost(), cost()
     useful = goodput(
         cost(1e-9),
         Saving(stall_s=stall_s, durable_s=np.maximum(stall_s, cost()), slowdown_s=cost()),
         Recovering(down_s=cost(), survived=part(), pause_s=cost()),
         cost(),
-        Far(
-            saving=Saving(stall_s=far_stall_s, durable_s=np.maximum(far_stall_s, cost()), slowdown_s=cost()),
+        GlobalTier(
+            saving=Saving(stall_s=global_stall_s, durable_s=np.maximum(global_stall_s, cost()), slowdown_s=cost()),
             every=rng.integers(1, 10**6, size),
             needed=part(),
             down_s=cost(),
@@ -303,8 +316,12 @@ def test_no_interval_is_shorter_than_a_step() -> None:
 @pytest.mark.parametrize("needed", [0.1, 0.2, 0.3, 0.45, 1.0])
 def test_where_each_period_fails_two_levels_have_no_goodput(needed: float) -> None:
     """Rounding must not make the part that falls back more than all."""
-    far = Far(saving=Saving(stall_s=0.0, durable_s=90.0), every=6, needed=needed, down_s=300.0)
-    assert goodput(40 * HOUR, BLOCKING, RESTART, 1 / HOUR, far) == pytest.approx(0, abs=1e-9)
-    found = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0, far=far)
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=90.0), every=6, needed=needed, down_s=300.0
+    )
+    assert goodput(40 * HOUR, BLOCKING, RESTART, 1 / HOUR, global_tier) == pytest.approx(
+        0, abs=1e-9
+    )
+    found = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0, global_tier=global_tier)
     assert 60 < found.interval_s < HOUR
     assert 0.5 < found.goodput < 1

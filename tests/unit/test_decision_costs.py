@@ -11,7 +11,7 @@ import pytest
 from ckptbench.analysis.cost.strategies import STRATEGIES
 from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.analysis.tables.registry import TABLES
-from ckptbench.decide import COST_TABLES, drawn
+from ckptbench.decide import COST_TABLES, sampling
 from ckptbench.decide.inputs import decision_costs
 
 SYSTEM: dict[str, Any] = {
@@ -263,7 +263,7 @@ def test_steps_count_that_a_recovery_slows_down(
     costs = study.costs().set_index("recovery")
     assert costs.loc["ulfm", "slower"] == pytest.approx(slower)
     assert costs.loc["restart", "slower"] == 1
-    drawings = drawn.slower({**costs.loc["ulfm"], "recovery": "ulfm"})
+    drawings = sampling.slower({**costs.loc["ulfm"], "recovery": "ulfm"})
     assert drawings[0] == pytest.approx(counts)
     assert drawings.min() >= 1
 
@@ -285,9 +285,9 @@ def test_the_interval_with_the_most_checkpoints_that_did_not_wait_is_foremost(st
     study.rows["strategies"].append(setup(**{**STALLS, "checkpoints": 20}, interval="s2"))
     study.run(setup(interval="s2"), "whole1")
     costs = study.costs().set_index("interval")
-    assert dict(costs["foremost"]) == {"s10": False, "s2": True}
+    assert dict(costs["representative"]) == {"s10": False, "s2": True}
     study.rows["strategies"][-1]["waited"] = 0.7  # six did not wait
-    assert dict(study.costs().set_index("interval")["foremost"]) == {"s10": False, "s2": True}
+    assert dict(study.costs().set_index("interval")["representative"]) == {"s10": False, "s2": True}
     study.rows["strategies"][-1]["waited"] = 0.9
     costs = study.costs().set_index("interval")
-    assert dict(costs["foremost"]) == {"s10": True, "s2": False}
+    assert dict(costs["representative"]) == {"s10": True, "s2": False}

@@ -14,7 +14,7 @@ import pytest
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.commands.tables import usual
-from ckptbench.decide import drawn
+from ckptbench.decide import sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.errors import ConfigError
@@ -57,11 +57,11 @@ def test_costs_come_with_the_draws_of_the_decision(study: dict[str, Any]) -> Non
     for row in records(two):
         case = case_of(study, 2, row["recovery"])
         (own,) = (each for each in case["strategies"] if each["name"] == row["strategy"])
-        saving = drawn.saving(row)
+        saving = sampling.saving(row)
         assert own["stall"]["value"] == row["stall_s"]
         assert (drawn_of(study, own["stall"]) == np.float32(saving.stall_s[1:])).all()
         assert (drawn_of(study, own["durable"]) == np.float32(saving.durable_s[1:])).all()
-        assert (drawn_of(study, case["step"]) == np.float32(drawn.step_s(row)[1:])).all()
+        assert (drawn_of(study, case["step"]) == np.float32(sampling.step_s(row)[1:])).all()
 
 
 def test_an_exact_cost_has_no_draws(study: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def test_rates_come_with_their_draws(study: dict[str, Any], rates: list[FailureR
     known = {rate["name"]: rate for rate in study["rates"]}
     assert known.keys() == {rate.name for rate in rates}
     for rate in rates:
-        hours = 1 / (drawn.failures_per_s(rate, 1) * 3600)
+        hours = 1 / (sampling.failures_per_s(rate, 1) * 3600)
         assert known[rate.name]["value"] == pytest.approx(hours[0], rel=1e-12)
         if known[rate.name]["draws"] is not None:
             assert (drawn_of(study, known[rate.name]) == np.float32(hours[1:])).all()
@@ -115,7 +115,11 @@ def test_levels_come_with_their_strategy(study: dict[str, Any]) -> None:
     (case,) = (each for each in study["cases"] if "TensorFlow" in each["title"] and "restart" in each["title"])  # fmt: skip
     (strategy,) = case["strategies"]
     assert LEVELS.startswith("deepfreeze")
-    assert (strategy["every"], strategy["copied"], strategy["far"]["value"]) == (6, False, 2.4)
+    assert (strategy["every"], strategy["copied"], strategy["globalTier"]["value"]) == (
+        6,
+        False,
+        2.4,
+    )
 
 
 def test_a_strategy_is_named_with_what_tells_it_from_others(rates: list[FailureRate]) -> None:

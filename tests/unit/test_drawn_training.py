@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn_training import Times, exponential, useful_part
 
-from ckptbench.decide.model import Far, Recovering, Saving, goodput
+from ckptbench.decide.model import GlobalTier, Recovering, Saving, goodput
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
@@ -14,7 +14,7 @@ BEHIND = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=10.0)
 LATE = Saving(stall_s=2.0, durable_s=400.0, slowdown_s=10.0)
 RESTART = Recovering(down_s=200.0)
 ELASTIC = Recovering(down_s=200.0, survived=0.7, pause_s=30.0)
-FAR = Far(saving=Saving(stall_s=15.0, durable_s=120.0), every=4, needed=0.3, down_s=260.0)
+FAR = GlobalTier(saving=Saving(stall_s=15.0, durable_s=120.0), every=4, needed=0.3, down_s=260.0)
 
 
 def often(part: float) -> Recovering:
@@ -32,7 +32,7 @@ def seconds(*times: float) -> Times:
 
 
 @pytest.mark.parametrize(
-    ("saving", "recovering", "far", "mean_s", "simplified"),
+    ("saving", "recovering", "global_tier", "mean_s", "simplified"),
     [
         *((BLOCKING, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
         *((BEHIND, RESTART, None, mean_s, 0.0) for mean_s in (600.0, HOUR, 10 * HOUR)),
@@ -52,16 +52,16 @@ def seconds(*times: float) -> Times:
 def test_it_agrees_with_the_formula_within_its_own_error(
     saving: Saving,
     recovering: Recovering,
-    far: Far | None,
+    global_tier: GlobalTier | None,
     mean_s: float,
     simplified: float,
 ) -> None:
     """Over so many failures that where training begins and ends hardly counts."""
     until_s, rng = 20_000 * mean_s, np.random.default_rng(7)
     times = exponential(rng, replicas=16, gpus=8, mean_s=8 * mean_s, until_s=until_s)
-    drawn = useful_part(times, until_s, 240.0, saving, recovering, far=far, rng=rng)
+    drawn = useful_part(times, until_s, 240.0, saving, recovering, global_tier=global_tier, rng=rng)
     error = drawn.std(ddof=1) / np.sqrt(len(drawn))
-    exact = goodput(240.0, saving, recovering, 1 / mean_s, far)
+    exact = goodput(240.0, saving, recovering, 1 / mean_s, global_tier)
     assert drawn.mean() == pytest.approx(exact, abs=4 * error + simplified)
 
 
@@ -126,8 +126,10 @@ def test_a_failure_may_need_the_version_of_the_second_level(
     rng: np.random.Generator, needed: float, version: int
 ) -> None:
     """Of periods of 200 s: the second level has version 4, and the first one version 7."""
-    far = Far(saving=Saving(stall_s=0.0, durable_s=20.0), every=4, needed=needed, down_s=260.0)
+    global_tier = GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=20.0), every=4, needed=needed, down_s=260.0
+    )
     down_s = 260 if needed else 200
     until_s = 1500 + down_s + 50.0
-    useful = useful_part(seconds(1500.0), until_s, 180.0, BLOCKING, RESTART, far=far, rng=rng) * until_s  # fmt: skip
+    useful = useful_part(seconds(1500.0), until_s, 180.0, BLOCKING, RESTART, global_tier=global_tier, rng=rng) * until_s  # fmt: skip
     assert useful == pytest.approx(version * 180 + 50)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ckptbench.decide import OTHERS, drawn
+from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.rates import ELSEWHERE, rate_of_job, read_rate, read_rates
 from ckptbench.decide.sacct import ASK
 from ckptbench.errors import ConfigError, DataError
@@ -94,7 +94,7 @@ def test_the_rate_of_a_job_is_what_the_user_says() -> None:
     rate = rate_of_job(14 * 3600, 256)
     assert (rate.mean_gpu_hours, rate.mean_hours(512)) == (14 * 256, 7)
     assert list(rate.said()) == []
-    assert set(drawn.failures_per_s(rate, 256)) == {1 / (14 * 3600)}
+    assert set(sampling.failures_per_s(rate, 256)) == {1 / (14 * 3600)}
 
 
 def test_a_published_rate_is_found_by_its_name() -> None:
@@ -195,7 +195,7 @@ def test_the_example_log_gives_the_mean_that_it_was_drawn_from() -> None:
 def test_no_failure_gives_a_bound(tmp_path: Path) -> None:
     rate = read_rate(written(tmp_path, {**COUNTED, "failures": 0}))
     assert (rate.mean_gpu_hours, rate.hi, rate.is_bound) == (30 * 24 * 64 / 3, math.inf, True)
-    assert set(drawn.failures_per_s(rate, 64)) == {1 / (30 * 24 * 3600 / 3)}
+    assert set(sampling.failures_per_s(rate, 64)) == {1 / (30 * 24 * 3600 / 3)}
 
 
 def test_no_failure_that_was_published_is_a_bound_too(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_no_failure_that_was_published_is_a_bound_too(tmp_path: Path) -> None:
 def test_draws_differ_as_much_as_the_interval_says(name: str, tmp_path: Path) -> None:
     few = read_rate(written(tmp_path, COUNTED))
     rate = {**SHIPPED, "example": read_rate(EXAMPLE), "few": few}[name]
-    best, *draws = 1 / drawn.failures_per_s(rate, 1) / 3600
+    best, *draws = 1 / sampling.failures_per_s(rate, 1) / 3600
     assert best == pytest.approx(rate.mean_gpu_hours)
     assert np.quantile(draws, [0.025, 0.5, 0.975]) == pytest.approx(
         [rate.lo, rate.mean_gpu_hours, rate.hi], rel=0.05

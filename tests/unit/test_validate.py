@@ -11,7 +11,7 @@ from drawn_training import exponential, useful_part
 from test_decision_costs import Made, setup
 
 from ckptbench.decide.model import Recovering, Saving
-from ckptbench.decide.seen import Seen, apart
+from ckptbench.decide.seen import Seen, run_spread
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.validate import validation
 
@@ -174,8 +174,8 @@ def test_runs_differ_by_more_than_from_the_mean_of_few() -> None:
     """Of n runs, the mean takes part of the difference with it."""
     random = np.random.default_rng(1)
     setups = [Seen(np.exp(random.normal(0.0, 0.1, 2)), np.ones(1)) for _ in range(2000)]
-    assert apart(setups).std() == pytest.approx(0.1, rel=0.05)
-    assert apart([Seen(np.array([3.0]), np.ones(1))]).tolist() == [0.0]
+    assert run_spread(setups).std() == pytest.approx(0.1, rel=0.05)
+    assert run_spread([Seen(np.array([3.0]), np.ones(1))]).tolist() == [0.0]
 
 
 def test_events_are_held_against_the_mean_of_their_run() -> None:

@@ -122,7 +122,7 @@ class Costs:
     def with_own(self, asked: Asked) -> Self:
         """With what the reader gives in place of what the table says: a step, a restart on so many GPUs as are asked for, and an interval in use."""
         gpus = asked.gpus or self.gpus
-        rows = records(self.table[self.table["foremost"]])
+        rows = records(self.table[self.table["representative"]])
         return replace(self, table=DECISION_COSTS.rows(_with_own(row, asked, gpus) for row in rows))
 
 

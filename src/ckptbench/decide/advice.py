@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
-from ckptbench.decide import OTHERS, drawn
+from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.decide.model import Best, Far, Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
@@ -25,7 +25,7 @@ from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
-Costs = TypeVar("Costs", Saving, Recovering, Far)
+Costs = TypeVar("Costs", Saving, Recovering, GlobalTier)
 
 SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")
 CASE_COLUMNS = (
@@ -56,7 +56,7 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
 
 
 WINNING = (
-    Column("wins", "flag", "", "whether no other `foremost` setup and recovery of this system has a higher goodput at its best interval"),
+    Column("wins", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
     Column("chance", "number", "1", "the part of the draws in which none of them is better"),
     Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
 )  # fmt: skip
@@ -129,7 +129,7 @@ class _Case:
     """By how much that is longer than a usual step. Useful is only what this one takes."""
     saving: Saving
     recovering: Recovering
-    far: Far | None
+    global_tier: GlobalTier | None
     failures_per_s: Floats
     best: Best
     """Without the range that is fine."""
@@ -139,10 +139,13 @@ class _Case:
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
         row = projected(row, gpus)
-        slower, saving = drawn.slower(row), drawn.saving(row)
-        step_s = slower * drawn.step_s(row)
-        recovering, far = drawn.recovering(row, gpus, choices), drawn.far(row, gpus, choices)
-        failures_per_s = drawn.failures_per_s(rate, gpus)
+        slower, saving = sampling.slower(row), sampling.saving(row)
+        step_s = slower * sampling.step_s(row)
+        recovering, global_tier = (
+            sampling.recovering(row, gpus, choices),
+            sampling.global_tier(row, gpus, choices),
+        )
+        failures_per_s = sampling.failures_per_s(rate, gpus)
         return cls(
             row=row,
             rate=rate,
@@ -151,14 +154,14 @@ class _Case:
             slower=slower,
             saving=saving,
             recovering=recovering,
-            far=far,
+            global_tier=global_tier,
             failures_per_s=failures_per_s,
             best=best(
                 saving,
                 recovering,
                 failures_per_s,
                 step_s=step_s,
-                far=far,
+                global_tier=global_tier,
                 slower=slower,
                 fine=False,
             ),
@@ -167,7 +170,8 @@ class _Case:
                 _estimate(recovering),
                 failures_per_s[0] * np.array([1.0, *TIMES_AS_OFTEN.values()]),
                 step_s=step_s[0],
-                far=far and replace(_estimate(far), saving=_estimate(far.saving)),
+                global_tier=global_tier
+                and replace(_estimate(global_tier), saving=_estimate(global_tier.saving)),
                 slower=slower[0],
             ),
         )
@@ -187,7 +191,9 @@ class _Case:
         return tuple(self.row[name] for name in SYSTEM)
 
     def goodput(self, interval_s: Floats) -> Floats:
-        of_steps = goodput(interval_s, self.saving, self.recovering, self.failures_per_s, self.far)
+        of_steps = goodput(
+            interval_s, self.saving, self.recovering, self.failures_per_s, self.global_tier
+        )
         return np.asarray(of_steps / self.slower, np.float64)
 
     def best_columns(self) -> Row:
@@ -209,7 +215,7 @@ def advice(costs: pd.DataFrame, rates: Iterable[FailureRate], choices: Choices) 
 
 def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks, and at its doubles up to `MOST_GPUS`."""
-    costs = costs[costs["foremost"]]
+    costs = costs[costs["representative"]]
     return SCALE.rows(
         {**case.key, **case.best_columns(), **winning}
         for cases in _together(costs, rate, choices, _doubles)
@@ -219,7 +225,7 @@ def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFr
 
 def goodput_curves(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks and at those that were chosen."""
-    costs = costs[costs["foremost"]]
+    costs = costs[costs["representative"]]
     return GOODPUT_CURVES.rows(
         {**case.key, **point}
         for cases in _together(costs, rate, choices, lambda ranks: choices.gpus)
@@ -244,7 +250,7 @@ def _together(
 
 def _winning(cases: Sequence[_Case]) -> list[Row]:
     """Which case has the highest goodput, and in which part of the draws."""
-    counts = [case for case in cases if case.row["foremost"]]
+    counts = [case for case in cases if case.row["representative"]]
     goodputs = np.stack([case.best.goodput for case in counts])
     first = counts[int(goodputs[:, 0].argmax())]
     highest = goodputs.max(axis=0)
@@ -256,7 +262,7 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
             if case is first
             else None,
         }
-        if case.row["foremost"]
+        if case.row["representative"]
         else {"wins": False}
         for case in cases
     ]
@@ -337,5 +343,5 @@ def _curve(case: _Case) -> Iterator[Row]:
 
 def _uncertain(name: str, values: Floats) -> Mapping[str, float]:
     """The estimate, which comes first, and the ends of its interval."""
-    lo, hi = drawn.ends(values)
+    lo, hi = sampling.ends(values)
     return {name: float(values[0]), f"{name}_lo": float(lo), f"{name}_hi": float(hi)}

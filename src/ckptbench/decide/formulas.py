@@ -103,27 +103,31 @@ def goodput(
     pause_s: Floats,
     every: Floats,
     needed: Floats,
-    far_stall_s: Floats,
-    far_durable_s: Floats,
-    far_slowdown_s: Floats,
-    far_down_s: Floats,
+    global_stall_s: Floats,
+    global_durable_s: Floats,
+    global_slowdown_s: Floats,
+    global_down_s: Floats,
 ) -> Floats:
     """The useful part of the time, from 0 to 1. `survived` is the part of all failures that only pause training.
 
     With one level `every` is 1 and all that follows it 0. A save to both levels pays for both.
     """
     striking = failures_per_s * (1 - survived)
-    near_period_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
-    both_stall_s = stall_s + far_stall_s
-    both_durable_s = np.maximum(durable_s, far_durable_s)
-    both_period_s = period_s(interval_s, both_stall_s, both_durable_s, slowdown_s + far_slowdown_s)
-    mean_s = near_period_s + (both_period_s - near_period_s) / every
+    local_period_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
+    both_stall_s = stall_s + global_stall_s
+    both_durable_s = np.maximum(durable_s, global_durable_s)
+    both_period_s = period_s(
+        interval_s, both_stall_s, both_durable_s, slowdown_s + global_slowdown_s
+    )
+    mean_s = local_period_s + (both_period_s - local_period_s) / every
     stretched_s = segment(striking, failures_per_s * survived, pause_s) * mean_s
-    near_s = stretched_s - near_period_s + interval_s + durable_s
-    far_s = stretched_s - both_period_s + interval_s + both_durable_s
-    from_near = recovering(failures_per_s, survived, down_s)
-    from_far = recovering(failures_per_s, survived, far_down_s)
-    back = two_levels(striking, stretched_s, every, needed, near_s, from_near, far_s, from_far)
+    local_s = stretched_s - local_period_s + interval_s + durable_s
+    global_s = stretched_s - both_period_s + interval_s + both_durable_s
+    from_local = recovering(failures_per_s, survived, down_s)
+    from_global = recovering(failures_per_s, survived, global_down_s)
+    back = two_levels(
+        striking, stretched_s, every, needed, local_s, from_local, global_s, from_global
+    )
     useful = interval_s / stretched_s / decay(striking * stretched_s) * back
     return np.minimum(useful, 1.0)  # rounding may make it more
 
@@ -133,14 +137,14 @@ def two_levels(
     period_s: Floats,
     every: Floats,
     needed: Floats,
-    near_s: Floats,
-    from_near: Floats,
-    far_s: Floats,
-    from_far: Floats,
+    local_s: Floats,
+    from_local: Floats,
+    global_s: Floats,
+    from_global: Floats,
 ) -> Floats:
     """What failures leave of the goodput, from 0 to 1, where some lose all periods since the last version of the second level.
 
-    `near_s` and `far_s` are s L + g of either level, `from_near` and `from_far` are 1 + λf R. Let V(j) be the expected time from the j-th version after
+    `local_s` and `global_s` are s L + g of either level, `from_local` and `from_global` are 1 + λf R. Let V(j) be the expected time from the j-th version after
     one of the second level to the next one of that, p the part `needed`, e = e^(-λf s L) the probability of a period without a failure, K = e^(λf g) (1 + λf R) of either level. Then
 
         V(j) = (1 - e) / λf + e V(j+1) + (1 - e) ((1 - p) ((Kₙ - 1) / λf + V(j)) + p ((K_f - 1) / λf + V(0))),    V(every) = 0,
@@ -155,9 +159,9 @@ def two_levels(
     going_on = striking * period_s + np.log(lasts)
     logarithm = np.where(falls_back < 0.5, -np.log1p(-falls_back), going_on)  # -ln b
     others = (every - 1) * logarithm
-    near = (1 - needed) * np.exp(np.minimum(striking * near_s + others, LARGEST)) * from_near
-    far = needed * np.exp(np.minimum(striking * far_s + others, LARGEST)) * from_far
-    return decay(logarithm) / decay(every * logarithm) / (near + far)
+    local = (1 - needed) * np.exp(np.minimum(striking * local_s + others, LARGEST)) * from_local
+    shared = needed * np.exp(np.minimum(striking * global_s + others, LARGEST)) * from_global
+    return decay(logarithm) / decay(every * logarithm) / (local + shared)
 
 
 def young_s(stall_s: Floats, failures_per_s: Floats) -> Floats:

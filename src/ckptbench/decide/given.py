@@ -222,7 +222,7 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
         "format": "none",
         "interval": given.interval,
         "steps_per_epoch": given.steps_per_epoch,
-        "foremost": True,
+        "representative": True,
         "slower": 1.0,
         "down_from": GIVEN,
         "note": "",

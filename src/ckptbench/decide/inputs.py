@@ -71,7 +71,7 @@ DECISION_COSTS = Table(
         Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`"),
         Column("copied", "flag", "", "whether other nodes keep copies of versions at nearer levels"),
         Column("bytes", "number", "bytes", "of a version"),
-        Column("foremost", "flag", "", "whether figures and sentences use this interval of the strategy"),
+        Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
         Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `storage` of a file of the user, or `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
         Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
         Column("note", "text", "", "what to know of the row"),
@@ -117,7 +117,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     ]
     runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
     measured = _Measured.of(tables)
-    timed = timed.assign(foremost=timed.index.isin(foremost(timed)))
+    timed = timed.assign(representative=timed.index.isin(representative(timed)))
     costs = DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
@@ -125,7 +125,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **steps[key_of(row, SYSTEM)],
             **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
             "bytes": row["bytes"],
-            "foremost": row["foremost"],
+            "representative": row["representative"],
             "source": source_of(tables, str(row["measured_on"])),
             "growth": "",
             **recovering,
@@ -139,7 +139,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     )
 
 
-def foremost(timed: pd.DataFrame) -> pd.Index:
+def representative(timed: pd.DataFrame) -> pd.Index:
     """Of each strategy's rows one. Where saves wait for one another, a checkpoint costs what the interval makes of it."""
     alone = timed["checkpoints"] * (1 - timed["waited"].fillna(0.0))
     ordered = timed.assign(alone=alone).sort_values("alone", ascending=False, kind="stable")

@@ -63,7 +63,7 @@ class Recovering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Far:
+class GlobalTier:
     """Versions that are also written to a second level, which some failures leave alone."""
 
     saving: Saving
@@ -75,7 +75,7 @@ class Far:
     """As `Recovering.down_s`, where the version comes from the second level."""
 
 
-ONE_LEVEL = Far(saving=Saving(stall_s=0.0, durable_s=0.0), every=1, needed=0.0, down_s=0.0)
+ONE_LEVEL = GlobalTier(saving=Saving(stall_s=0.0, durable_s=0.0), every=1, needed=0.0, down_s=0.0)
 
 
 def goodput(
@@ -83,10 +83,10 @@ def goodput(
     saving: Saving,
     recovering: Recovering,
     failures_per_s: Floats,
-    far: Far | None = None,
+    global_tier: GlobalTier | None = None,
 ) -> NDArray[np.float64]:
     """The useful part of the time, between 0 and 1: time that training without checkpoints and failures would take too."""
-    second = ONE_LEVEL if far is None else far
+    second = ONE_LEVEL if global_tier is None else global_tier
     return np.asarray(
         formulas.goodput(
             interval_s, failures_per_s, saving.stall_s, saving.durable_s, saving.slowdown_s,
@@ -126,7 +126,7 @@ def best(
     failures_per_s: Floats,
     *,
     step_s: Floats,
-    far: Far | None = None,
+    global_tier: GlobalTier | None = None,
     fine: bool = True,
     slower: Floats = 1.0,
 ) -> Best:
@@ -138,7 +138,7 @@ def best(
     step_s = np.asarray(step_s, np.float64)
 
     def of(steps: Steps) -> NDArray[np.float64]:
-        useful = goodput(steps * step_s, saving, recovering, failures_per_s, far)
+        useful = goodput(steps * step_s, saving, recovering, failures_per_s, global_tier)
         return np.asarray(useful / slower)
 
     last = np.asarray(_last(recovering, failures_per_s, step_s))

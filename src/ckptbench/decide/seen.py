@@ -38,7 +38,7 @@ class Seen:
         return np.concatenate([[1.0], random.choice(self.events, draws)])
 
 
-def apart(seen: Iterable[Seen]) -> Floats:
+def run_spread(seen: Iterable[Seen]) -> Floats:
     """By how much runs differ from the mean of their setup, as logarithms, of all setups that ran at least twice; 0 where none did.
 
     A mean of n runs is nearer to each of them than to another run: hence the factor.
@@ -52,7 +52,7 @@ def apart(seen: Iterable[Seen]) -> Floats:
     return np.concatenate(found) if found else np.zeros(1)
 
 
-def another(differences: Floats, random: np.random.Generator, draws: int) -> Floats:
-    """By which factors another run differs, (1 + draws,), from `apart`; first by none."""
+def resampled(differences: Floats, random: np.random.Generator, draws: int) -> Floats:
+    """By which factors another run differs, (1 + draws,), from `run_spread`; first by none."""
     factors: Floats = np.exp(np.concatenate([[0.0], random.choice(differences, draws)]))
     return factors

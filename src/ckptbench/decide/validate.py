@@ -11,7 +11,7 @@ until the work is done is its wall time.
 A checkpoint costs what it did on average in other runs at the nearest interval. Such a run has as many of the first checkpoints, which go to fresh blocks of the
 disk, as this one; the decision for a long training leaves them out.
 
-The interval of a prediction is that of a measurement of as many repeats. It holds how well each cost is known, as the decision takes it (`drawn`), how far
+The interval of a prediction is that of a measurement of as many repeats. It holds how well each cost is known, as the decision takes it (`sampling`), how far
 one run differs from the next (`seen`), in its recoveries, its checkpoints and its work, and how far one recovery differs from the next in a run.
 """
 
@@ -30,11 +30,11 @@ from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
-from ckptbench.decide import drawn
+from ckptbench.decide import sampling
 from ckptbench.decide.model import Recovering, Saving, best
 from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
 from ckptbench.decide.recoveries import KILL
-from ckptbench.decide.seen import Seen, another, apart
+from ckptbench.decide.seen import Seen, resampled, run_spread
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
@@ -145,7 +145,7 @@ class _Checked:
         for setup in records(own):
             costs = _nearest(known, _steps(setup, known[-1]))
             predicted, measured, off, failures = self._compared(setup, costs)
-            lo, hi = drawn.ends(predicted)
+            lo, hi = sampling.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
                 **found,
@@ -162,9 +162,9 @@ class _Checked:
 
     def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated, int]:
         """Predicted goodput of the repeats together, (1 + draws,), what was measured, predicted ÷ measured time of each repeat, and the failures of all."""
-        useful_s, all_s = np.zeros(1 + drawn.DRAWS), np.zeros(1 + drawn.DRAWS)
+        useful_s, all_s = np.zeros(1 + sampling.DRAWS), np.zeros(1 + sampling.DRAWS)
         works, walls, predicted, failures = [], [], [], 0
-        random = np.random.default_rng(drawn.SEED)
+        random = np.random.default_rng(sampling.SEED)
         for run in self._runs(setup):
             strikes = self._strikes(run)
             work_s, wall_s = self._predicted(run, strikes, _steps(setup, costs), costs, random)
@@ -199,16 +199,16 @@ class _Checked:
         cell = cell_of(costs)
         downs, pauses = self.others.downs.get(cell), self.others.pauses.get(cell)
         step_s, work = float(self.others.step_s[run["run"]]), self._work_s(run)
-        work_s = work * another(apart(self.others.works), random, drawn.DRAWS)
+        work_s = work * resampled(run_spread(self.others.works), random, sampling.DRAWS)
         down, pause = (
-            another(apart(each.values()), random, drawn.DRAWS)
+            resampled(run_spread(each.values()), random, sampling.DRAWS)
             for each in (self.others.downs, self.others.pauses)
         )
         lost = [
             Lost(
-                down_s=down * _lasting(downs, drawn.down_s(costs), step_s, random),
-                pause_s=pause * _lasting(pauses, drawn.pause_s(costs), step_s, random),
-                survived=random.random(1 + drawn.DRAWS) < drawn.survived(costs),
+                down_s=down * _lasting(downs, sampling.down_s(costs), step_s, random),
+                pause_s=pause * _lasting(pauses, sampling.pause_s(costs), step_s, random),
+                survived=random.random(1 + sampling.DRAWS) < sampling.survived(costs),
             )
             for _ in strikes
         ]
@@ -217,9 +217,9 @@ class _Checked:
 
     def _saving(self, costs: Row, random: np.random.Generator) -> Saving:
         """What a checkpoint of one run costs: the mean of all, where the costs have that of the steady state. Its version is durable as much sooner or later."""
-        known = drawn.saving(costs)
+        known = sampling.saving(costs)
         seen = self.others.stalls.get((*cell_of(costs), costs["interval"]))
-        factor = another(apart(self.others.stalls.values()), random, drawn.DRAWS)
+        factor = resampled(run_spread(self.others.stalls.values()), random, sampling.DRAWS)
         if seen is not None and costs["stall_s"] > 0:
             factor = factor * seen.mean / costs["stall_s"]
         stall_s = known.stall_s * factor
@@ -250,7 +250,7 @@ def _lasting(
     if seen is None or not known_s[0] > 0:
         return known_s
     lasting_s: Floats = step_s * seen.mean * (known_s / known_s[0])
-    return lasting_s * seen.event(random, drawn.DRAWS)
+    return lasting_s * seen.event(random, sampling.DRAWS)
 
 
 def _expected_s(wall_s: Floats, costs: Row) -> float:
@@ -282,7 +282,7 @@ def _best(costs: Row, failures_per_s: float) -> Row:
     saving = Saving(
         stall_s=costs["stall_s"],
         durable_s=max(costs["durable_s"], costs["stall_s"]),
-        slowdown_s=float(np.asarray(drawn.saving(costs).slowdown_s)[0]),
+        slowdown_s=float(np.asarray(sampling.saving(costs).slowdown_s)[0]),
     )
     slower = max(costs["slower"], 1.0)
     step_s = costs["step_s"] * slower

@@ -27,7 +27,7 @@ from ckptbench.analysis.cost.strategies import (
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, foremost, source_of
+from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.seen import SeenRun
 from ckptbench.own.times import known_hidden, times_of
@@ -162,7 +162,7 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
     as from the start of a process to its first step, on the slowest rank.
     """
     measured = tables["strategies"]
-    chosen, setups = foremost(measured), list(timed.setups())
+    chosen, setups = representative(measured), list(timed.setups())
     steps, starts = _steps(timed), _starts(timed)
     usable = estimates([_mean(_with_usable(_used(timed, *each)), "usable_s") for each in setups])
     by_setup = {tuple(row[name] for name in SETUP): (index, row) for index, row in zip(measured.index, records(measured), strict=True)}  # fmt: skip
@@ -184,7 +184,7 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
             "shared_every": 1,
             "copied": False,
             "bytes": row["bytes"],
-            "foremost": index in chosen,
+            "representative": index in chosen,
             "growth": "",
             "down_from": BEGINS,
             "note": UNKNOWN_HIDDEN if math.isnan(row["slowdown_s"]) else "",

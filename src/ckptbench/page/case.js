@@ -19,7 +19,7 @@ const FIELDS = {
 };
 const ALL_DRAWS = start.draws.map((text) => new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
 const exactly = (value) => ({ value, draws: null });
-const MEASURED = ["stall", "durable", "slowdown", "down", "far"];
+const MEASURED = ["stall", "durable", "slowdown", "down", "globalTier"];
 const NOTHING = exactly(0);
 const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : ALL_DRAWS[draws][place - 1]);
 
@@ -122,7 +122,7 @@ function drawsOf({ values, rate, origin }, strategy) {
   const slower = origin.slower ?? exactly(1);
   // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
   const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE * (gpus > perNode ? perNode : 1)) / gpus : 0;
-  const all = [given, survived, pause, down, slower, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.far ?? NOTHING];
+  const all = [given, survived, pause, down, slower, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.globalTier ?? NOTHING];
   const growth = known === undefined || gpus === origin.ranks ? {} : growthOf(known, origin.ranks, gpus);
   const grown = (cost, name, place) => at(cost, place) * (MEASURED.some((each) => known?.[each] === cost) ? growth[name] ?? 1 : 1);
   const number = all.every(({ draws }) => draws === null) ? 1 : 1 + start.number_of_draws;
@@ -138,7 +138,7 @@ function drawsOf({ values, rate, origin }, strategy) {
       failuresPerS: values.mtbf ? 1 / at(given, place) : gpus / (at(given, place) * SECONDS_PER_HOUR),
       saving: { stallS, durableS: Math.max(grown(strategy.durable, "durable_s", place), stallS), slowdownS: grown(strategy.slowdown, "slowdown_s", place) },
       recovering: { downS, survived: part, pauseS: at(pause, place) + missing },
-      far: known?.every > 1 ? { every: known.every, needed, durableS: grown(known.far, "shared_durable_s", place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
+      globalTier: known?.every > 1 ? { every: known.every, needed, durableS: grown(known.globalTier, "shared_durable_s", place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
     };
   });
 }

@@ -20,7 +20,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted, describe, name
 from ckptbench.answer.quantities import unit_of_times
 from ckptbench.answer.setups import SEPARATOR, SYSTEM, faceted, in_words, ordered, with_hardware
-from ckptbench.decide import drawn
+from ckptbench.decide import sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.matrix.interval import Interval
@@ -55,7 +55,7 @@ def measured_cases(costs: pd.DataFrame, choices: Choices, draws: Draws) -> list[
     """One for each setup and recovery of the table `decision_costs`, that with the most ranks of the first system first."""
     if costs.empty:
         return []
-    rows = _named(costs[costs["foremost"]])
+    rows = _named(costs[costs["representative"]])
     most = rows.groupby("system", sort=False)["ranks"].transform("max") == rows["ranks"]
     ordered = rows.assign(most=most).sort_values("most", ascending=False, kind="stable")
     groups = ordered.groupby(["system", "ranks", "recovery"], sort=False)
@@ -83,7 +83,7 @@ def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
     ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
     where = counted(ranks, "GPU" if given else "rank")
     strategies = [_strategy(row, ranks, choices, draws) for row in rows]
-    step = draws.known(drawn.step_s(first) * drawn.slower(first))
+    step = draws.known(sampling.step_s(first) * sampling.slower(first))
     restarts = {each["down"]["value"] for each in strategies}
     restart = {"value": next(iter(restarts)), "draws": strategies[0]["down"]["draws"]}
     steps = Interval.parse(first["interval"]).steps(epoch)
@@ -105,24 +105,24 @@ def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
             ("now", f"{steps} step{'' if steps == 1 else 's'}"),
         ],
         "step": step,
-        "slower": draws.known(drawn.slower(first)),
+        "slower": draws.known(sampling.slower(first)),
         "restart": restart if len(restarts) == 1 else None,
         "strategies": strategies,
     }
 
 
 def _strategy(row: Row, ranks: int, choices: Choices, draws: Draws) -> Row:
-    saving, far = drawn.saving(row), drawn.far(row, ranks, choices)
+    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks, choices)
     # The time until a replacement comes depends on the number of GPUs: the page adds it.
-    recovering = drawn.recovering(row, ranks, replace(choices, replacement_minutes=0.0))
+    recovering = sampling.recovering(row, ranks, replace(choices, replacement_minutes=0.0))
     values = {
         "stall": saving.stall_s,
         "durable": saving.durable_s,
         "slowdown": saving.slowdown_s,
         "down": recovering.down_s,
         "pause": recovering.pause_s,
-        "survived": drawn.survived(row),
-        "far": np.zeros(1) if far is None else far.saving.durable_s,
+        "survived": sampling.survived(row),
+        "globalTier": np.zeros(1) if global_tier is None else global_tier.saving.durable_s,
     }
     known = {cost: draws.known(np.atleast_1d(each)) for cost, each in values.items()}
     stall_s, durable_s = known["stall"]["value"], known["durable"]["value"]

@@ -5,10 +5,10 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** The useful part of the time where a checkpoint is taken every so many steps. `one` has the numbers of a strategy: the estimates, or a draw. */
 function usefulAt(one, steps) {
-  const { saving, recovering, far } = one;
+  const { saving, recovering, globalTier } = one;
   return formulas.goodput(
     steps * one.stepS, one.failuresPerS, saving.stallS, saving.durableS, saving.slowdownS, recovering.downS, recovering.survived, recovering.pauseS,
-    far.every, far.needed, 0, far.durableS, 0, far.downS,
+    globalTier.every, globalTier.needed, 0, globalTier.durableS, 0, globalTier.downS,
   ) / one.slower;
 }
 

@@ -110,9 +110,9 @@ function measured(known) {
   return amount(drawn, unitOfTimes([known.value]));
 }
 
-function hintOf({ stall, slowdown, every, far, copied }, kind) {
+function hintOf({ stall, slowdown, every, globalTier, copied }, kind) {
   const slower = kind === "async" && slowdown.value > 0 ? `; slower steps meanwhile cost ${duration(slowdown.value)}` : "";
-  const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(far.value)}${copied ? "" : ", the others are lost with a node"}` : "";
+  const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(globalTier.value)}${copied ? "" : ", the others are lost with a node"}` : "";
   return `${origin.how}: stops training for ${measured(stall)}${slower}${levels}`;
 }
 
@@ -137,14 +137,14 @@ const whole = (steps) => steps.toLocaleString("en-US");
 /** Whether anything much gets done at the best interval. */
 const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
 
-function sentence({ now, strategies }, foremost) {
-  const { name, seconds, steps, lost: least, fine: { from, to }, saved } = foremost;
-  if (!isUseful(foremost)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
+function sentence({ now, strategies }, lowest) {
+  const { name, seconds, steps, lost: least, fine: { from, to }, saved } = lowest;
+  if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTimes([seconds.value]);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
   if (now === null) return begin;
-  if (foremost === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
+  if (lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
   return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}. The change saves ${amount(saved)} GPU-hours a day.`;
 }
 
@@ -181,15 +181,15 @@ function swatch(place) {
 function showAnswer(numbers) {
   const answered = answer(numbers);
   const { now, strategies } = answered;
-  const foremost = strategies.reduce((found, each) => (each.lost.value < found.lost.value ? each : found));
+  const lowest = strategies.reduce((found, each) => (each.lost.value < found.lost.value ? each : found));
   const [known, words_] = standing(numbers);
   byId("known").dataset.known = known;
   byId("known").textContent = words_;
-  byId("sentence").textContent = sentence(answered, foremost);
-  const helps = isUseful(foremost);
-  byId("save-steps").textContent = helps && tells(foremost.steps) ? `save_steps=${foremost.steps.value}` : "";
+  byId("sentence").textContent = sentence(answered, lowest);
+  const helps = isUseful(lowest);
+  byId("save-steps").textContent = helps && tells(lowest.steps) ? `save_steps=${lowest.steps.value}` : "";
   const steady = (value) => ({ value });
-  const others = start.other_rates.map((factor) => best({ ...foremost.estimate, failuresPerS: factor * foremost.estimate.failuresPerS }).steps);
+  const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
   const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [isUseful(strategies[place]) ? [
     [swatch(place), name],
@@ -198,14 +198,14 @@ function showAnswer(numbers) {
     data(least, lost(least)),
     span(from * estimate.stepS, to * estimate.stepS, unitOfTimes([to * estimate.stepS])),
     saved ? data(saved, amount(saved)) : "",
-  ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === foremost ? "foremost" : "" }]);
+  ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === lowest ? "lowest" : "" }]);
   const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
   showTable("strategies-compared", [...(now ? [[ofNow, { className: "now" }]] : []), ...rows]);
-  showTable("others", byOthers(foremost.estimate).map(({ name, seconds, steps }) => {
-    const least = steady(1 - usefulAt(foremost.estimate, steps));
+  showTable("others", byOthers(lowest.estimate).map(({ name, seconds, steps }) => {
+    const least = steady(1 - usefulAt(lowest.estimate, steps));
     return [[name, data(steady(seconds), duration(seconds)), data(steady(steps), whole(steps)), data(least, lost(least))], {}];
   }));
-  byId("foremost").textContent = foremost.name;
+  byId("lowest").textContent = lowest.name;
   showChart(answered);
 }
 

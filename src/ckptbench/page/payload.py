@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.answer import quantities
-from ckptbench.decide import OTHERS, drawn
+from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
@@ -41,8 +41,8 @@ def payload(
         "rates": [_rate(rate, draws) for rate in rates],
         "choices": asdict(choices),
         "draws": list(draws.texts),
-        "number_of_draws": drawn.DRAWS,
-        "ends": [drawn.LOWEST, drawn.HIGHEST],
+        "number_of_draws": sampling.DRAWS,
+        "ends": [sampling.LOWEST, sampling.HIGHEST],
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
         "other_rates": OTHERS,
@@ -57,7 +57,7 @@ def _written(title: str, pairs: Pairs) -> Row:
 
 
 def _rate(rate: FailureRate, draws: Draws) -> Row:
-    hours = 1 / (drawn.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
+    hours = 1 / (sampling.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
     return {"name": rate.name, "title": rate.title, "source": rate.source, **draws.known(hours)}
 
 

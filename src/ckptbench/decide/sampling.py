@@ -24,7 +24,7 @@ from scipy.special import betaincinv, ndtri
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import STARTS
-from ckptbench.decide.model import Far, Recovering, Saving
+from ckptbench.decide.model import GlobalTier, Recovering, Saving
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import SECONDS_PER_HOUR
 
@@ -72,7 +72,7 @@ def saving(row: Row) -> Saving:
     )
 
 
-def far(row: Row, gpus: int, choices: Choices) -> Far | None:
+def global_tier(row: Row, gpus: int, choices: Choices) -> GlobalTier | None:
     """The versions at the level `shared`, where not all go there.
 
     They alone are left after the failure of a node, unless other nodes have copies. `saving` has the slower steps of all checkpoints. Its stall is that of most of
@@ -81,8 +81,8 @@ def far(row: Row, gpus: int, choices: Choices) -> Far | None:
     every = int(row["shared_every"])
     if every == 1:
         return None
-    needed = needed_far(row, gpus, choices)
-    return Far(
+    needed = needs_global(row, gpus, choices)
+    return GlobalTier(
         saving=Saving(
             stall_s=0.0,
             durable_s=_lognormal(row, "shared_durable_s", _random(row, SAVED, "shared_durable_s")),
@@ -93,7 +93,7 @@ def far(row: Row, gpus: int, choices: Choices) -> Far | None:
     )
 
 
-def needed_far(row: Row, gpus: int, choices: Choices) -> Floats:
+def needs_global(row: Row, gpus: int, choices: Choices) -> Floats:
     """Of the failures after which all go back to a version, the part that leaves only those at `shared`: of a node that survivors do not go on from."""
     survived = survived_of_all(row, gpus, choices)
     if row["copied"]:
