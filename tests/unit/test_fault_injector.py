@@ -9,6 +9,7 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,31 @@ def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recov
         target.recovering()
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
             target.step(1)
+
+
+@pytest.mark.parametrize(
+    ("failure", "tell"),
+    [
+        (Failure(step=0, rank=0), lambda target: target.step(0)),
+        (Failure(step=5, moment="save", rank=0), lambda target: target.save(5)),
+        (
+            Failure(step=5, moment="save", stage="written", rank=0),
+            lambda target: (target.save(5), target.at_stage("begun"), target.at_stage("written")),
+        ),
+    ],
+    ids=["at a step", "in a save", "at a stage"],
+)
+def test_a_rank_stands_still_at_the_moment_at_which_it_is_killed(
+    failure: Failure, tell: Callable[[InjectorClient], object]
+) -> None:
+    """This injector ends without killing it."""
+    program = "import sys; print('ready', flush=True); sys.stdin.readline(); sys.exit(7)"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as injector:
+        target = InjectorClient(injector, [failure])
+        with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
+            tell(target)
 
 
 def test_a_run_without_failures_starts_no_injector(tmp_path: Path) -> None:

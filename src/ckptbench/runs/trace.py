@@ -204,11 +204,7 @@ class Trace:
 
     path: Path
     processes: list[ProcessRun] = field(default_factory=list)
-    """Every launch of the rank begins one."""
-    starts: list[Start] = field(default_factory=list)
-    phases: list[tuple[int, Phase]] = field(default_factory=list)
-    """Each with its attempt, from 1. Every attempt begins with the phase `launch`."""
-    blocks: list[Steps] = field(default_factory=list)
+    """Every launch of the rank, so every attempt, begins one."""
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
     """By step."""
     epochs: dict[int, Epoch] = field(default_factory=dict)
@@ -217,36 +213,44 @@ class Trace:
     digests: list[tuple[int, Digest]] = field(default_factory=list)
     memory: list[tuple[int, Memory]] = field(default_factory=list)
     """Digests and samples of memory, each with its attempt, from 1."""
-    regrouped: list[World | Regroup] = field(default_factory=list)
-    """Each Regroup with its World before it."""
     ended: bool = False
     """Whether the last event is `end`."""
-    attempt: int = 0
 
     def steps(self) -> Steps:
-        if not self.blocks:
+        blocks = [block for process in self.processes for block in process.blocks]
+        if not blocks:
             raise RunFolderError(f'{self.path}: no "steps" event; {_remedy(self.path)}')
-        return Steps.join(self.blocks)
+        return Steps.join(blocks)
+
+    @property
+    def starts(self) -> list[Start]:
+        return [process.start for process in self.processes if process.start is not None]
+
+    @property
+    def phases(self) -> list[tuple[int, Phase]]:
+        """Each with its attempt, from 1."""
+        attempts = enumerate(self.processes, start=1)
+        return [(attempt, phase) for attempt, process in attempts for phase in process.phases]
 
     @property
     def worlds(self) -> list[World]:
-        return [event for event in self.regrouped if isinstance(event, World)]
+        return [world for process in self.processes for world in process.worlds]
 
     @property
     def regroups(self) -> list[Regroup]:
-        return [event for event in self.regrouped if isinstance(event, Regroup)]
+        agreements = [each for process in self.processes for each in process.agreements]
+        return [regroup for _, regroup in agreements if regroup is not None]
 
     def add(self, event: Event) -> None:
         """Add the next event. Raises TypeError or ValueError if its values have wrong types."""
         self.ended = isinstance(event, End)
-        self._lived(event)
+        if isinstance(event, Phase) and event.name == "launch":
+            self.processes.append(ProcessRun(event.start_ns))
+        if not self.processes:
+            self.processes.append(ProcessRun())
+        self.processes[-1].add(event)
+        attempt = len(self.processes)
         match event:
-            case Phase():
-                self.phases.append((self.attempt, event))
-            case Start():
-                self.starts.append(event)
-            case events.Steps():
-                self.blocks.append(self.processes[-1].blocks[-1])
             case Save() | Hold() | Captured() | Written() | Durable() | Retained():
                 self._checkpoint(event.step).add(event)
             case Epoch():
@@ -256,31 +260,20 @@ class Trace:
             case Pause():
                 self.pauses.append(event)
             case Memory():
-                self.memory.append((self.attempt, event))
+                self.memory.append((attempt, event))
             case Digest():
-                self.digests.append((self.attempt, event))
+                self.digests.append((attempt, event))
             case World() | Regroup():
-                self._world(event)
+                for step in [step for step in self.checkpoints if step > event.step]:
+                    del self.checkpoints[step]  # the rank saves it again
             case SaveFailed():
                 self.checkpoints.pop(event.step, None)
 
-    def _lived(self, event: Event) -> None:
-        if isinstance(event, Phase) and event.name == "launch":
-            self.attempt += 1
-            self.processes.append(ProcessRun(event.start_ns))
-        if not self.processes:
-            self.processes.append(ProcessRun())
-        self.processes[-1].add(event)
-
-    def _world(self, event: World | Regroup) -> None:
-        self.regrouped.append(event)
-        for step in [step for step in self.checkpoints if step > event.step]:
-            del self.checkpoints[step]  # the rank saves it again
-
     def _checkpoint(self, step: int) -> Checkpoint:
+        attempt = len(self.processes)
         known = self.checkpoints.get(step)
-        if known is None or known.attempt != self.attempt:
-            known = self.checkpoints[step] = Checkpoint(self.attempt)
+        if known is None or known.attempt != attempt:
+            known = self.checkpoints[step] = Checkpoint(attempt)
         return known
 
 
