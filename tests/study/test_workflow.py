@@ -101,6 +101,28 @@ def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are
     assert re.search(r"decision\.numbers is .*: there is no such file", refused.stdout)
 
 
+def test_a_dataset_of_other_settings_is_made_again_with_its_runs(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    study = checkout.folder / "mine.yaml"
+    content = yaml.safe_load((ROOT / "config/studies/tiny.yaml").read_text())
+    content["matrix"] |= {"framework": "pytorch", "dataset": "synthetic"}
+    size = {"train_samples": 64, "test_samples": 32}
+    study.write_text(yaml.safe_dump({**content, "datasets": {"synthetic": size}}))
+    dataset = "results/datasets/synthetic/dataset.json"
+    assert checkout.run(dataset, study="mine.yaml").returncode == 0
+    cells = expand(load_config(yaml.safe_load(study.read_text())))
+    for cell in cells:
+        folder = checkout.folder / "results/runs" / cell.id
+        folder.mkdir(parents=True)
+        (folder / "seal.json").touch()
+    os.utime(checkout.folder / dataset)
+    assert "Nothing to be done" in checkout.run("-n", "runs", study="mine.yaml").stdout
+    study.write_text(yaml.safe_dump({**content, "datasets": {"synthetic": {**size, "seed": 3}}}))
+    planned = checkout.run("-n", "runs", study="mine.yaml").stdout
+    assert re.search(r"^prepare_dataset +1$", planned, re.MULTILINE), planned
+    assert re.search(rf"^train_cell +{len(cells)}$", planned, re.MULTILINE), planned
+
+
 MODULE = """
 configfile: "mine.yaml"
 module bench:

@@ -55,8 +55,8 @@ rule prepare_dataset:
 rule train_cell:
     """Train one cell of the matrix in a run of its own."""
     input:
-        environment=ancient(get_environment),
-        dataset=ancient(get_dataset),
+        environment=get_environment,
+        dataset=get_dataset,
         script=ancient(of_clone("scripts/train_cell.py")),
     output:
         seal="results/runs/{cell}/seal.json",
