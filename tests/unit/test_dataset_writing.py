@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 
 from ckptbench.data.dataset import Dataset
-from ckptbench.data.sources import changes, made_from, prepare
-from ckptbench.data.sources.cifar10 import Cifar10
-from ckptbench.data.sources.nt3 import Nt3
+from ckptbench.data.sources import prepare
 from ckptbench.data.sources.source import Block, Content
-from ckptbench.data.sources.synthetic import Synthetic
 from ckptbench.data.sources.writing import write_dataset
 from ckptbench.errors import DataError
-from ckptbench.machine.files import write_json
 
 TINY = {"height": 4, "width": 4, "train_samples": 8, "test_samples": 4}
 
@@ -96,29 +92,3 @@ def test_a_reader_keeps_the_samples_that_it_opened(tmp_path: Path) -> None:
     after = prepare("synthetic", tmp_path, {**TINY, "seed": 2})
     np.testing.assert_array_equal(before.train_images, images)
     assert (after.train_images != images).any()
-
-
-def test_a_dataset_is_outdated_by_its_settings_and_its_code(tmp_path: Path) -> None:
-    prepare("synthetic", tmp_path, TINY)
-    assert changes(tmp_path, Synthetic(**TINY)) == []
-    assert changes(tmp_path, Synthetic(**{**TINY, "seed": 3})) == ["seed"]
-    description = json.loads((tmp_path / "dataset.json").read_text())
-    description["made_from"]["source_sha256"] = "older"
-    write_json(tmp_path / "dataset.json", description)
-    assert changes(tmp_path, Synthetic(**TINY)) == ["source_sha256"]
-
-
-def test_a_dataset_is_outdated_by_the_content_of_its_files_and_not_by_their_place(
-    tmp_path: Path,
-) -> None:
-    for place in ("here", "there"):
-        (tmp_path / place).mkdir()
-        for name in ("nt_train2.csv", "nt_test2.csv"):
-            (tmp_path / place / name).write_text("1,2")
-    here, there = (Nt3(folder=str(tmp_path / place)) for place in ("here", "there"))
-    write_json(tmp_path / "dataset.json", {"made_from": made_from(here)})
-    assert changes(tmp_path, there) == []
-    assert changes(tmp_path, Nt3()) == [], "the config of a copy names none"
-    (tmp_path / "there/nt_test2.csv").write_text("1,3")
-    assert changes(tmp_path, there) == ["files"]
-    assert Cifar10(archive="/elsewhere.tar.gz").identity() == Cifar10().identity()
