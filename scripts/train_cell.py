@@ -40,6 +40,7 @@ def main() -> int:
     cell = Cell.from_json(options.cell)
 
     def work() -> None:
+        study = StudyRecord.read(options.study) if options.study else StudyRecord()
         if options.packages is not None:
             _check_environment(options.environment, options.packages)
         if options.settings is not None:
@@ -59,7 +60,6 @@ def main() -> int:
             sizes=sizes_of(cell.model, Dataset.open(options.dataset)),
             listed=tuple(map(Failure.from_json, options.failures)),
         )
-        study = StudyRecord.read(options.study) if options.study else StudyRecord()
         execution = Execution(
             python=(options.environment / "bin" / "python").absolute(),
             lock=options.lock.name,

@@ -74,7 +74,8 @@ def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
     default = schema.get("default")
     words = "" if not shown else "optional" if default is None else f"default `{_as_yaml(default)}`"
     in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
-    return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {schema['description']}\n"
+    meaning = " ".join(schema["description"].split())
+    return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {meaning}\n"
 
 
 def _as_yaml(value: object) -> str:

@@ -38,7 +38,7 @@ def test_minutes_are_sixty_seconds_and_no_limit_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cells": [{"framework": "pytorch"}]}, "interval"),
+        ({"cells": [{"framework": "pytorch"}]}, "strategy"),
         ({"training": {}}, "training.seed"),
         ({"keep_after_run": "two"}, "keep_after_run"),
         ({"later": 1}, "later"),

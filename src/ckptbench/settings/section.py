@@ -40,7 +40,12 @@ _WORDS = {
 class Section(BaseModel):
     """A mapping of fields. Unknown keys are errors, so that a typing error is not a default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
 
 
 def checked(model: type[Model], sources: Sources) -> Model:

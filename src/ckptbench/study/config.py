@@ -85,60 +85,42 @@ class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
     framework: Frameworks = Field(
-        default=[name for name, entry in FRAMEWORKS.items() if not entry.optional],
-        description="Which frameworks train. `all`: all of them, also Horovod's, which are compiled first.",
+        default=[name for name, entry in FRAMEWORKS.items() if not entry.optional]
     )
-    model: Sweep[ModelName] = Field(default=["resnet50"], description="Which networks.")
-    dataset: Sweep[DatasetName] = Field(default=["digits"], description="Which datasets.")
-    ranks: Sweep[Count] = Field(
-        default=[1, 2],
-        description="Training processes: one GPU each, or an equal share of the CPU's cores.",
-    )
-    batch_size: Sweep[Count] = Field(
-        default=[32],
-        description="Samples per rank and step. A step of the run uses `ranks` times as many.",
-    )
-    epochs: Sweep[Count] = Field(default=[3], description="Epochs of each run.")
-    strategy: Sweep[StrategyVariant] = Field(
-        default=[NATIVE.name],
-        description="Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`.",
-        validate_default=True,
-    )
-    format: Sweep[FormatName] = Field(
-        default=["default"],
-        description="The file format. `default`: the first one of the strategy, or else of the framework.",
-    )
-    interval: Sweep[IntervalText] = Field(
-        default=["never", 1],
-        description="Between two checkpoints: `never` (the baseline, always added), a number of epochs, or steps of the whole run as in "
-        '`"50 steps"`, up to 10⁹.',
-        validate_default=True,
-    )
-    deterministic: Sweep[Flag] = Field(
-        default=[False], description="Whether the framework's deterministic mode is on."
-    )
-    history: Sweep[HistoryName] = Field(
-        default=[WHOLE],
-        description="`whole`: the run. `again`: a second run of the same seed.",
-    )
-    faults: Sweep[FaultsVariant] = Field(
-        default=[UNDISTURBED.name],
-        description="[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both kinds.",
-        validate_default=True,
-    )
-    recovery: Sweep[RecoveryVariant] = Field(
-        default=[RESTART.name],
-        description="How training goes on after a failure.",
-        validate_default=True,
-    )
-    omit: Sweep[OmissionName] = Field(
-        default=[NOTHING],
-        description="The part of the state that restarts of killed runs leave out on purpose: negative controls.",
-    )
-    cache: Sweep[CacheName] = Field(
-        default=["warm"],
-        description="Whether the page cache holds the checkpoint that a killed run restarts from.",
-    )
+    """Which frameworks train. `all`: all of them, also Horovod's, which are compiled first."""
+    model: Sweep[ModelName] = Field(default=["resnet50"])
+    """Which networks."""
+    dataset: Sweep[DatasetName] = Field(default=["digits"])
+    """Which datasets."""
+    ranks: Sweep[Count] = Field(default=[1, 2])
+    """Training processes: one GPU each, or an equal share of the CPU's cores."""
+    batch_size: Sweep[Count] = Field(default=[32])
+    """Samples per rank and step. A step of the run uses `ranks` times as many."""
+    epochs: Sweep[Count] = Field(default=[3])
+    """Epochs of each run."""
+    strategy: Sweep[StrategyVariant] = Field(default=[NATIVE.name], validate_default=True)
+    """Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`."""
+    format: Sweep[FormatName] = Field(default=["default"])
+    """The file format. `default`: the first one of the strategy, or else of the framework."""
+    interval: Sweep[IntervalText] = Field(default=["never", 1], validate_default=True)
+    """Between two checkpoints: `never` (the baseline, always added), a number of epochs, or steps of the whole run as in
+    `"50 steps"`, up to 10⁹.
+    """
+    deterministic: Sweep[Flag] = Field(default=[False])
+    """Whether the framework's deterministic mode is on."""
+    history: Sweep[HistoryName] = Field(default=[WHOLE])
+    """`whole`: the run. `again`: a second run of the same seed."""
+    faults: Sweep[FaultsVariant] = Field(default=[UNDISTURBED.name], validate_default=True)
+    """[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between
+    two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both
+    kinds.
+    """
+    recovery: Sweep[RecoveryVariant] = Field(default=[RESTART.name], validate_default=True)
+    """How training goes on after a failure."""
+    omit: Sweep[OmissionName] = Field(default=[NOTHING])
+    """The part of the state that restarts of killed runs leave out on purpose: negative controls."""
+    cache: Sweep[CacheName] = Field(default=["warm"])
+    """Whether the page cache holds the checkpoint that a killed run restarts from."""
 
 
 class Selection(Section):
@@ -166,60 +148,43 @@ class Selection(Section):
 class TrainingSection(Section):
     """How every cell trains."""
 
-    seed: Seed = Field(
-        default=1,
-        description="Repeat r uses `seed` + r, and so does its baseline.",
-    )
-    learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.01, description="Learning rate of SGD with momentum, not scaled with `ranks`."
-    )
-    momentum: Annotated[float, number(minimum=0, below=1)] = Field(
-        default=0.9, description="Momentum of the optimizer."
-    )
-    weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.0, description="L2 penalty: this times the parameter is added to its gradient."
-    )
-    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
-        default=None,
-        description="Most steps of an epoch. Without: all whole batches of all ranks.",
-    )
-    test_samples: Annotated[int | None, whole(0, 10**9)] = Field(
-        default=None,
-        description="Most samples of the evaluation after each epoch; 0: no evaluation. Without: the test set.",
-    )
-    warmup_steps: CountFromZero = Field(
-        default=2,
-        description="First steps of a run, left out of rates and overheads.",
-    )
-    proof: Flag = Field(
-        default=False,
-        description="Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table `consistency`.",
-    )
+    seed: Seed = 1
+    """Repeat r uses `seed` + r, and so does its baseline."""
+    learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 0.01
+    """Learning rate of SGD with momentum, not scaled with `ranks`."""
+    momentum: Annotated[float, number(minimum=0, below=1)] = 0.9
+    """Momentum of the optimizer."""
+    weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
+    """L2 penalty: this times the parameter is added to its gradient."""
+    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
+    """Most steps of an epoch. Without: all whole batches of all ranks."""
+    test_samples: Annotated[int | None, whole(0, 10**9)] = None
+    """Most samples of the evaluation after each epoch; 0: no evaluation. Without: the test set."""
+    warmup_steps: CountFromZero = 2
+    """First steps of a run, left out of rates and overheads."""
+    proof: Flag = False
+    """Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table
+    `consistency`.
+    """
 
 
 class CheckpointSection(Section):
     """Where checkpoints go and how many stay."""
 
-    folder: PathOrNull = Field(
-        default=None,
-        description="Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own. Without: the run folders.",
-    )
-    memory_folder: WholePath | None = Field(
-        default=None,
-        description="Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`.",
-    )
-    node_folder: WholePath | None = Field(
-        default=None,
-        description="The same on a disk of every node, for the level `node`. Without: `$TMPDIR` or `/tmp`.",
-    )
-    keep_during_run: Count = Field(
-        default=2,
-        description="Versions kept while a run trains. A run with more than `keep_during_run` + 1 checkpoints reaches the [steady state](../docs/method.md#steady-state).",
-    )
-    keep_after_run: CountFromZero = Field(
-        default=0,
-        description="Versions kept when a run has ended well, at most `keep_during_run`. Sizes are recorded before.",
-    )
+    folder: PathOrNull = None
+    """Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own.
+    Without: the run folders.
+    """
+    memory_folder: WholePath | None = None
+    """Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`."""
+    node_folder: WholePath | None = None
+    """The same on a disk of every node, for the level `node`. Without: `$TMPDIR` or `/tmp`."""
+    keep_during_run: Count = 2
+    """Versions kept while a run trains. A run with more than `keep_during_run` + 1 checkpoints reaches the [steady
+    state](../docs/method.md#steady-state).
+    """
+    keep_after_run: CountFromZero = 0
+    """Versions kept when a run has ended well, at most `keep_during_run`. Sizes are recorded before."""
 
     @model_validator(mode="after")
     def _keep_no_more_than_there_are(self) -> Self:
@@ -242,33 +207,24 @@ DatasetSection: Any = create_model(
 class ListedFailure(Section):
     """One failure of a list: when it strikes, whom, and how."""
 
-    second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=None,
-        description="Strike this long after the first step of the run began.",
-    )
-    step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
-        default=None, description="Or strike when this many steps are done."
-    )
-    moment: Literal["step", "save", "recovery"] = Field(
-        default="step",
-        description="With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when the victim begins to recover from the failure before.",
-    )
-    delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=0.0, description="Strike this much later."
-    )
-    rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
-        default=None, description="The victim."
-    )
-    node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = Field(
-        default=None,
-        description="Or all ranks of this node, from 0.",
-    )
-    kind: Annotated[str, OneOf(FAILURE_KINDS)] = Field(
-        default="kill", description="What happens to the victim."
-    )
-    lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=5.0, description="How long a victim hangs, is slow, or cannot write."
-    )
+    second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = None
+    """Strike this long after the first step of the run began."""
+    step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """Or strike when this many steps are done."""
+    moment: Literal["step", "save", "recovery"] = "step"
+    """With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when
+    the victim begins to recover from the failure before.
+    """
+    delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
+    """Strike this much later."""
+    rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """The victim."""
+    node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """Or all ranks of this node, from 0."""
+    kind: Annotated[str, OneOf(FAILURE_KINDS)] = "kill"
+    """What happens to the victim."""
+    lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 5.0
+    """How long a victim hangs, is slow, or cannot write."""
 
     @model_validator(mode="after")
     def _can_strike(self) -> Self:
@@ -286,91 +242,59 @@ class ListedFailure(Section):
 class DecisionSection(Section):
     """What the decision is for: how often to checkpoint, with what, and how to recover."""
 
-    rate: Annotated[str, Field(min_length=1)] = Field(
-        default="llama3",
-        description="The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`.",
-    )
-    rates: FilePath = Field(
-        default="config/failures",
-        description="The folder of the failure rates.",
-    )
-    gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(
-        default=[],
-        description="Numbers of GPUs to project to. Empty: nothing is projected.",
-    )
-    survivable: Annotated[float, number(minimum=0, below=1)] = Field(
-        default=0.77,
-        description="Part of the failures that hit one node alone. The default is that of Llama 3.",
-    )
-    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=60.0,
-        description="Minutes until a lost node is replaced, where survivors go on with fewer ranks.",
-    )
-    gpus_per_node: Count = Field(
-        default=8,
-        description="GPUs of one node.",
-    )
-    numbers: PathOrNull = Field(
-        default=None,
-        description="A file with [your own costs](#costs-of-your-own) instead of those of the study.",
-    )
+    rate: Annotated[str, Field(min_length=1)] = "llama3"
+    """The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`."""
+    rates: FilePath = "config/failures"
+    """The folder of the failure rates."""
+    gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(default=[])
+    """Numbers of GPUs to project to. Empty: nothing is projected."""
+    survivable: Annotated[float, number(minimum=0, below=1)] = 0.77
+    """Part of the failures that hit one node alone. The default is that of Llama 3."""
+    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 60.0
+    """Minutes until a lost node is replaced, where survivors go on with fewer ranks."""
+    gpus_per_node: Count = 8
+    """GPUs of one node."""
+    numbers: PathOrNull = None
+    """A file with [your own costs](#costs-of-your-own) instead of those of the study."""
 
 
 class LimitSection(Section):
     """When a run is given up."""
 
-    run_minutes: Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)] = Field(
-        default=None, description="End a run that takes longer, and count it as failed."
-    )
+    run_minutes: Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)] = None
+    """End a run that takes longer, and count it as failed."""
 
 
 class StudyConfig(Section):
     """The whole config file."""
 
-    accelerator: Literal["cpu", "cuda"] = Field(
-        default="cpu",
-        description="The device of all cells. `cuda`: NVIDIA GPUs, one a rank (`envs/<framework>-cuda.txt`).",
-    )
-    matrix: Matrix = Field(
-        default=Matrix(), description="The [axes](#matrix); the matrix is their product."
-    )
-    exclude: list[Selection] = Field(
-        default=[], description="[Combinations to drop](#exclude-and-include)."
-    )
-    include: list[Selection] = Field(
-        default=[], description="[Cells to add](#exclude-and-include)."
-    )
-    repeats: Count = Field(
-        default=3,
-        description="Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included.",
-    )
-    training: TrainingSection = Field(
-        default=TrainingSection(), description="[How every cell trains](#training)."
-    )
-    checkpoints: CheckpointSection = Field(
-        default=CheckpointSection(),
-        description="[Where checkpoints go, and how many stay](#checkpoints).",
-    )
-    datasets: DatasetSection = Field(
-        default=DatasetSection(), description="[Settings of the datasets](#datasets)."
-    )
+    accelerator: Literal["cpu", "cuda"] = "cpu"
+    """The device of all cells. `cuda`: NVIDIA GPUs, one a rank (`envs/<framework>-cuda.txt`)."""
+    matrix: Matrix = Matrix()
+    """The [axes](#matrix); the matrix is their product."""
+    exclude: list[Selection] = Field(default=[])
+    """[Combinations to drop](#exclude-and-include)."""
+    include: list[Selection] = Field(default=[])
+    """[Cells to add](#exclude-and-include)."""
+    repeats: Count = 3
+    """Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included."""
+    training: TrainingSection = TrainingSection()
+    """[How every cell trains](#training)."""
+    checkpoints: CheckpointSection = CheckpointSection()
+    """[Where checkpoints go, and how many stay](#checkpoints)."""
+    datasets: DatasetSection = DatasetSection()
+    """[Settings of the datasets](#datasets)."""
     failures: dict[
         Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")],
         Annotated[list[ListedFailure], Field(min_length=1)],
-    ] = Field(
-        default={},
-        description="[Lists of failures](#failures) by name.",
-    )
-    resume: Flag = Field(
-        default=False,
-        description="Whether an interrupted run [continues](#resume-and-changes) from its newest complete checkpoint.",
-    )
-    limits: LimitSection = Field(
-        default=LimitSection(), description="`run_minutes`: when a run is given up."
-    )
-    decision: DecisionSection = Field(
-        default=DecisionSection(), description="[What to decide for](#decision)."
-    )
+    ] = Field(default={})
+    """[Lists of failures](#failures) by name."""
+    resume: Flag = False
+    """Whether an interrupted run [continues](#resume-and-changes) from its newest complete checkpoint."""
+    limits: LimitSection = LimitSection()
+    """`run_minutes`: when a run is given up."""
+    decision: DecisionSection = DecisionSection()
+    """[What to decide for](#decision)."""
 
     def failures_of(self, cell: Cell) -> tuple[Failure, ...]:
         """The list of failures that the faults of the cell name; empty if they name none."""
