@@ -53,10 +53,10 @@ def cases(seed: int) -> np.ndarray:
     survived = some(0.5, random.random(NUMBER))
     every = np.where(random.random(NUMBER) < 0.3, random.integers(2, 50, NUMBER), 1)
     needed = np.where(every > 1, random.random(NUMBER), 0.0)
-    global_tier = np.where(every > 1, between(1e-2, 600), 0.0)
+    global_s = np.where(every > 1, between(1e-2, 600), 0.0)
     pause = np.where(survived > 0, between(0.1, 1000), 0.0)
     return np.stack(
-        [1 / between(300, 1e8), stall, durable, some(0.5, between(1e-3, 30)), between(1, 1000), survived, pause, every, needed, global_tier,
+        [1 / between(300, 1e8), stall, durable, some(0.5, between(1e-3, 30)), between(1, 1000), survived, pause, every, needed, global_s,
          between(1e-2, 100), between(1e-2, 1e5)],
         axis=1,
     )  # fmt: skip
@@ -327,7 +327,7 @@ def test_numbers_are_said_as_python_says_them(browser: Browser) -> None:
     )  # fmt: skip
     wanted = [
         [quantities.percent(*row), quantities.plain(row[0]), quantities.duration(row[0]),
-         quantities.span(row[0], row[2], quantities.PLAIN), quantities.tells(*row[1:])]
+         quantities.span(row[0], row[2], quantities.PLAIN), quantities.Known(*row).tells]
         for row in [*rows, *narrow]
     ]  # fmt: skip
     assert shown == wanted

@@ -213,13 +213,6 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     assert f"A third as many: {fewer}; three times as many: {more} (deepfreeze, ulfm)." in said
 
 
-def test_the_node_with_most_failures_of_a_log_is_named() -> None:
-    tables = decided("measured")
-    tables["failure_rates"]["source"] = "own"
-    tables["failure_rates"][["worst_node", "worst_node_failures", "found"]] = ["n008", 25, 52]
-    assert "on 131,072 GPUs; most of n008, 25 of 52." in words(tables)
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

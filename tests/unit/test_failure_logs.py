@@ -137,21 +137,3 @@ def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
     rate = read_log(path, LogOptions(gpus=1, **ends))
     assert rate.log is not None
     assert (rate.failures, rate.log.found) == (3, 4)
-
-
-def test_the_node_with_most_failures_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("time,Host\n100,b\n8000,a\n16000,b\n24000,b\n32000,a\n")
-    rate = read_log(path, LogOptions(gpus=1))
-    assert rate.log is not None
-    assert rate.log.worst is None, "the log begins with the first, and two of four are a tie"
-    rate = read_log(path, LogOptions(gpus=1, begin=moment(0)))
-    assert "b had most of them: 3 of 5" in rate.said()
-    path.write_text("time,Host\n100,b\n8000,a\n16000,\n")
-    once = read_log(path, LogOptions(gpus=1))
-    assert once.log is not None
-    assert once.log.worst is None, "none stands out"
-    path.write_text("time,Host\n8000,a\n")
-    alone = read_log(path, LogOptions(gpus=1, begin=moment(0), end=moment(9000)))
-    assert alone.log is not None
-    assert alone.log.worst is None, "one failure is on some node"

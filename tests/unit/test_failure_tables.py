@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ckptbench.decide.rate_tables import failure_rates
+from ckptbench.decide.decision import failure_rates
 from ckptbench.decide.rates import FailureRate, read_rate, read_rates
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
@@ -31,4 +31,3 @@ def test_the_table_has_a_row_for_each_rate(rates: list[FailureRate]) -> None:
     assert row["mean_gpu_hours"] == pytest.approx(row["risk_gpu_hours"] / 60)
     assert row["mean_gpu_hours_lo"] < row["mean_gpu_hours"] < row["mean_gpu_hours_hi"]
     assert row["overdispersion"] >= 1
-    assert (row["worst_node"], row["worst_node_failures"]) == ("node60", 4)

@@ -153,8 +153,7 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     on = counted(row["gpus"], unit_of(rows))
     often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
     if rate["source"] == OWN and is_counted:
-        worst = f"; most of {rate['worst_node']}, {rate['worst_node_failures']:,.0f} of {rate['found']:,.0f}" if rate["worst_node"] else ""  # fmt: skip
-        yield f"failures as in {title}: {often}{worst}."
+        yield f"failures as in {title}: {often}."
         return
     if rate["source"] == OWN:
         yield f"failures as in {title}: {often}, not counted:"

@@ -24,11 +24,10 @@ from ckptbench.commands.options import Asked
 from ckptbench.commands.printed import Answer, is_told
 from ckptbench.decide.advice import advice
 from ckptbench.decide.choices import Choices
-from ckptbench.decide.decision import left_out
+from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
-from ckptbench.decide.rate_tables import failure_rates
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.reader import read_log

@@ -10,7 +10,7 @@ import numpy as np
 from ckptbench.decide.log_table import LogTable, read_table
 from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.decide.watched import NODES, OUTSIDE, Counted, LogOptions, Watched
+from ckptbench.decide.watched import OUTSIDE, Counted, LogOptions, Watched
 from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
@@ -58,4 +58,4 @@ def _read_list(table: LogTable, options: LogOptions) -> Watched:
     begin = at_s.min() if options.begin is None else options.begin
     clock_s = np.array([begin, at_s.max() if options.end is None else options.end])
     gpu_hours = (clock_s - begin) * options.gpus / SECONDS_PER_HOUR
-    return Watched(np.array(list(at_s)), clock_s, gpu_hours, list(table.column(*NODES)))
+    return Watched(np.array(list(at_s)), clock_s, gpu_hours)

@@ -90,9 +90,6 @@ class FailureRate:
             )
             if self.log.is_of_failures_alone:
                 yield "every job of the table failed: if others ran, ask for them too, as failures are rarer then"
-            if self.log.worst is not None:
-                name, number = self.log.worst
-                yield f"{name} had most of them: {number:,} of {found:,}"
         if self.is_bound:
             yield "no failure was seen: the rate is at most one in a third of the time"
         if self.is_published:

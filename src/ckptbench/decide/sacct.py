@@ -1,6 +1,6 @@
 """The jobs of a cluster as Slurm's `sacct --parsable2` prints them, or as a CSV file of the same columns.
 
-Read are `State`, `End`, `Elapsed` (or `ElapsedRaw`) and `AllocTRES`, and where they are there `JobID`, `Start` and `NodeList`. The time that jobs ran is that of
+Read are `State`, `End`, `Elapsed` (or `ElapsedRaw`) and `AllocTRES`, and where they are there `JobID` and `Start`. The time that jobs ran is that of
 `Elapsed`: a clock that is set back in autumn does not change it.
 """
 
@@ -13,10 +13,10 @@ import pandas as pd
 
 from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
-from ckptbench.decide.watched import NODES, OUTSIDE, Floats, LogOptions, Watched
+from ckptbench.decide.watched import OUTSIDE, Floats, LogOptions, Watched
 from ckptbench.errors import DataError
 
-COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES,NodeList"
+COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
 UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
@@ -57,7 +57,6 @@ def read_jobs(table: LogTable, options: LogOptions) -> Watched:
         inside["end_s"].to_numpy(float),
         clock_s,
         gpu_hours,
-        list(inside["nodes"]),
         is_of_failures_alone=given is None and bool(jobs["has_failed"].all()),
     )
 
@@ -94,7 +93,7 @@ def _jobs(table: LogTable, options: LogOptions) -> pd.DataFrame:
         table.refuse(outside, end_column, OUTSIDE)
     jobs = pd.DataFrame({
         "job": table.column("JobID", "JobIDRaw"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
-        "gpus": gpus, "has_failed": has_failed, "nodes": table.column(*NODES),
+        "gpus": gpus, "has_failed": has_failed,
     }).dropna(subset="end_s")  # fmt: skip
     jobs["job"] = jobs["job"].where(jobs["job"] != "", jobs.index.astype(str))
     seen_most = jobs.sort_values("elapsed_s", kind="stable")

@@ -8,11 +8,7 @@ failure are not at risk either, and what is left is the *time at risk*. (A count
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,15 +29,7 @@ ENDS = (
     "RESIZING", "REVOKED", "SPECIAL_EXIT", "STOPPED", "SUSPENDED", "TIMEOUT",
 )  # fmt: skip
 """Slurm's states in which a job no longer runs."""
-NODES = ("node", "nodes", "nodelist", "host", "hostname")
-"""Columns that say where a failure was, in small letters."""
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
-MOST_NODES, MOST_LETTERS = 100_000, 20
-"""So many nodes of one range are looked at, and numbers of so many letters."""
-NODE = re.compile(r"(?:[\w.-]+|\[[\d,-]+\])+")
-"""A part of Slurm's list of nodes: `login1`, `gpu[01-03,07]`, or `rack[1-2]n[01-04]`."""
-RANGES = re.compile(r"\[([\d,-]+)\]")
-RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +63,6 @@ class Counted:
     """Watched, but not within one restart of a failure."""
     found: int
     """Failures in the log: those that are merged too, but not the one with which a list begins."""
-    worst: tuple[str, int] | None
-    """The node with most failures and their number; None where no node stands out, with two at least."""
     is_of_failures_alone: bool = False
     """Whether the log is a table in which every job failed: the time of the others is not in it."""
 
@@ -94,8 +80,6 @@ class Watched:
     """Shape (points,), rising. Between two points equally many GPUs were watched."""
     gpu_hours: Floats
     """Shape (points,): watched until then; 0 first."""
-    nodes: Sequence[str] = ()
-    """Of each failure, as the log has it; empty where it says none."""
     is_of_failures_alone: bool = False
 
     def counted(self, restart_s: float) -> Counted:
@@ -107,41 +91,14 @@ class Watched:
         until, up = self._until(counted), self._until(counted + restart_s)
         total = float(self.gpu_hours[-1])
         begin_s = self.clock_s[0]  # the failure with which a list begins is where its time begins
-        placed = zip(self.failed_s, self.nodes, strict=False)
-        named = Counter(name for at, nodes in placed if at > begin_s for name in _names(nodes))
-        # Of a job that ran on several nodes it is not known which one failed: they are named where one stands out.
-        (worst, most), (_, next_most) = [*named.most_common(2), ("", 0), ("", 0)][:2]
         return Counted(
             until[counted > begin_s],
             total,
             total - float((up - until).sum()),
             int((self.failed_s > begin_s).sum()),
-            (worst, most) if most > max(1, next_most) else None,
             self.is_of_failures_alone,
         )
 
     def _until(self, at_s: Floats) -> Floats:
         watched: Floats = np.interp(at_s, self.clock_s, self.gpu_hours)
         return watched
-
-
-def _names(nodes: str) -> Iterator[str]:
-    """Each node of a list as Slurm writes it. None of `None assigned`."""
-    if nodes.lower().startswith("none"):
-        return
-    for each in NODE.findall(nodes):
-        parts = [
-            _numbers(part) if place % 2 else [part] for place, part in enumerate(RANGES.split(each))
-        ]
-        yield from map("".join, islice(product(*parts), MOST_NODES))
-
-
-def _numbers(ranges: str) -> Iterator[str]:
-    for each in ranges.split(","):
-        found = RANGE.fullmatch(each)
-        if found is None or len(each) > MOST_LETTERS:
-            continue
-        first = found[1]
-        highest = min(int(found[2] or first), int(first) + MOST_NODES)
-        for number in range(int(first), highest + 1):
-            yield f"{number:0{len(first)}}"

@@ -91,7 +91,7 @@ TABLES = {**COLLECTED, **DERIVED}
 DECIDED = _entries(
     "decide",
     {
-        "failure_rates": "rate_tables",
+        "failure_rates": "decision",
         "decision_costs": "inputs",
         "advice": "advice",
         "scale": "advice",
