@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -325,22 +324,6 @@ def test_a_stranger_is_not_heard_and_disturbs_no_copy(
             stranger.sendall(said)
             assert has_ended(stranger)
     exchange(ends)
-
-
-def test_a_flood_of_strangers_is_neither_kept_nor_waited_for(
-    ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partner, "STRANGERS", 3)
-    with ExitStack() as stack:
-        strangers = [stack.enter_context(ends.call(0)) for _ in range(20)]
-        exchange(ends)
-        assert all(map(has_ended, strangers[:-3])), "the oldest are ended"
-        assert len(ends.ends[0]._inbox._strangers) <= 3
-        with suppress(OSError):
-            for _ in range(500):
-                strangers[-1].sendall(bytes(100_000))
-            pytest.fail("50 MB were taken of a stranger")
-    exchange(ends, step=2)
 
 
 def test_an_inbox_is_heard_at_the_address_of_its_rank_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import xxhash
 
 ALGORITHM = "xxh3_128"
-"""Name of the checksum in a version's manifest. A version without it was written by an earlier ckptbench."""
+"""Name of the checksum in a version's manifest."""
 BLOCK_BYTES = 1 << 20
 """Bytes read at a time: they stay in the core's cache until they are added."""
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format, Tensor
 from ckptbench.matrix.variant import Option
-from ckptbench.runs.events import File
+from ckptbench.runs.events import File, FileKind
 from ckptbench.runs.position import Position
 from ckptbench.world.seats import Place
 
@@ -85,6 +85,11 @@ class Share:
     written: Mapping[str, Future[tuple[File, ...]]]
     """By level, each that the save goes to. Done when this rank's files are in that level's staging folder; the result
     names them."""
+
+
+def written_file(staging: Path, name: str, kind: FileKind, rank: int | None) -> File:
+    """A file that was written in `staging`, as it is named to the store. `rank` is that of which it has a share; None: of all."""
+    return File(name=name, kind=kind, rank=rank, bytes=(staging / name).stat().st_size)
 
 
 T = TypeVar("T")

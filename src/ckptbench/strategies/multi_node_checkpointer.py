@@ -20,9 +20,8 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, done, written_file
 from ckptbench.strategies.state_files import load_own, own_name, save_own
 
 NAME = "snapshot"
@@ -63,8 +62,8 @@ class MultiNodeCheckpointer(Strategy):
         self._checkpointer.path = str(staging)
         self._checkpointer.save(self._target(), position.step)
         self._on_stage("written")
-        files = (own, _file(staging / snapshot_name(rank, position.step), rank))
-        return Share(captured=done(None), written={SHARED: done(files)})
+        replica = written_file(staging, snapshot_name(rank, position.step), "replica", rank)
+        return Share(captured=done(None), written={SHARED: done((own, replica))})
 
     def _target(self) -> _Target:
         native = self._training_state.native
@@ -86,7 +85,3 @@ class MultiNodeCheckpointer(Strategy):
             NpzDeserializer(archive).load(self._target())
         with reading(folder / own_name(place.rank)):
             self._training_state.load_rank_state(own)
-
-
-def _file(path: Path, rank: int) -> File:
-    return File(name=path.name, kind="replica", rank=rank, bytes=path.stat().st_size)

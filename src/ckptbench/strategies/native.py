@@ -12,7 +12,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done
+from ckptbench.strategies.contract import Share, Strategy, done, written_file
 from ckptbench.strategies.state_files import restore_own, save_own
 
 
@@ -32,14 +32,11 @@ class Native(Strategy):
         format = self._training_state.formats[self._format]
         format.save(self._training_state, staging / format.filename)
         # A format may write several files, whose names begin with `filename`.
-        return [_file(path) for path in sorted(staging.glob(f"{format.filename}*"))]
+        names = sorted(path.name for path in staging.glob(f"{format.filename}*"))
+        return [written_file(staging, name, "state", None) for name in names]
 
     def load(self, version: Version, folder: Path) -> None:
         format = self._training_state.formats[self._format]
         format.load(self._training_state, folder / format.filename)
         # Ranks that went on without others may have written it: then it lacks the files of some.
         restore_own(version, folder, self._training_state, self._place.rank)
-
-
-def _file(path: Path) -> File:
-    return File(name=path.name, kind="state", rank=None, bytes=path.stat().st_size)

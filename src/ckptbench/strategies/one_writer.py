@@ -12,7 +12,7 @@ from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
 from ckptbench.strategies.state_files import own_name, own_of, save_own
 
 WRITING_RANK = 0
@@ -57,9 +57,8 @@ class OneWriter(Strategy):
     def _write(self, staging: Path, own: Arrays) -> tuple[File, ...]:
         files = [save_own(staging, self._rank, own)]
         if self._rank == WRITING_RANK:
-            for name in self._finish(staging):
-                size = (staging / name).stat().st_size
-                files.append(File(name=name, kind="state", rank=None, bytes=size))
+            names = self._finish(staging)
+            files += [written_file(staging, name, "state", None) for name in names]
         self._on_stage("written")
         return tuple(files)
 

@@ -44,10 +44,6 @@ LINE_BYTES = 1 << 20
 """The longest line that is read."""
 SECRET_SECONDS = 30.0
 """How long a connection may take to send the secret. A rank sends it at once."""
-STRANGERS = 64
-"""How many connections there may be that have not sent it."""
-REFUSED_SECONDS = 0.005
-"""How long to accept none after one was refused."""
 Folder = Callable[[str, int], Path]
 
 
@@ -155,9 +151,6 @@ class Inbox:
         self._spare = spare
         self._copies: dict[tuple[str, int, int], Future[tuple[File, ...]]] = {}
         self._lock = threading.Lock()
-        self._strangers: dict[socket.socket, None] = {}
-        """The connections that have not sent the secret, in the order in which they came."""
-        self._refused = 0
         (self._listener,) = listen(host)
         self.port: int = self._listener.getsockname()[1]
         self.secret = secrets.token_hex(16)
@@ -184,7 +177,6 @@ class Inbox:
 
     def _accept(self) -> None:
         while True:
-            refused = self._refused
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
@@ -193,19 +185,7 @@ class Inbox:
                 log.warning("the copy of another rank is not accepted yet: %s", error)
                 time.sleep(RETRY_SECONDS)
                 continue
-            self._keep_few_strangers(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-            if self._refused > refused:
-                time.sleep(REFUSED_SECONDS)
-
-    def _keep_few_strangers(self, connection: socket.socket) -> None:
-        with self._lock:
-            self._strangers[connection] = None
-            if len(self._strangers) > STRANGERS:
-                # The oldest: a rank sends the secret at once.
-                oldest = next(iter(self._strangers))
-                del self._strangers[oldest]
-                shut(oldest)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream:
@@ -231,32 +211,15 @@ class Inbox:
 
     def _request(self, connection: socket.socket, stream: BinaryIO) -> dict[str, Any] | None:
         """What a sender says first; None of whoever does not know the secret."""
-        is_known = self._knows_secret(connection)
-        with self._lock:
-            self._strangers.pop(connection, None)
-            self._refused += not is_known
-        if not is_known:
-            return None
         try:
+            connection.settimeout(SECRET_SECONDS)
+            given = stream.read(len(self.secret))
+            if not hmac.compare_digest(given, self.secret.encode()):
+                return None
             connection.settimeout(IDLE_SECONDS)
             return decoded(stream.readline(LINE_BYTES))
         except (OSError, ValueError):
             return None
-
-    def _knows_secret(self, connection: socket.socket) -> bool:
-        """Whether the first bytes are the secret, and come in time. No more is read."""
-        deadline = time.monotonic() + SECRET_SECONDS
-        given = b""
-        try:
-            while (missing := len(self.secret) - len(given)) and time.monotonic() < deadline:
-                connection.settimeout(max(RETRY_SECONDS, deadline - time.monotonic()))
-                block = connection.recv(missing)
-                if not block:
-                    return False
-                given += block
-        except OSError:
-            return False
-        return hmac.compare_digest(given, self.secret.encode())
 
     def _keep(self, stream: BinaryIO, level: str, step: int, file: File) -> None:
         """Write what comes into the file, over that of a removed version if there is one."""

@@ -29,7 +29,7 @@ from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Tensor, reading
 from ckptbench.remedies import blame
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import TrainingState
+from ckptbench.strategies.contract import TrainingState, written_file
 
 FORMAT = "safetensors"
 """What the versions of these files have as their format."""
@@ -44,7 +44,7 @@ def save_own(staging: Path, rank: int, state: Arrays) -> File:
     """Write the file of `rank` into `staging`. It is not synced."""
     path = staging / own_name(rank)
     write_pieces(path, own_pieces(state), map(_bytes, state.values()))
-    return File(name=path.name, kind="own", rank=rank, bytes=path.stat().st_size)
+    return written_file(staging, path.name, "own", rank)
 
 
 def own_pieces(state: Arrays) -> list[Piece]:
@@ -98,8 +98,7 @@ def share_name(rank: int) -> str:
 
 def share_file(staging: Path, rank: int) -> File:
     """The file of that share, as it is named to the store."""
-    path = staging / share_name(rank)
-    return File(name=path.name, kind="state", rank=rank, bytes=path.stat().st_size)
+    return written_file(staging, share_name(rank), "state", rank)
 
 
 def layout_of(tensor: Tensor) -> Layout:

@@ -34,8 +34,7 @@ from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
-from ckptbench.strategies.pytorch.groups import OwnGroup
-from ckptbench.strategies.pytorch.state import bytes_of, save_rest, state_of
+from ckptbench.strategies.pytorch.state import OwnGroup, bytes_of, save_rest, state_of
 
 
 class DcpAsync(Strategy):

@@ -30,7 +30,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.runs.events import File
-from ckptbench.strategies.contract import TrainingState
+from ckptbench.strategies.contract import TrainingState, written_file
 from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
 
 INDEX = ".metadata"
@@ -55,12 +55,9 @@ _ALLOWED = {
 
 def written_files(staging: Path, rank: int) -> list[File]:
     """The files that DCP has written on this rank, as they are named to the store. It writes the index on rank 0."""
-    files = [_file(path, "state", rank) for path in sorted(staging.glob(f"__{rank}_*{_SUFFIX}"))]
-    return [*files, _file(staging / INDEX, "index", None)] if rank == 0 else files
-
-
-def _file(path: Path, kind: Any, rank: int | None) -> File:
-    return File(name=path.name, kind=kind, rank=rank, bytes=path.stat().st_size)
+    names = sorted(path.name for path in staging.glob(f"__{rank}_*{_SUFFIX}"))
+    files = [written_file(staging, name, "state", rank) for name in names]
+    return [*files, written_file(staging, INDEX, "index", None)] if rank == 0 else files
 
 
 def first_cause(error: BaseException) -> Exception:

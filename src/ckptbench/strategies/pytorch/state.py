@@ -1,10 +1,12 @@
-"""The state of a PyTorch rank as its engines take it: nested dictionaries of tensors, which share their memory with it."""
+"""What engines share: the state of a PyTorch rank as nested dictionaries of its tensors, and a process group of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import torch.distributed as dist
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
@@ -61,3 +63,20 @@ def load_rest(version: Version, folder: Path, training_state: TrainingState, ran
 def statistics_rank(version: Version, rank: int) -> int:
     """The rank whose running statistics `rank` loads: rank 0's, if the version has none of its own."""
     return rank if rank < version.world_size else 0
+
+
+class OwnGroup:
+    """A group of all ranks for the saves of one engine: gloo mixes up messages of saves and of training in one group."""
+
+    def __init__(self, world_size: int) -> None:
+        """Every rank calls it. A rank that trains alone has met nobody, and some engines need a group even then."""
+        self._made: list[Any] = []
+        if world_size == 1 and not dist.is_initialized():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            self._made.append(dist.group.WORLD)
+        self.group = dist.new_group(backend="gloo")
+        self._made.insert(0, self.group)
+
+    def close(self) -> None:
+        for group in self._made:
+            dist.destroy_process_group(group)

@@ -30,9 +30,14 @@ from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.pytorch.groups import OwnGroup
-from ckptbench.strategies.pytorch.state import load_rest, save_rest, state_of, statistics_rank
+from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
+from ckptbench.strategies.pytorch.state import (
+    OwnGroup,
+    load_rest,
+    save_rest,
+    state_of,
+    statistics_rank,
+)
 
 INDEX = ".snapshot_metadata"
 _REPLICATED = ["model/**", "optimizer/**"]
@@ -118,10 +123,9 @@ def _flat(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _file(staging: Path, name: str, rank: int) -> File:
-    size = (staging / name).stat().st_size
     if name == INDEX:
-        return File(name=name, kind="index", rank=None, bytes=size)
-    return File(name=name, kind="state", rank=rank, bytes=size)
+        return written_file(staging, name, "index", None)
+    return written_file(staging, name, "state", rank)
 
 
 def _check(snapshot: Snapshot, names: Collection[str], wanted: dict[str, Any]) -> None:
