@@ -109,7 +109,7 @@ benchmarks: environment ## what ckptbench itself costs
 generated: environment ## write the files that follow from the source
 	$(BIN)/python scripts/write_config_page.py
 	$(BIN)/python -m ckptbench.matrix.document > docs/names.md
-	$(BIN)/python -m ckptbench.analysis.document > docs/tables.md
+	$(BIN)/python -m ckptbench.analysis.document
 	$(BIN)/python -m ckptbench.runs.document > docs/trace.md
 	$(BIN)/ckptbench page docs/calculator.html
 

@@ -333,7 +333,7 @@ def test_the_registry_of_tables_is_known_without_pandas() -> None:
 
 def test_the_page_on_tables_is_that_of_the_registry() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document(), (
-        "docs/tables.md differs from the registry: python -m ckptbench.analysis.document > docs/tables.md"
+        "docs/tables.md differs from the registry: python -m ckptbench.analysis.document"
     )
 
 

@@ -42,6 +42,13 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
         assert axes.get_xlim()[0] < ends[0][0] < ends[-1][1] < axes.get_xlim()[1]
 
 
+def test_memory_is_on_a_linear_axis_however_large() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(1,)).tables()
+    tables["strategies"]["memory_bytes"] = 5e9
+    axes = FIGURES["strategies"].draw(tables).axes[-1]
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("Memory (MB)", "linear")
+
+
 def test_a_torn_strategy_is_shaded_and_named_in_its_row() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async")).tables()
     torn = tables["strategies"]["strategy"] == "async"

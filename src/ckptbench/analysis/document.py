@@ -1,4 +1,4 @@
-"""docs/tables.md, written from the registry of tables: `python -m ckptbench.analysis.document > docs/tables.md`.
+"""docs/tables.md and the captions of tables in reports, written from the registry of tables: `python -m ckptbench.analysis.document`.
 
 A column has one line, in the first table that has it; what several tables share stands once, at the top.
 """
@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.registry import (
@@ -68,6 +69,13 @@ def document() -> str:
             *page.section("What the probe saw of an own training", OWN.values()),
         ]
     )
+
+
+def captions() -> dict[str, str]:
+    """What a report says below each table, in reStructuredText, by the table's name."""
+    shown = {**DERIVED, **DECIDED, **OWN}
+    said = {name: entry.table.row.replace("`", "``") for name, entry in shown.items()}
+    return {name: f"{row} ``docs/tables.md`` explains its columns.\n" for name, row in said.items()}
 
 
 @dataclass(slots=True)
@@ -151,4 +159,6 @@ def _names(names: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(document(), end="")
+    Path("docs/tables.md").write_text(document(), encoding="utf-8")
+    for name, caption in captions().items():
+        Path(f"workflow/report/table_{name}.rst").write_text(caption, encoding="utf-8")

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
 from ckptbench.figures import OWN_SAVES
-from ckptbench.figures.kit.axes import logarithmic, percent
+from ckptbench.figures.kit.axes import linear, logarithmic, percent
 from ckptbench.figures.kit.captions import caption, continued
 from ckptbench.figures.kit.disturbed import with_disturbed
 from ckptbench.figures.kit.panels import (
@@ -146,7 +146,8 @@ def _set_axis(axes: Axes, rows: pd.DataFrame, measure: _Measure) -> None:
     if measure.is_logarithmic:
         logarithmic(axes.xaxis, values.clip(estimates.min() / FARTHEST, largest))
     else:
-        percent(axes.xaxis, values.clip(-largest, largest))
+        scale = percent if measure.column == "overhead" else linear
+        scale(axes.xaxis, values.clip(-largest, largest))
 
 
 def _legend(rows: pd.DataFrame) -> list[Artist]:

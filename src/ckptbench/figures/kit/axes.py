@@ -64,18 +64,23 @@ def logarithmic(axis: Axis, values: Iterable[float]) -> None:
     axis.set_major_formatter(FuncFormatter(plain))
 
 
-def percent(axis: Axis, values: Iterable[float]) -> None:
-    """An axis that holds zero and all values, logarithmic beyond LINEAR_PERCENT where one is beyond WIDE_PERCENT; NaN is ignored."""
+def linear(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
+    """An axis that holds zero and all values; NaN is ignored. Returns the smallest and the largest."""
     known = [0.0, *(value for value in values if isfinite(value))]
     low, high = min(known), max(known)
     room = 0.05 * (high - low or 1)
+    _set_limits(axis, low - room, high + room)
+    return low, high
+
+
+def percent(axis: Axis, values: Iterable[float]) -> None:
+    """As `linear`, but logarithmic beyond LINEAR_PERCENT where a value is beyond WIDE_PERCENT."""
+    low, high = linear(axis, values)
     if max(-low, high) > WIDE_PERCENT:
         _set_scale(axis, "symlog", linthresh=LINEAR_PERCENT)
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(plain))
         _set_limits(axis, 1.3 * low - 1, 1.3 * high)
-    else:
-        _set_limits(axis, low - room, high + room)
 
 
 def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
