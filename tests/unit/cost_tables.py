@@ -62,12 +62,9 @@ def overhead(setup: Setup, repeats: int) -> Setup:
         "overhead_hi": outside + width,
         "overhead_from": "paired",
         "levels": "",
-        "steady_checkpoints": 6,
         "in_run_steady": 0.8 * inside,
         "in_run_steady_lo": 0.8 * inside - 0.005,
         "in_run_steady_hi": 0.8 * inside + 0.005,
-        "stalls_s": 10 * inside,
-        "slowdowns_s": 0.0,
         "overhead_without_fsync": 0.7 * inside,
         "agree": abs(outside - inside) <= width + 0.005,
         "note": "",
@@ -96,7 +93,6 @@ def size(setup: Setup) -> Setup:
         "state_optimizer_bytes": model,
         "state_rest_bytes": rest,
         "ratio": factor,
-        "main_ratio": factor,
     }
 
 
@@ -113,7 +109,6 @@ def cost(setup: Setup, repeats: int) -> Setup:
         "durable_s": 1.02 * stall if _strategy(setup) in BLOCKING else 1.4 * _save_s(setup),
         "paired": 0.1,
         "in_run": 0.1,
-        "measured": True,
     }
 
 
@@ -187,8 +182,6 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
             "waited": 0.0,
             "continued": 0,
             "durable_checkpoints": 12,
-            "threads_left": 0,
-            "processes_left": 0,
             "bytes": 2.0 * model,
             "files": 2.0,
             "load_s": 0.3,

@@ -44,8 +44,7 @@ def test_half_a_second_in_every_epoch_of_ten_steps_of_a_tenth_costs_half(tmp_pat
 
     assert row[ESTIMATES].tolist() == pytest.approx([0.5] * 6)
     assert (row["repeats"], row["paired_repeats"], row["checkpoints"]) == (2, 2, 4)
-    assert row[["time_s", "baseline_s", "stalls_s"]].tolist() == pytest.approx([3.0, 2.0, 1.0])
-    assert row["slowdowns_s"] == 0.0
+    assert row[["time_s", "baseline_s"]].tolist() == pytest.approx([3.0, 2.0])
     assert row["agree"]
     assert row["note"] == ""
 
@@ -90,7 +89,6 @@ def test_slower_steps_during_a_background_save_are_its_cost(tmp_path: Path) -> N
     row = only_row(tmp_path, run, baseline)
 
     # After step 20 six steps of 0.1 s begin during the save, none of them slower; after 30 there are none.
-    assert row["slowdowns_s"] == pytest.approx(0.4)
     assert row[["paired", "in_run"]].tolist() == pytest.approx([0.7 / 3.0] * 2)
 
 
@@ -109,7 +107,6 @@ def test_slower_steps_during_a_removal_of_old_versions_are_a_cost_of_checkpoints
     )
     row = only_row(tmp_path, run)
     # After step 20 a step of 0.1 s begins during the removal, and is not slower; after 30 there is none.
-    assert row["slowdowns_s"] == pytest.approx(0.2)
     assert row["in_run"] == pytest.approx(0.5 / 3.0)
 
 
@@ -123,7 +120,6 @@ def test_the_steady_state_is_what_every_checkpoint_would_cost_in_a_long_training
     row = only_row(tmp_path, *runs)
     # Two checkpoints of 0.8 s, then two of 0.2 s, in 20 steps of 0.1 s.
     assert row["in_run"] == pytest.approx(2.0 / 2.0)
-    assert row["steady_checkpoints"] == 2 * 2
     steady = row[["in_run_steady", "in_run_steady_lo", "in_run_steady_hi"]]
     assert steady.tolist() == pytest.approx([4 * 0.2 / 2.0] * 3)
 

@@ -42,7 +42,6 @@ def test_sizes_compare_what_was_written_with_what_the_state_must_have(tmp_path: 
     ]
     assert row["constant"]
     assert row["ratio"] == pytest.approx(1024 / (600 + 300 + 100))
-    assert row["main_ratio"] == pytest.approx(1000 / (600 + 300))
 
 
 def test_sizes_that_vary_say_so(tmp_path: Path) -> None:
@@ -68,10 +67,8 @@ def test_throughput_counts_the_images_of_all_ranks(tmp_path: Path) -> None:
     assert scaling["steps"].tolist() == [19, 38]
     assert scaling["images_per_s"].tolist() == pytest.approx([160.0, 256.0])
     assert scaling["reference_ranks"].tolist() == [2, 2]
-    assert scaling["speedup"].tolist() == pytest.approx([1.0, 1.6])
     assert scaling["efficiency"].tolist() == pytest.approx([1.0, 0.8])
     assert scaling["efficiency_lo"].tolist() == pytest.approx([1.0, 0.8])
-    assert scaling["measured"].all()
 
 
 def test_the_cost_of_a_checkpoint_is_its_mean_over_all_repeats(tmp_path: Path) -> None:
@@ -170,7 +167,6 @@ def test_where_a_repeat_never_reaches_the_steady_state_the_cost_is_that_of_all_a
     assert not cost["steady"]
     assert cost["checkpoints"] == 2
     assert cost[["stall_s", "first_stall_s"]].tolist() == pytest.approx([0.6, 0.6])
-    assert overhead["steady_checkpoints"] == 0
     assert pd.isna(overhead["in_run_steady"])
 
 

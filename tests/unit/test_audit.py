@@ -102,7 +102,6 @@ def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
     assert 0.02 <= stalling["stall_s"] < 0.05
     assert SMALL.saves == 4
     assert overhead["checkpoints"] == 2 * SMALL.saves
-    assert overhead["stalls_s"] >= SMALL.saves * 0.02
     assert (calibrated["machine"]["seconds"] > 0).all()
 
 

@@ -25,7 +25,7 @@ def test_where_the_global_batch_is_kept_survivors_see_every_sample_once(tmp_path
     row = lineage(shrunken(tmp_path))
     assert (row["planned_samples"], row["seen_once"]) == (PLANNED, PLANNED)
     assert (row["seen_twice"], row["never_seen"], row["undone_samples"]) == (0, 0, 0)
-    assert (row["fewest_ranks"], row["mean_ranks"]) == (2, pytest.approx((4 * 3 + 8 * 2) / 12))
+    assert row["mean_ranks"] == pytest.approx((4 * 3 + 8 * 2) / 12)
 
 
 def test_where_it_shrinks_they_never_see_the_share_of_the_lost_rank(tmp_path: Path) -> None:
@@ -48,7 +48,6 @@ def test_steps_that_survivors_go_back_behind_were_computed_in_vain(tmp_path: Pat
     run.regroup([0], step=5, reached={0: 6})
     run.steps(5, 12)
     row = lineage(run)
-    assert row["undone_steps"] == 3
     assert row["undone_samples"] == 2 * 3 * BATCH_SIZE + 2 * BATCH_SIZE
     assert row["never_seen"] == 2 * BATCH_SIZE + 7 * 2 * BATCH_SIZE
 
@@ -61,7 +60,7 @@ def test_a_step_that_only_a_lost_rank_had_ended_was_in_vain(tmp_path: Path) -> N
     run.regroup([1, 2], step=4, reached={1: 4, 2: 4})
     run.steps(4, 12)
     row = lineage(run)
-    assert (row["undone_steps"], row["undone_samples"]) == (1, 3 * BATCH_SIZE)
+    assert row["undone_samples"] == 3 * BATCH_SIZE
 
 
 def test_shares_that_overlap_are_seen_twice(tmp_path: Path) -> None:
@@ -75,7 +74,7 @@ def test_shares_that_overlap_are_seen_twice(tmp_path: Path) -> None:
 
 def test_a_restart_computes_in_vain_what_came_after_its_version(tmp_path: Path) -> None:
     (row,) = collect([killed_once(tmp_path).folder])["lineage"].to_dict("records")
-    assert (row["undone_steps"], row["undone_samples"]) == (3, 3 * 8)
+    assert row["undone_samples"] == 3 * 8
     assert (row["seen_once"], row["steps"], row["mean_ranks"]) == (80, 10, 1.0)
 
 

@@ -207,16 +207,9 @@ def test_growth_over_repeats_has_the_interval_of_their_spread(tmp_path: Path) ->
     assert row["leaks"] is False
 
 
-def test_threads_and_processes_are_left_that_the_baseline_has_not(tmp_path: Path) -> None:
-    runs = [*with_memory(0, threads=4), *with_memory(1, threads=2)]
-    (row,) = tables(tmp_path, *runs)["strategies"].to_dict("records")
-    assert (row["threads_left"], row["processes_left"]) == (3, 3)
-
-
-def test_without_a_baseline_peak_and_rest_are_unknown(tmp_path: Path) -> None:
+def test_without_a_baseline_the_peak_is_unknown(tmp_path: Path) -> None:
     (row,) = tables(tmp_path, with_memory(0)[0])["strategies"].to_dict("records")
     assert pd.isna(row["memory_bytes"])
-    assert pd.isna(row["threads_left"])
     assert row["growth_bytes"] == 0
 
 

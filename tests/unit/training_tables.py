@@ -34,11 +34,9 @@ def scaling(setup: Setup, *, reference: int, shared_cores: bool) -> Setup:
         "images_per_s_hi": 1.03 * rate,
         "reference_ranks": reference,
         "allowed_images_per_s": allowed if setup["measured_on"] == "cpu" else float("nan"),
-        "speedup": setup["ranks"] / reference * efficiency,
         "efficiency": efficiency,
         "efficiency_lo": 0.97 * efficiency,
         "efficiency_hi": 1.03 * efficiency,
-        "measured": True,
     }
 
 

@@ -9,22 +9,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.answer.labels import capitalized, describe, name
 from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Known
-from ckptbench.answer.setups import SYSTEM, ordered, with_hardware
+from ckptbench.answer.setups import PANEL, ordered, with_hardware
 from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
 
 Tables = Mapping[str, pd.DataFrame]
-Row = Mapping[str, Any]
 
 ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
 """Setups are compared only where they are equal in these."""
@@ -319,7 +319,7 @@ def _setups(tables: Tables) -> pd.DataFrame:
     """One row a setup with checkpoints, in order: its overhead, and where known its stall."""
     stalls = tables["checkpoint_cost"][[*SETUP, "stall_s", "stall_s_lo", "stall_s_hi"]]
     rows = tables["overhead"].merge(stalls, on=list(SETUP), how="left")
-    columns = (*SYSTEM, "framework", "ranks", "strategy", "format", "interval")
+    columns = (*PANEL, "framework", "ranks", "strategy", "format", "interval")
     return ordered(with_hardware(rows), columns)
 
 

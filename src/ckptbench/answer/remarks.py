@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -22,7 +21,6 @@ from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import KILLED, NOTHING
 
 Tables = Mapping[str, pd.DataFrame]
-Row = Mapping[str, Any]
 
 DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""

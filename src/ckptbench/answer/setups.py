@@ -8,7 +8,7 @@ import pandas as pd
 
 from ckptbench.answer import labels
 
-SYSTEM = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
+PANEL = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
 """Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
 CHECKPOINT = ("strategy", "format", "ranks", "interval")
 """Columns that separate the rows of a panel."""
@@ -114,11 +114,11 @@ def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table in order, with what panels need: `facet` and `label`."""
     known = with_hardware(frame)
-    present = [c for c in (*SYSTEM, "framework", *CHECKPOINT) if c in known]
+    present = [c for c in (*PANEL, "framework", *CHECKPOINT) if c in known]
     return labelled(faceted(ordered(known, present)))
 
 
-def faceted(frame: pd.DataFrame, columns: Sequence[str] = SYSTEM) -> pd.DataFrame:
+def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL) -> pd.DataFrame:
     """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
     return frame.assign(facet=in_words(frame, separating(frame, columns), ", "))
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.answer import remarks
 from ckptbench.answer.labels import describe
 from ckptbench.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit, amount, plain, span
 from ckptbench.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Screen, text
-from ckptbench.answer.setups import SYSTEM as KINDS
-from ckptbench.answer.setups import constants, in_words, separating, varying, with_hardware
+from ckptbench.answer.setups import PANEL, constants, in_words, separating, varying, with_hardware
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
@@ -22,7 +21,6 @@ from ckptbench.decide.rates import OWN
 from ckptbench.matrix.catalogue import RESTART
 
 Tables = Mapping[str, pd.DataFrame]
-Row = Mapping[str, Any]
 
 TITLE = "How often to checkpoint"
 NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level shared) and a timed recovery."
@@ -100,7 +98,7 @@ def _names(rows: pd.DataFrame) -> pd.Series:
     several = bool((rows.groupby(["framework", "strategy"])["format"].nunique() > 1).any())
     columns = (
         "framework",
-        *separating(rows, KINDS),
+        *separating(rows, PANEL),
         "strategy",
         *(["format"] if several else []),
         "recovery",
@@ -113,7 +111,7 @@ def _common(rows: pd.DataFrame) -> list[str]:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
     if _is_given(rows):
         return list(dict.fromkeys(rows["model"]))
-    names = constants(rows, ("framework", *KINDS, "strategy", "recovery"))
+    names = constants(rows, ("framework", *PANEL, "strategy", "recovery"))
     return [name for name in names if name != describe("recovery", RESTART.name)]
 
 

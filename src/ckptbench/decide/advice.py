@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
@@ -24,7 +24,6 @@ from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_
 from ckptbench.matrix.interval import Interval
 
 Floats = NDArray[np.float64]
-Row = dict[str, Any]
 Costs = TypeVar("Costs", Saving, Recovering, GlobalTier)
 
 SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")

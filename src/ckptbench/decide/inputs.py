@@ -20,7 +20,7 @@ from ckptbench.analysis.tables.columns import (
     SYSTEM_COLUMNS,
 )
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide.growth import fitted
 from ckptbench.decide.recoveries import (
     CELL,
@@ -82,7 +82,6 @@ DECISION_COSTS = Table(
 MODEST = "the runs of one repeat alone: no interval"
 UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
 AS_FAST = Estimate(1.0, UNKNOWN)
-Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 
 

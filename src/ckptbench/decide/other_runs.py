@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.stall import of_slowest_rank, own_stall_s
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
 from ckptbench.analysis.tables.grouping import by_run, groups, records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.recoveries import kills
 from ckptbench.decide.seen import Seen
 from ckptbench.matrix.catalogue import WHOLE
 
-Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 CELL = (*SYSTEM, "strategy", "format", "recovery")
 

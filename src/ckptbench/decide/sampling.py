@@ -12,8 +12,7 @@ runs does for restarts from every strategy, all these rows have its draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import STARTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving
@@ -29,7 +29,6 @@ from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import SECONDS_PER_HOUR
 
 Floats = NDArray[np.float64]
-Row = Mapping[str, Any]
 
 SEED = 12
 DRAWS = 400

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.statistics import Repeated, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide import sampling
 from ckptbench.decide.model import Recovering, Saving, best
 from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
@@ -43,7 +43,6 @@ from ckptbench.matrix.levels import SHARED, named_levels
 from ckptbench.matrix.named import has_name, named
 
 Floats = NDArray[np.float64]
-Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 
 VALIDATION = Table(

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ckptbench.analysis.tables.columns import SYSTEM as OF_SYSTEM
+from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.answer.labels import counted
 from ckptbench.decide.inputs import GIVEN
@@ -40,7 +40,7 @@ READING = (
     "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."
     " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval"
 )
-KEY = (*OF_SYSTEM, "strategy", "format", "recovery")
+KEY = (*SYSTEM, "strategy", "format", "recovery")
 PANEL_IN = 1.4
 ACROSS = 3
 BEYOND = 10

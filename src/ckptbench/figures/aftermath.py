@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
 from ckptbench.answer.setups import (
     CHECKPOINT,
+    PANEL,
     SEPARATOR,
-    SYSTEM,
     in_words,
     ordered,
     separating,
@@ -60,7 +60,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     runs = _prepared(known)
     window = max(2, int(runs["steps_per_epoch"].max()) // PARTS)
     reading = READING.format(window=window)
-    text = caption(runs, tables["provenance"], reading, (*SYSTEM, *ROW))
+    text = caption(runs, tables["provenance"], reading, (*PANEL, *ROW))
     figure, panels = small_multiples(list(runs["title"]), PANEL_IN, text, across=ACROSS)
     first: dict[str, Axes] = {}
     for axes, run, framework, alike in zip(
@@ -80,9 +80,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 
 def _prepared(known: pd.DataFrame) -> pd.DataFrame:
     """A row for each struck run, in order, with its `title`, and `alike`: the same but for the recovery."""
-    order = (*SYSTEM, "framework", *ROW)
+    order = (*PANEL, "framework", *ROW)
     runs = ordered(with_hardware(known.drop_duplicates("run")), order)
-    names = ["framework", *separating(runs, SYSTEM), *varying(runs, ROW)]
+    names = ["framework", *separating(runs, PANEL), *varying(runs, ROW)]
     alike = [name for name in names if name != "recovery"]
     return runs.assign(
         title=in_words(runs, names, SEPARATOR), alike=in_words(runs, alike, SEPARATOR)

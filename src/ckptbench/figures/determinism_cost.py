@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.answer.setups import SYSTEM, faceted, in_words, ordered, with_hardware
+from ckptbench.answer.setups import PANEL, faceted, in_words, ordered, with_hardware
 from ckptbench.figures.kit.axes import percent
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import with_disturbed
@@ -39,7 +39,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = _prepared(with_disturbed(tables["determinism_cost"], tables))
     known = rows["cost_lo"].dropna()
     reading = READING.format(slower=int((known > 0).sum()), known=len(known))
-    text = caption(rows, tables["provenance"], reading, SYSTEM)
+    text = caption(rows, tables["provenance"], reading, PANEL)
     figure, panels = forest(rows, text, pitch_in=0.15, xlabels=["Cost of deterministic mode (%)"])
     values = 100 * rows[["cost", "cost_lo", "cost_hi"]].to_numpy(float).ravel()
     for panel in panels:
@@ -54,6 +54,6 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     known = with_hardware(shown)
-    present = [column for column in (*SYSTEM, "framework", "ranks") if column in known]
+    present = [column for column in (*PANEL, "framework", "ranks") if column in known]
     rows = faceted(ordered(known, present))
     return rows.assign(label=in_words(rows, ["ranks"], ""))

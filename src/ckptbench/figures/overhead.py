@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.answer.setups import CHECKPOINT, PANEL, prepared
 from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.axes import percent
 from ckptbench.figures.kit.captions import caption
@@ -55,7 +55,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     own = OWN_SAVES in tables
     rows = prepared(with_disturbed(tables["overhead"], tables, paired=True))
     reading = READING.format(**(WORDS_OWN if own else WORDS))
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, "steps_per_epoch", *CHECKPOINT))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, "steps_per_epoch", *CHECKPOINT))
     figure, panels = forest(rows, text, pitch_in=0.15, xlabels=["Overhead (%)"])
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
     values = 100 * rows[[*columns, "in_run_steady"]].to_numpy(float).ravel()

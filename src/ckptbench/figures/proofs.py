@@ -9,12 +9,12 @@ import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer.labels import describe
-from ckptbench.answer.setups import SYSTEM, in_words, ordered, separating, with_hardware
+from ckptbench.answer.setups import PANEL, in_words, ordered, separating, with_hardware
 from ckptbench.matrix.catalogue import NOTHING
 
 AGAIN, RESUMED = "again", "resumed"
 NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
-SETTING = tuple(column for column in SYSTEM if column != "deterministic")
+SETTING = tuple(column for column in PANEL if column != "deterministic")
 SELECTED = (
     "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
     " follow are of all"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ckptbench.answer.setups import (
     CHECKPOINT,
-    SYSTEM,
+    PANEL,
     faceted,
     labelled,
     ordered,
@@ -66,7 +66,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show("No failure struck a run: there is no recovery to show.")
     rows = _prepared(with_disturbed(shown, tables, paired=True))
     reading = READING.format(explained=_explained(rows))
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *ROW))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *ROW))
     figure, panels = forest(
         rows, text, pitch_in=0.19, xlabels=["One failure (s)", "Goodput (%)"], axes_widths=(3, 1.2)
     )
@@ -88,7 +88,7 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
         for name, part in PARTS.items()
     }
     known = with_hardware(shown).assign(**parts)
-    return labelled(faceted(ordered(known, (*SYSTEM, "framework", *ROW))), ROW)
+    return labelled(faceted(ordered(known, (*PANEL, "framework", *ROW))), ROW)
 
 
 def _explained(rows: pd.DataFrame) -> str:

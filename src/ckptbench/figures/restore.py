@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from ckptbench.analysis.proof.restore import COLD, WARM
 from ckptbench.answer.setups import (
     CHECKPOINT,
-    SYSTEM,
+    PANEL,
     faceted,
     labelled,
     ordered,
@@ -46,7 +46,7 @@ PARTS = {
 }
 """Phases in their order. The checkpoint's part is in the colour of the framework."""
 ROW = (*CHECKPOINT, "cache")
-GROUPED = (*SYSTEM, "measured_on", "accelerator", "framework", *ROW)
+GROUPED = (*PANEL, "measured_on", "accelerator", "framework", *ROW)
 BOUNDS = {"cold": 100 * COLD, "warm": 100 * WARM}
 """In percent of the checkpoint's size."""
 ROOM = 1.25
@@ -62,7 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = prepared(with_disturbed(shown, tables))
     fewest, doubtful = rows["restarts"].min(), (~rows["shown"]).sum()
     reading = READING.format(fewest=fewest, doubtful=doubtful, rows=len(rows), **BOUNDS)
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
     figure, panels = forest(
         rows, text, pitch_in=0.17, xlabels=["Restart (s)", "Read (%)"], axes_widths=(3, 1.4)
     )
@@ -93,7 +93,7 @@ def prepared(restarts: pd.DataFrame) -> pd.DataFrame:
         disturbed=("disturbed", "any"),
         restarts=("run", "size"),
     )
-    return labelled(faceted(ordered(rows, (*SYSTEM, "framework", *ROW))), ROW)
+    return labelled(faceted(ordered(rows, (*PANEL, "framework", *ROW))), ROW)
 
 
 def _draw_phases(axes: Axes, panel: Panel, facet: pd.DataFrame) -> None:

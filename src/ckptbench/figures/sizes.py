@@ -12,7 +12,7 @@ from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.answer.labels import counted
 from ckptbench.answer.quantities import size
-from ckptbench.answer.setups import SEPARATOR, SYSTEM, faceted, in_words, ordered, varying
+from ckptbench.answer.setups import PANEL, SEPARATOR, faceted, in_words, ordered, varying
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.panels import (
     LINE_IN,
@@ -55,7 +55,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if tables["sizes"].empty:
         return nothing_to_show("No checkpoint was written: there is no size to show.")
     rows = _prepared(tables["sizes"])
-    text = caption(rows, tables["provenance"], READING, (*SYSTEM, *ROW))
+    text = caption(rows, tables["provenance"], READING, (*PANEL, *ROW))
     panels = [own for _, own in rows.groupby("facet", sort=False)]
     heights = [len(own) + own["must_have"].nunique() for own in panels]
     height_in = ROW_IN * sum(heights) + 1.5 * PANEL_EDGES_IN * len(panels) + LINE_IN

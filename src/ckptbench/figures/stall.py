@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.answer.setups import CHECKPOINT, PANEL, prepared
 from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.axes import logarithmic
 from ckptbench.figures.kit.captions import caption
@@ -95,7 +95,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
     rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
     reading = READING.format(**(WORDS_OWN if own else WORDS))
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
     figure, panels = forest(
         rows, text, pitch_in=0.26, xlabels=["One checkpoint (s)", "Share (%)"], axes_widths=(3, 2)
     )

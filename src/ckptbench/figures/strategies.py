@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.answer import labels
-from ckptbench.answer.setups import CHECKPOINT, SYSTEM, prepared
+from ckptbench.answer.setups import CHECKPOINT, PANEL, prepared
 from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.axes import linear, logarithmic, percent
 from ckptbench.figures.kit.captions import caption, continued
@@ -84,7 +84,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
     rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
     reading = _reading(rows, interrupted, own=own)
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
     names = [(own and measure.label_own) or measure.label for measure in measures]
     widths = [1] * len(measures)
     figure, panels = forest(rows, text, pitch_in=0.15, xlabels=names, axes_widths=widths)

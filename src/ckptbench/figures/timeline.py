@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.answer import labels
-from ckptbench.answer.setups import SEPARATOR, SYSTEM, ordered, per_framework, with_hardware
+from ckptbench.answer.setups import PANEL, SEPARATOR, ordered, per_framework, with_hardware
 from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.disturbed import COLUMN, MARK, with_disturbed
@@ -80,7 +80,7 @@ PROGRESS = ("step", "evaluation")
 """Kinds of spans that are of no checkpoint."""
 IN_TRAINING = (*PROGRESS, "save", "hold")
 """Kinds of spans in the upper lane of a rank."""
-ONE_PICTURE = (*SYSTEM, "ranks", "interval")
+ONE_PICTURE = (*PANEL, "ranks", "interval")
 """Columns in which all strategies that are shown are equal."""
 LANE_IN = 0.115
 BETWEEN_RANKS, BETWEEN_STRATEGIES = 0.35, 0.9

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.answer.setups import SYSTEM
+from ckptbench.answer.setups import PANEL
 from ckptbench.figures.kit.axes import goodput, logarithmic
 from ckptbench.figures.kit.captions import caption
 from ckptbench.figures.kit.decided import in_panels
@@ -37,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show(NOTHING)
     rows = in_panels(tables["validation"])
     reading = READING.format(holds=int(rows["holds"].sum()), number=len(rows))
-    text = caption(rows, tables["provenance"], reading, (*SYSTEM, "ranks", "history"))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, "ranks", "history"))
     panels = [own for _, own in rows.groupby("panel", sort=False)]
     titles = [own["panel"].iloc[0] for own in panels]
     figure, drawn = small_multiples(titles, PANEL_IN, text, across=ACROSS)

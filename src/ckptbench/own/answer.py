@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.answer.labels import counted, describe, listed
 from ckptbench.answer.quantities import SECONDS, Known, Unit, amount, duration, percent
 from ckptbench.answer.screen import UNTOLD, text
@@ -19,7 +19,6 @@ from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.units import SECONDS_PER_MINUTE
 
 Tables = Mapping[str, pd.DataFrame]
-Row = Mapping[str, Any]
 MILLISECONDS = Unit("ms", 1000.0)
 LONGEST_S = 1.0
 """What a checkpoint costs is said in milliseconds, if it is finished sooner."""

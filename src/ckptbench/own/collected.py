@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -18,13 +17,13 @@ from ckptbench.analysis.collect.runs import RUNS
 from ckptbench.analysis.collect.spans import SPANS
 from ckptbench.analysis.collect.steps import STEPS
 from ckptbench.analysis.cost.stall import HOLDS, STALL
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.levels import SHARED
 from ckptbench.own.naming import Named
 from ckptbench.own.seen import WARMUP_STEPS, SeenRun
 from ckptbench.own.times import is_first, is_warmup
 from ckptbench_probe.reading import ProcessSeen, SaveSeen
 
-Row = dict[str, Any]
 NS = 1e9
 BYTES = ("state_model_bytes", "state_optimizer_bytes", "state_rest_bytes")
 

@@ -27,13 +27,13 @@ from ckptbench.analysis.cost.strategies import (
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.seen import SeenRun
 from ckptbench.own.times import known_hidden, times_of
 
 UNKNOWN_HIDDEN = "hidden slowdown is taken as none, as no step followed a checkpoint"
-Row = dict[str, Any]
 Tables = Mapping[str, pd.DataFrame]
 Key = tuple[Any, ...]
 

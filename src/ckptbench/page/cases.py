@@ -10,22 +10,21 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.answer.labels import counted, describe, name
 from ckptbench.answer.quantities import unit_of_times
-from ckptbench.answer.setups import SEPARATOR, SYSTEM, faceted, in_words, ordered, with_hardware
+from ckptbench.answer.setups import PANEL, SEPARATOR, faceted, in_words, ordered, with_hardware
 from ckptbench.decide import sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.matrix.interval import Interval
 
-Row = dict[str, Any]
 Pairs = Sequence[tuple[str, str]]
 
 EXAMPLE: Pairs = (
@@ -64,7 +63,7 @@ def measured_cases(costs: pd.DataFrame, choices: Choices, draws: Draws) -> list[
 
 def _named(costs: pd.DataFrame) -> pd.DataFrame:
     """The rows in the order of figures, with the names that readers choose from."""
-    columns = (*SYSTEM, "framework", "ranks", "strategy", "format", "recovery")
+    columns = (*PANEL, "framework", "ranks", "strategy", "format", "recovery")
     known = faceted(ordered(with_hardware(costs), columns))
     named = [SEPARATOR.join(filter(None, (name(each), facet))) for each, facet in zip(known["framework"], known["facet"], strict=True)]  # fmt: skip
     in_setup = known.groupby(["framework", "facet", "ranks", "recovery", "strategy"])

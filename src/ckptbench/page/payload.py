@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import pandas as pd
 
+from ckptbench.analysis.tables.schema import Row
 from ckptbench.answer import quantities
 from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.choices import Choices
@@ -16,8 +16,6 @@ from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.errors import ConfigError
 from ckptbench.page.cases import EXAMPLE, Draws, Pairs, measured_cases
-
-Row = dict[str, Any]
 
 
 def payload(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
+from ckptbench.analysis.collect.rank_events import duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import EPOCH, LEVELS_REACHED, PLACE, RANK, RUN, STEADY
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
 from ckptbench.runs.events import Durable, Retained, Save
 from ckptbench.runs.trace import Checkpoint

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.analysis.collect.rank_events import Row, duration_s, rank_rows
+from ckptbench.analysis.collect.rank_events import duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 
 EPOCHS = Table(
     "epochs",

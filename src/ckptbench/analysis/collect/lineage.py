@@ -20,9 +20,7 @@ LINEAGE = Table(
     (
         RUN,
         Column("steps", "integer", "1", "of the final state: those of the whole run"),
-        Column("undone_steps", "integer", "1", "that were done and then undone"),
         *(Column(name, "integer", "samples", meaning) for name, meaning in LINEAGE_COLUMNS.items()),
-        Column("fewest_ranks", "integer", "1", "that did a step of the final state"),
         Column("mean_ranks", "number", "1", "that did a step of the final state"),
     ),
 )  # fmt: skip
@@ -42,12 +40,10 @@ def _row(run: Run, executions: Sequence[StepExecution]) -> dict[str, Any]:
     return {
         "run": run.cell.id,
         "steps": len(kept),
-        "undone_steps": len(undone),
         "planned_samples": len(kept) * global_batch,
         "seen_once": sum(int((times[shares] == 1).sum()) for shares in kept),
         "seen_twice": sum(int((times[shares] > 1).sum()) for shares in kept),
         "never_seen": sum(int((times[shares] == 0).sum()) for shares in kept),
         "undone_samples": sum(sum(shares.samples) for shares in undone),
-        "fewest_ranks": min(ranks),
         "mean_ranks": float(np.mean(ranks)),
     }

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.analysis.collect.rank_events import Row, rank_rows
+from ckptbench.analysis.collect.rank_events import rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import ATTEMPT, RANK, RUN
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 
 MEMORY = Table(
     "memory",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.values import Comparison, compare
 from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, TENSOR
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.networks.tensor_groups import group_of
 from ckptbench.runs.events import Digest
 from ckptbench.runs.seal import refused
@@ -57,8 +57,6 @@ VALUES = Table(
         Column("relative_l2", "number", "1", "||run - reference||2 / ||reference||2; infinite where that is no number"),
     ),
 )  # fmt: skip
-
-Row = dict[str, Any]
 
 
 def digests(runs: Sequence[Run]) -> pd.DataFrame:

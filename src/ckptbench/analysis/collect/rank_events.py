@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-
-Row = dict[str, Any]
+from ckptbench.analysis.tables.schema import Row
 
 
 def rank_rows(runs: Iterable[Run], rows: Callable[[Run, RankRun], Iterator[Row]]) -> Iterator[Row]:

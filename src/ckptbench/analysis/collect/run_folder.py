@@ -26,7 +26,6 @@ from ckptbench.analysis.collect.course import (
     segments,
 )
 from ckptbench.analysis.collect.manifest import read_manifest
-from ckptbench.data.order import shares_of
 from ckptbench.errors import ConfigError, RunFolderError
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.events import Lost
@@ -221,11 +220,8 @@ def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
 
 def everybody(cell: Cell) -> Shares:
     """The shares while all ranks of the cell train together."""
-    ranks = tuple(range(cell.ranks))
-    shares = shares_of(ranks, cell.ranks, cell.batch_size)
-    return Shares(
-        ranks, tuple(each.first for each in shares), tuple(each.samples for each in shares)
-    )
+    ranks, size = range(cell.ranks), cell.batch_size
+    return Shares(tuple(ranks), tuple(rank * size for rank in ranks), (size,) * cell.ranks)
 
 
 def _steps(

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.analysis.collect.rank_events import Row, rank_rows
+from ckptbench.analysis.collect.rank_events import rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import LEVEL, RANK, RUN, SPAN_KIND, WHY
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
 from ckptbench.runs.events import Durable, Save, Written
 from ckptbench.runs.trace import Checkpoint

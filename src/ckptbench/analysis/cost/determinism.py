@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_
 from ckptbench.analysis.cost.times import RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.matrix.interval import NEVER
 
 DETERMINED = tuple(column for column in SYSTEM_COLUMNS if column.name != "deterministic")
@@ -37,7 +36,6 @@ DETERMINISM_COST = Table(
 
 KEY = [column.name for column in DETERMINED]
 
-Row = dict[str, Any]
 Pairs = list[tuple[Row, Row]]
 """Rows of the table `runs`: a baseline in deterministic and in default mode."""
 

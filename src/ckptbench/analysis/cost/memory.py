@@ -1,4 +1,4 @@
-"""What checkpoints take beside time: peak of memory above the baseline's, growth from one to the next, what is left."""
+"""What checkpoints take beside time: peak of memory above the baseline's, and growth from one to the next."""
 
 from __future__ import annotations
 
@@ -43,16 +43,13 @@ class Growth:
 
     @classmethod
     def through(cls, place: Floats, total: Floats) -> Growth:
-        """Ordinary least squares, and Student's interval of the slope (any textbook on linear regression)."""
+        """Ordinary least squares, and Student's interval of the slope."""
         number = len(place)
         if number < FEWEST:
             return cls(math.nan, UNKNOWN)
-        from_mean = place - place.mean()
-        spread = float(from_mean @ from_mean)
-        slope = float(from_mean @ total) / spread
-        rest = total - total.mean() - slope * from_mean
-        half = student(LEVEL, number - 2) * math.sqrt(float(rest @ rest) / (number - 2) / spread)
-        return cls(slope, Interval(slope - half, slope + half))
+        (slope, _), covariance = np.polyfit(place - place.mean(), total - total.mean(), 1, cov=True)
+        half = student(LEVEL, number - 2) * math.sqrt(covariance[0, 0])
+        return cls(float(slope), Interval(slope - half, slope + half))
 
 
 class Memory:
@@ -61,12 +58,7 @@ class Memory:
     def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
         memory = tables["memory"]
         training = _while_training(memory[memory["when"] != CLOSED])
-        closed = memory[memory["when"] == CLOSED]
         self._peaks = _by_run(training.groupby(["run", "rank"])["peak_bytes"].max())
-        self._left = {
-            name: _by_run(closed.groupby(["run", "rank"])[name].last())
-            for name in ("threads", "processes")
-        }
         before = memory[memory["when"] == "before"]
         totals = before.groupby(["run", "step"], as_index=False)["bytes"].sum()
         places = tables["checkpoints"][["run", "step", "place", "steady"]].drop_duplicates(
@@ -77,10 +69,6 @@ class Memory:
     def above(self, run: str, baseline: str) -> float:
         """Peak of the run above that of its baseline, on the rank where that is the most. NaN if either has no sample."""
         return _largest(self._peaks, run, baseline)
-
-    def left(self, what: str, run: str, baseline: str) -> float:
-        """Threads or processes that are left, in the same way."""
-        return _largest(self._left[what], run, baseline)
 
     def growth(self, run: str) -> Growth:
         """Of the steady state if it has enough samples, otherwise after the first checkpoint, which allocates."""

@@ -15,11 +15,10 @@ from ckptbench.analysis.cost.estimates import (
     in_run_steady,
     leading,
     paired,
-    slowdown_s,
     sync_share,
 )
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
-from ckptbench.analysis.cost.times import STALL, RunTimes, run_times, timed
+from ckptbench.analysis.cost.times import RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
@@ -44,10 +43,7 @@ OVERHEAD = Table(
         *with_ends("overhead", "1", "the estimate to quote: `in_run`, but `paired` where the two contradict each other"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
         Column("levels", "text", "", "how many of the checkpoints reached which level"),
-        Column("steady_checkpoints", "integer", "1", "of the checkpoints, those in the steady state, over all repeats"),
         *with_ends("in_run_steady", "1", "in_run had every checkpoint cost as in the steady state: what a long training pays"),
-        Column("stalls_s", "number", "s", "sum of the stalls of a run (slowest rank), mean over repeats"),
-        Column("slowdowns_s", "number", "s", "extra time of steps during background saves of a run, mean over repeats"),
         Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
         Column("note", "text", "", "what to know before quoting the row"),
@@ -189,15 +185,12 @@ def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dic
         "paired_repeats": len(setup.pairs),
         "checkpoints": sum(len(run.checkpoints) for run in setup.runs),
         "levels": setup.levels,
-        "steady_checkpoints": sum(len(run.steady.checkpoints) for run in setup.runs),
         "time_s": np.mean([run.time_s for run in paired_runs or setup.runs]),
         "baseline_s": np.mean([baseline.time_s for _, baseline in setup.pairs] or [np.nan]),
         **against_baseline.columns("paired"),
         **inside.columns("in_run"),
         **(against_baseline if told_by == PAIRED else inside).columns("overhead"),
         "overhead_from": told_by,
-        "stalls_s": np.mean([run.checkpoints[:, STALL].sum() for run in setup.runs]),
-        "slowdowns_s": np.mean([slowdown_s(run) for run in setup.runs]),
         "overhead_without_fsync": inside.value - sync_share(setup.runs),
         "agree": against_baseline.interval.overlaps(inside.interval),
         "note": "; ".join(_notes(setup, against_baseline, inside)),

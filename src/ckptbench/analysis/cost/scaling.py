@@ -17,7 +17,7 @@ from ckptbench.analysis.cost.stall import (
 )
 from ckptbench.analysis.cost.statistics import Error, Floats, Interval, Repeated, errors, estimates
 from ckptbench.analysis.cost.times import run_times, timed
-from ckptbench.analysis.tables.columns import MEASURED, SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
@@ -34,9 +34,7 @@ SCALING = Table(
         *with_ends("images_per_s", "images/s", "of all ranks together"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
         Column("allowed_images_per_s", "number", "images/s", "images_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
-        Column("speedup", "number", "1", "images_per_s / that of the reference"),
-        *with_ends("efficiency", "1", "speedup / (ranks / reference_ranks)"),
-        MEASURED,
+        *with_ends("efficiency", "1", "images_per_s / that of the reference, divided by ranks / reference_ranks"),
     ),
 )  # fmt: skip
 
@@ -74,7 +72,6 @@ CHECKPOINT_COST = Table(
         ),
         Column("paired", "number", "1", "as in `overhead`"),
         Column("in_run", "number", "1", "as in `overhead`"),
-        MEASURED,
     ),
 )
 
@@ -156,11 +153,9 @@ def _against(
         "images_per_s_hi": own.hi,
         "reference_ranks": reference.setup["ranks"],
         "allowed_images_per_s": reference.images_per_s.value * throughput.cores / reference.cores,
-        "speedup": speedup,
         "efficiency": speedup / ideal,
         "efficiency_lo": efficiency.lo,
         "efficiency_hi": efficiency.hi,
-        "measured": True,
     }
 
 
@@ -184,7 +179,6 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             "first_stall_s": stall_of_one(group[~group["steady"]]).value,
             "durable_s": mean_of_runs(reached_shared(used), "durable_s").value,
             **overheads[tuple(setup.values())],
-            "measured": True,
         }
         for (setup, group), used, cost in zip(setups, chosen, stalls, strict=True)
     )

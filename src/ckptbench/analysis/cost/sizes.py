@@ -34,7 +34,6 @@ SIZES = Table(
         Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
         Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
         Column("ratio", "number", "1", "bytes / all that the state must have"),
-        Column("main_ratio", "number", "1", "main_bytes / (model and optimizer that the state must have)"),
     ),
 )  # fmt: skip
 
@@ -72,5 +71,4 @@ def _row(key: dict[str, Any], versions: pd.DataFrame) -> dict[str, Any]:
         "bytes_max": largest,
         "constant": smallest == largest,
         "ratio": weights["bytes"] / state.sum(),
-        "main_ratio": weights["main_bytes"] / state[STATE[:2]].sum(),
     }

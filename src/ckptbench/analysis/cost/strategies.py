@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from ckptbench.analysis.tables.columns import (
     SYSTEM,
 )
 from ckptbench.analysis.tables.grouping import continued, groups, records
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.interval import NEVER
 
@@ -47,8 +47,6 @@ STRATEGIES = Table(
         *with_ends("memory_bytes", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
         *with_ends("growth_bytes", "bytes", "by which the memory of all ranks grows from one checkpoint to the next: slope of a line, mean over runs"),
         Column("leaks", "verdict", "", "whether its interval lies above 0, and it above 1 MB"),
-        Column("threads_left", "count", "1", "threads of a rank and its processes after the strategy was closed, above the baseline's, at most"),
-        Column("processes_left", "count", "1", "processes that a rank had started, in the same way"),
         Column("bytes", "number", "bytes", "of one version, as in `sizes`"),
         Column("files", "number", "1", "of one version, as in `sizes`"),
         Column("load_s", "number", "s", "to read a checkpoint at a restart: median of the table `restore`"),
@@ -59,10 +57,9 @@ STRATEGIES = Table(
 CELL = (*SYSTEM, *(column.name for column in CHECKPOINT_COLUMNS))
 """Columns that a run and its killed and restarted runs share."""
 UNKNOWN = Repeated(math.nan, Repeated.ratio([], []).each)
-LEFT = ("threads", "processes")
 WAITS = ["save_hold_s", "removal_hold_s"]
 """Parts of a stall in which the next save waited."""
-Setup = dict[str, Any]
+
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -70,7 +67,7 @@ Tables = Mapping[str, pd.DataFrame]
 class _Costs:
     """What is estimated of one setup, over its runs."""
 
-    setup: Setup
+    setup: Row
     checkpoints: int
     runs: list[str]
     waited: float
@@ -80,7 +77,6 @@ class _Costs:
     durable_checkpoints: int
     memory: Repeated
     growth: Estimate
-    left: dict[str, float]
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -116,7 +112,6 @@ def strategies(tables: Tables) -> pd.DataFrame:
             **estimated["memory"][index].columns("memory_bytes"),
             **cost.growth.columns("growth_bytes"),
             "leaks": leaks(cost.growth),
-            **cost.left,
             **copied(overheads[tuple(cost.setup.values())], "overhead"),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
@@ -180,9 +175,6 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             durable_checkpoints=len(durable),
             memory=_mean([memory.above(*pair) for pair in pairs]),
             growth=growth_of([memory.growth(run) for run in runs]),
-            left={
-                f"{what}_left": _most(memory.left(what, *pair) for pair in pairs) for what in LEFT
-            },
         )
 
 
@@ -191,26 +183,21 @@ def _mean(each: list[float]) -> Repeated:
     return Repeated.mean(np.array(each)) if each else UNKNOWN
 
 
-def _most(each: Iterable[float]) -> float:
-    """NaN where none is known. Fewer than the baseline has are none."""
-    return max((max(0.0, value) for value in each if not math.isnan(value)), default=math.nan)
-
-
-def copied(row: Setup, name: str) -> dict[str, float]:
+def copied(row: Row, name: str) -> dict[str, float]:
     """An estimate and its ends, as they stand in a row of another table."""
     return {column: row[column] for column in (name, f"{name}_lo", f"{name}_hi")}
 
 
-def _weights(row: Setup | None) -> dict[str, float]:
+def _weights(row: Row | None) -> dict[str, float]:
     """NaN where no version was weighed."""
     return {name: math.nan if row is None else row[name] for name in ("bytes", "files")}
 
 
-def _by_setup(frame: pd.DataFrame) -> dict[tuple[Any, ...], Setup]:
+def _by_setup(frame: pd.DataFrame) -> dict[tuple[Any, ...], Row]:
     return _by(frame, SETUP)
 
 
-def _by(frame: pd.DataFrame, names: tuple[str, ...]) -> dict[tuple[Any, ...], Setup]:
+def _by(frame: pd.DataFrame, names: tuple[str, ...]) -> dict[tuple[Any, ...], Row]:
     """The only row of each of these keys."""
     return {tuple(key.values()): records(rows)[0] for key, rows in groups(frame, names)}
 

@@ -15,7 +15,7 @@ import pandas as pd
 from ckptbench.analysis.proof.resume_proof import NAMED
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import by_run, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.networks.tensor_groups import GROUPS
 
 CONSISTENCY = Table(
@@ -45,7 +45,6 @@ TENSOR = [*OF_RANK, "tensor", "group"]
 VERSION = ["step", "level"]
 POSITION = "position"
 """The group that only a digest before a save has: no strategy loads it."""
-Row = dict[str, Any]
 
 
 def consistency(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from ckptbench.analysis.proof.against import compared_digests, proven
 from ckptbench.analysis.proof.missing import missing_parts
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import by_run, records
-from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.networks.tensor_groups import GROUPS
 
@@ -51,8 +50,6 @@ TRAINED = ("weights", "momentum")
 FELT_BY = {"statistics": "statistics"}
 """Which group of tensors an omission must show in at the end, where not in the weights: no training step reads the
 statistics of batch norm. The digests of what was left out may differ without any effect on the training."""
-
-Row = dict[str, Any]
 
 
 def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

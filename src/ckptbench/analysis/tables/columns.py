@@ -51,7 +51,6 @@ SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *HISTORY_COLUMNS)
 """All columns that make a cell, without its repeat."""
 SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)
 SETUP = tuple(column.name for column in SETUP_COLUMNS)
-MEASURED = Column("measured", "flag", "", "always true: no row is an extrapolation")
 
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
 STEADY = Column(

@@ -20,6 +20,9 @@ DTYPES: Mapping[Kind, str] = {
 }
 """`count` and `verdict` are the integers and flags that may be missing; a missing `number` is NaN."""
 
+Row = dict[str, Any]
+"""The values of one row of a table, by column."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -8,13 +8,13 @@ import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.answer.labels import counted, is_verbatim
-from ckptbench.answer.setups import SYSTEM, constants, dependent
+from ckptbench.answer.setups import PANEL, constants, dependent
 from ckptbench.errors import RunFolderError
 from ckptbench.figures.kit.disturbed import WORDS, any_disturbed
 
 
 def caption(
-    shown: pd.DataFrame, provenance: pd.DataFrame, reading: str, shared: Sequence[str] = SYSTEM
+    shown: pd.DataFrame, provenance: pd.DataFrame, reading: str, shared: Sequence[str] = PANEL
 ) -> str:
     """`reading` says how to read the figure. `shared` names the columns that the caption mentions if they do not vary.
 
@@ -25,7 +25,7 @@ def caption(
             reading,
             WORDS if any_disturbed(shown) else "",
             ", ".join(constants(shown, shared)),
-            "; ".join(dependent(shown, [column for column in shared if column in SYSTEM])),
+            "; ".join(dependent(shown, [column for column in shared if column in PANEL])),
             caption_facts(_of_shown(shown, provenance)),
         ]
     )

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ckptbench.answer.setups import (
+    PANEL,
     SEPARATOR,
-    SYSTEM,
     constants,
     in_words,
     ordered,
@@ -42,10 +42,10 @@ Styles = Mapping[str, tuple[str, LineStyle]]
 
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `series`: what tells two of them apart beside the interval or the GPUs; and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
-    known = ordered(with_hardware(rows), (*SYSTEM, "framework", "ranks", *SERIES, "gpus"))
+    known = ordered(with_hardware(rows), (*PANEL, "framework", "ranks", *SERIES, "gpus"))
     inside = [name for name in SERIES if varies_within(known, name)]
     given = known["framework"] == GIVEN
-    names = ["framework", *separating(known, SYSTEM)]
+    names = ["framework", *separating(known, PANEL)]
     system = in_words(known, names, ", ").mask(given, known["model"])
     series = in_words(known, inside or ["strategy", "recovery"], ", ")
     if system.nunique() > 1:
@@ -59,16 +59,16 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `panel`: all that separates two of them but the interval."""
-    columns = (*SYSTEM, "framework", "ranks", *SERIES, "history", "interval")
+    columns = (*PANEL, "framework", "ranks", *SERIES, "history", "interval")
     known = ordered(with_hardware(rows), columns)
     inside = [name for name in (*SERIES, "history") if varies_within(known, name)] or ["strategy"]
-    names = ["framework", *separating(known, SYSTEM), *varying(known, ["ranks"]), *inside]
+    names = ["framework", *separating(known, PANEL), *varying(known, ["ranks"]), *inside]
     return known.assign(panel=in_words(known, names, SEPARATOR))
 
 
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
-    most = rows.groupby([rows[name] for name in ("framework", *SYSTEM)])["ranks"].transform("max")
+    most = rows.groupby([rows[name] for name in ("framework", *PANEL)])["ranks"].transform("max")
     return rows[rows["ranks"] == most]
 
 
@@ -132,4 +132,4 @@ def _common(rows: pd.DataFrame) -> str:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
     if (rows["framework"] == GIVEN).all():
         return f"with {'; '.join(rows['model'].unique())}"
-    return ", ".join(constants(rows, ("framework", *SYSTEM, *SERIES)))
+    return ", ".join(constants(rows, ("framework", *PANEL, *SERIES)))
