@@ -146,12 +146,14 @@ class Serving:
         if len(strangers) > self._most_strangers:
             strangers[0].cut()  # the oldest: a rank sends its token at once
         late = self._loop.call_later(TOKEN_SECONDS, line.cut)
+        is_stranger = True
         try:
             async for message in line.messages():
                 self._hearer.hear(line, message)
                 if line.caller is None:
                     break
                 late.cancel()
+                is_stranger = False
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             if line.caller is not None:
                 log.error("%s counts as lost: %s", line.who, error)
@@ -160,12 +162,13 @@ class Serving:
         finally:
             late.cancel()
             del self._open[line]
-            self._note_stranger(line)
+            if is_stranger:
+                self._note_stranger(line)
             self._hearer.hung_up(line)
             line.cut()
 
     def _note_stranger(self, line: Line) -> None:
-        if line.caller is None and not self._has_refused:
+        if not self._has_refused:
             self._has_refused = True
             log.warning("%s does not send the token of this run: ended, as all such are", line.who)
 
