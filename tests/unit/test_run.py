@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -195,6 +196,21 @@ def test_a_resume_under_another_plan_starts_anew(
         plan, training=dataclasses.replace(plan.training, learning_rate=0.2)
     )
     run_cell(other, dataclasses.replace(execution, resume=True))
+    assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
+
+
+def test_a_version_is_set_aside_where_the_trace_lacks_an_epoch_before_it(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would write that epoch any more. The version is of the epoch's last step."""
+    plan = make_plan("e1")
+    interrupt(plan, execution, monkeypatch, steps=6)
+    trace = trace_path(plan.run_folder, 0)
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [0]
+    kept = [json.dumps(event) + "\n" for event in events if event["event"] != "epoch"]
+    trace.write_text("".join(kept))
+    run_cell(plan, dataclasses.replace(execution, resume=True))
     assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
 
 
