@@ -16,7 +16,6 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.launch import limits, watch
 from ckptbench.launch import ranks as launch
 from ckptbench.launch.allocation import read_allocation
-from ckptbench.world.control import ControlServer
 
 PROBE = Path(__file__).with_name("rank_probe.py")
 
@@ -24,10 +23,10 @@ PROBE = Path(__file__).with_name("rank_probe.py")
 class ImpatientWatch(watch._Watch):
     """However slowly the others come up, the last one is late."""
 
-    def _supervise(self, control: ControlServer) -> None:
-        if len(control.missing) == 1:
+    def _supervise(self) -> None:
+        if len(self._control.missing) == 1:
             limits.COME_UP_SECONDS = 0.0
-        super()._supervise(control)
+        super()._supervise()
 
 
 def main() -> None:
