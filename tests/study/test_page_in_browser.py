@@ -125,7 +125,7 @@ def fine_of(each: dict[str, Any]) -> str:
 
 
 def assert_known(shown: dict[str, float], values: np.ndarray) -> None:
-    ends = sampling.ends(values)
+    ends = sampling.estimate(values).interval
     scale = abs(values[0])
     got = (shown["value"], shown["lo"], shown["hi"])
     assert got == pytest.approx(
@@ -211,7 +211,7 @@ def test_costs_grow_with_the_number_of_gpus_as_storage_does(
         assert shown[2]["value"] == wanted["steps"][0]
         assert shown[3]["value"] == pytest.approx(wanted["lost"][0], rel=1e-6)
         # The draws of a projection have another order: the ends of an interval differ a little.
-        assert (shown[3]["lo"], shown[3]["hi"]) == pytest.approx(sampling.ends(wanted["lost"]), rel=0.2)  # fmt: skip
+        assert (shown[3]["lo"], shown[3]["hi"]) == pytest.approx(sampling.estimate(wanted["lost"]).interval, rel=0.2)  # fmt: skip
 
 
 def test_another_rate_has_its_own_draws(browser: Browser, rates: dict[str, FailureRate]) -> None:

@@ -124,9 +124,12 @@ def test_without_storage_costs_are_taken_as_constant_and_said_to_be(tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"storage": None}, ("strategies[0].stall_s", "recoveries[0].down_s", "say in storage")),
-        ({"storage": {"state_gb": 0}}, ("storage.state_gb", "above 0")),
-        ({"storage": {"state_gb": 1, "rank_gb_per_s": -1}}, ("storage.rank_gb_per_s", "or null")),
+        ({"storage": None}, ("strategies[0].stall_s", "say in storage")),
+        ({"storage": {"state_gb": 0}}, ("storage.state_gb", "greater than 0")),
+        (
+            {"storage": {"state_gb": 1, "rank_gb_per_s": -1}},
+            ("storage.rank_gb_per_s", "greater than 0"),
+        ),
         ({"storage": {"state_gb": 1, "shared_by": 0}}, ("storage.shared_by",)),
         ({"storage": {"rank_gb_per_s": 1}}, ("storage.state_gb",)),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -197,8 +197,8 @@ class _Case:
 
     def best_columns(self) -> Row:
         return {
-            **_uncertain("best_minutes", self.best.interval_s / SECONDS_PER_MINUTE),
-            **_uncertain("goodput", self.best.goodput),
+            **sampling.estimate(self.best.interval_s / SECONDS_PER_MINUTE).columns("best_minutes"),
+            **sampling.estimate(self.best.goodput).columns("goodput"),
         }
 
 
@@ -286,10 +286,13 @@ def _advice(case: _Case) -> Row:
     found, of_estimate = case.best, case.estimate
     in_use = _in_use_steps(case)
     in_use_goodput = case.goodput(in_use * case.step_s)
+    saved = HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
     return {
         "survived": float(np.asarray(case.recovering.survived)[0]),
-        **_uncertain("hours_between_failures", 1 / (case.failures_per_s * SECONDS_PER_HOUR)),
-        **_uncertain("best_steps", found.steps),
+        **sampling.estimate(1 / (case.failures_per_s * SECONDS_PER_HOUR)).columns(
+            "hours_between_failures"
+        ),
+        **sampling.estimate(found.steps).columns("best_steps"),
         **case.best_columns(),
         **_in_time("fine_from", of_estimate.fine_from_steps, case),
         **_in_time("fine_to", of_estimate.fine_to_steps, case),
@@ -302,10 +305,8 @@ def _advice(case: _Case) -> Row:
             for name, useful in zip(TIMES_AS_OFTEN, of_estimate.goodput[1:], strict=True)
         },
         "in_use_steps": in_use,
-        **_uncertain("goodput_in_use", in_use_goodput),
-        **_uncertain(
-            "saved_gpu_hours", HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
-        ),
+        **sampling.estimate(in_use_goodput).columns("goodput_in_use"),
+        **sampling.estimate(saved).columns("saved_gpu_hours"),
     }
 
 
@@ -336,11 +337,5 @@ def _curve(case: _Case) -> Iterator[Row]:
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
             "interval_steps": float(steps),
-            **_uncertain("goodput", case.goodput(steps * case.step_s)),
+            **sampling.estimate(case.goodput(steps * case.step_s)).columns("goodput"),
         }
-
-
-def _uncertain(name: str, values: Floats) -> Mapping[str, float]:
-    """The estimate, which comes first, and the ends of its interval."""
-    lo, hi = sampling.ends(values)
-    return {name: float(values[0]), f"{name}_lo": float(lo), f"{name}_hi": float(hi)}

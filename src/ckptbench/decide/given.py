@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator
 
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.decide import formulas
+from ckptbench.decide.formulas import Floats
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
 from ckptbench.decide.projection import growth, saving_of
 from ckptbench.decide.storage import GPUS_PER_NODE, Storage
@@ -27,38 +29,27 @@ Limit = Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)]
 BYTES_PER_GB = 1e9
 
 
-class Uncertain(Section):
-    """A time and the ends of its 95 % interval."""
-
-    value: Positive
-    lo: Positive
-    hi: Positive
-
-
 HELP = (
     "use a number of seconds from 0, or {value: ..., lo: ..., hi: ...} with 0 < lo <= value <= hi"
 )
 
 
-def _time(value: object) -> Uncertain | float:
-    if isinstance(value, dict):
-        try:
-            known = Uncertain.model_validate(value)
-        except ValidationError:
-            raise ValueError(HELP) from None
-        if not known.lo <= known.value <= known.hi:
-            raise ValueError(HELP)
-        return known
-    if type(value) not in (int, float) or not 0 <= value <= LARGEST_NUMBER:  # type: ignore[operator]
-        raise ValueError(HELP)
-    return float(value)  # type: ignore[arg-type]
+def _time(value: object) -> Estimate:
+    if isinstance(value, dict) and value.keys() == {"value", "lo", "hi"}:
+        numbers = lo, middle, hi = [value[name] for name in ("lo", "value", "hi")]
+        is_each = all(type(number) in (int, float) for number in numbers)
+        if is_each and 0 < lo <= middle <= hi <= LARGEST_NUMBER:
+            return Estimate(float(middle), Interval(float(lo), float(hi)))
+    elif isinstance(value, int | float) and type(value) is not bool and 0 <= value <= LARGEST_NUMBER:  # fmt: skip
+        return _exactly(value)
+    raise ValueError(HELP)
 
 
-Time = Annotated[Uncertain | float, BeforeValidator(_time)]
+Time = Annotated[Estimate, PlainValidator(_time)]
 
 
-def _lasting(time: Uncertain | float) -> Uncertain | float:
-    if time == 0:
+def _lasting(time: Estimate) -> Estimate:
+    if time.value == 0:
         raise ValueError("use more than 0 seconds: all intervals are counted in steps")
     return time
 
@@ -85,7 +76,8 @@ class GivenStrategy(Section):
         description="Time until a restart can use the version. Without: the stall.",
     )
     slowdown_s: Time = Field(
-        default=0.0, description="What all steps together lose while it is written."
+        default=Estimate(0.0, UNKNOWN),
+        description="What all steps together lose while it is written.",
     )
     shared_every: Count = Field(
         default=1,
@@ -115,7 +107,9 @@ class GivenRecovery(Section):
     survived: Part = Field(
         default=0.0, description="The part of failures of one node that survivors go on from."
     )
-    pause_s: Time = Field(default=0.0, description="Time that such a failure costs.")
+    pause_s: Time = Field(
+        default=Estimate(0.0, UNKNOWN), description="Time that such a failure costs."
+    )
     replaces: Flag = Field(
         default=True, description="Whether a new rank takes the place of a lost one at once."
     )
@@ -256,14 +250,14 @@ def _completed(given: GivenCosts) -> GivenCosts:
     strategies = []
     for saved in given.strategies:
         costs = saving_of(storage, gpus, asynchronous=saved.asynchronous)
-        stall_s = float(costs.stall_s) if saved.stall_s is None else saved.stall_s
+        stall_s = saved.stall_s or _exactly(costs.stall_s)
         told = saved.stall_s is None or saved.asynchronous
-        durable_s = float(costs.durable_s) if told and saved.durable_s is None else saved.durable_s
+        durable_s = saved.durable_s or (_exactly(costs.durable_s) if told else None)
         strategies.append(saved.model_copy(update={"stall_s": stall_s, "durable_s": durable_s}))
     recoveries = [
         each
         if each.down_s is not None
-        else each.model_copy(update={"down_s": float(formulas.down_s(storage, gpus))})
+        else each.model_copy(update={"down_s": _exactly(formulas.down_s(storage, gpus))})
         for each in given.recoveries
     ]
     return given.model_copy(update={"strategies": strategies, "recoveries": recoveries})
@@ -314,9 +308,13 @@ def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
         )
 
 
-def _value(time: Uncertain | float | None) -> float:
+def _exactly(seconds: Floats) -> Estimate:
+    return Estimate(float(seconds), UNKNOWN)
+
+
+def _value(time: Estimate | None) -> float:
     assert time is not None
-    return time.value if isinstance(time, Uncertain) else time
+    return time.value
 
 
 def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) -> dict[str, float]:
@@ -334,12 +332,6 @@ def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) ->
     return {
         name: value
         for cost, time in times.items()
-        for name, value in _with_ends(cost, time).items()
+        if time is not None
+        for name, value in time.columns(cost).items()
     }
-
-
-def _with_ends(name: str, time: Uncertain | float | None) -> dict[str, float]:
-    assert time is not None
-    if isinstance(time, Uncertain):
-        return {name: time.value, f"{name}_lo": time.lo, f"{name}_hi": time.hi}
-    return {name: time, f"{name}_lo": math.nan, f"{name}_hi": math.nan}

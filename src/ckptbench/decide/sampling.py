@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
+from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.choices import Choices
@@ -151,10 +152,10 @@ def failures_per_s(rate: FailureRate, gpus: int) -> Floats:
     return gpus / (hours * SECONDS_PER_HOUR)
 
 
-def ends(values: Floats) -> tuple[Floats, Floats]:
-    """The ends of the 95 % interval: `values` has shape (..., 1 + DRAWS), of which the first is the estimate."""
-    lo, hi = np.percentile(values[..., 1:], [LOWEST, HIGHEST], axis=-1)
-    return lo, hi
+def estimate(values: Floats) -> Estimate:
+    """The estimate, which is the first of the values, and the 95 % interval of the draws behind it."""
+    lo, hi = np.percentile(values[1:], [LOWEST, HIGHEST])
+    return Estimate(float(values[0]), Interval(float(lo), float(hi)))
 
 
 def _random(row: Row, names: Sequence[str], cost: str) -> Floats:

@@ -144,16 +144,13 @@ class _Checked:
         for setup in records(own):
             costs = _nearest(known, _steps(setup, known[-1]))
             predicted, measured, off, failures = self._compared(setup, costs)
-            lo, hi = sampling.ends(predicted)
             yield {
                 **{name: setup[name] for name in SETUP},
                 **found,
                 "interval_steps": _steps(setup, known[-1]),
                 "repeats": setup["paired_repeats"],
                 "failures": failures,
-                "predicted": float(predicted[0]),
-                "predicted_lo": float(lo),
-                "predicted_hi": float(hi),
+                **sampling.estimate(predicted).columns("predicted"),
                 "goodput": setup["goodput"],
                 "measured": measured,
                 "off": off,
