@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,19 +20,8 @@ class Footprints:
 
     def look(self, when: MemoryMoment, step: int) -> None:
         """Take a sample now and write it."""
-        now = Footprint.now()
-        self._recorder.write(
-            Memory(
-                when=when,
-                step=step,
-                at_ns=clock(),
-                bytes=now.bytes,
-                shared_bytes=now.shared_bytes,
-                peak_bytes=now.peak_bytes,
-                threads=now.threads,
-                processes=now.processes,
-            )
-        )
+        now = dataclasses.asdict(Footprint.now())
+        self._recorder.write(Memory(when=when, step=step, at_ns=clock(), **now))
 
     def look_after(self, part: Future[Any], when: MemoryMoment, step: int) -> Future[None]:
         """Take a sample when `part` is done, in the thread that ends it. The result is done when the sample is written."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ckptbench.runs.typed import check_fields, types_of
+
 SHOWN_DIGITS = 12
 """Digits of a checksum or a run id that a message shows."""
 
@@ -32,23 +34,15 @@ class Identity:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The identity whose fields are among those of `content`. Raises ValueError if one is missing or wrong."""
-        match content:
-            case {
-                "run_id": str(run_id),
-                "cell": dict(cell),
-                "training": dict(training),
-                "dataset_sha256": str(dataset_sha256),
-                "lock_sha256": str(lock_sha256),
-            }:
-                return cls(
-                    run_id=run_id,
-                    cell=cell,
-                    training=training,
-                    dataset_sha256=dataset_sha256,
-                    lock_sha256=lock_sha256,
-                )
-        names = ", ".join(field.name for field in dataclasses.fields(cls))
-        raise ValueError(f"{names}: one of them is missing or wrong")
+        kinds = types_of(cls)
+        own = {name: value for name, value in content.items() if name in kinds}
+        if missing := kinds.keys() - own.keys():
+            raise ValueError(f"{', '.join(sorted(missing))} is missing")
+        try:
+            check_fields(own, kinds)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        return cls(**own)
 
     def another_training(self, own: Self) -> str:
         """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""
