@@ -81,7 +81,7 @@ def test_a_plan_of_another_version_is_named(interrupted: Plan, spoil: Spoil) -> 
         with_changes(status=None),
         with_changes(attempts="one"),
         with_changes(host={}),
-        with_changes(started="yesterday"),
+        with_changes(clock="yesterday"),
         with_changes(run_id=None),
         with_changes(training=[]),
     ],
