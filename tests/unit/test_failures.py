@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ckptbench.errors import ConfigError
-from ckptbench.faults.arrivals import first_failures, intervals
-from ckptbench.faults.schedule import failures_of
+from ckptbench.faults.schedule import failures_of, first_failures, intervals
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.variant import Variant
