@@ -1,4 +1,4 @@
-"""`docs/extending.md` to the letter: what it writes for a model, a dataset, a strategy and a recovery is all that each needs."""
+"""`docs/extending.md` to the letter: what it writes for a model, a dataset, a strategy, a recovery, a table and a figure is all that each needs."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def add_module(source: Path, heading: str, text: str) -> None:
     (source / name).write_text(text)
 
 
-def add_entry(source: Path, registry: str, entry: str) -> None:
+def add_entry(source: Path, registry: str, entry: str, module: str = CATALOGUE) -> None:
     """Write the entry before the first one of a registry."""
-    path = source / CATALOGUE
+    path = source / module
     text = path.read_text(encoding="utf-8")
-    (start,) = re.findall(rf"^{registry} = (?:Registry\(\n    )?\{{\n", text, re.MULTILINE)
+    (start,) = re.findall(rf"^{registry} = (?:\w+\(\n(?:    .*,\n)?    )?\{{\n", text, re.MULTILINE)
     path.write_text(text.replace(start, start + entry), encoding="utf-8")
 
 
@@ -117,3 +117,31 @@ print(planned({more}), load(place), "`mine`" in document())
 """
     printed = run(source, code)
     assert re.search(r"-mine-.*<class 'ckptbench\.[\w.]+\.mine\.\w+'> True", printed)
+
+
+RUNS = "{'runs': pd.DataFrame({'run': ['a', 'b'], 'framework': ['pytorch', 'pytorch'], 'disturbed': False})}"
+
+
+def test_a_table_is_a_module_and_a_line(source: Path) -> None:
+    module, entry = blocks("A table")
+    add_module(source, "A table", module)
+    add_entry(source, "DERIVED", entry, "analysis/tables/registry.py")
+    code = f"""
+import pandas as pd
+from ckptbench.analysis.tables.registry import DERIVED
+print(DERIVED["mine"].table.names, DERIVED["mine"].fill({RUNS}).to_dict("records"))
+"""
+    rows = [{"framework": "pytorch", "runs": 2}]
+    assert run(source, code) == f"['framework', 'runs'] {rows}\n"
+
+
+def test_a_figure_is_one_module(source: Path) -> None:
+    (module,) = blocks("A figure")
+    add_module(source, "A figure", module)
+    code = f"""
+import pandas as pd
+from ckptbench.figures import FIGURES
+entry = FIGURES["mine"]
+print(entry.title, entry.draw({RUNS}).axes[0].patches[0].get_height())
+"""
+    assert run(source, code) == "Runs of each framework 2\n"

@@ -118,6 +118,7 @@ BAD = {
     STRUCK % (9, "save"): "failures.late[0].step is 9: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
     "matrix: {framework: pytorch, faults: {listed: {name: two}}}\nfailures: {one: [{step: 1, rank: 0}]}": "the matrix is empty: "
     "listed needs the name of a list under failures (one)",
+    "matrix: {history: again, faults: exponential, interval: 1}": "the matrix is empty: faults exponential with history again",
     "matrix: {framework: pytorch, faults: listed}": "the matrix is empty: listed needs the name of a list under failures (it has none)",
     "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no cell of the matrix can have it: pytorch does not write npz: "
     "use torch_save, safetensors, hdf5",

@@ -85,6 +85,8 @@ def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
     distinct = set(values(entry.options[option], draw))
     variants = {value: chosen(kind, name, {option: value}) for value in distinct}
     assert len({str(variant) for variant in variants.values()}) == len(distinct)
+    if isinstance(choices := entry.options[option], tuple):
+        assert str(variants[choices[0]]) == name, "the first choice is the default"
     for value, variant in variants.items():
         assert re.fullmatch(NAME, str(variant))
         read = named(str(variant), REGISTRIES[kind])

@@ -54,11 +54,7 @@ class Variant:
             if words := _refusal(value, entry.options[option]):
                 raise ConfigError(f"{kind} {name}: {option} is {show(value)}, use {words}")
         defaults = defaults_of(entry.options)
-        typed = {
-            name: float(value) if type(defaults[name]) is float else value
-            for name, value in given.items()
-        }
-        different = {name: value for name, value in typed.items() if value != defaults[name]}
+        different = {name: value for name, value in given.items() if value != defaults[name]}
         return cls(name, tuple(sorted(different.items())))
 
     def __str__(self) -> str:
