@@ -86,6 +86,24 @@ def test_what_dies_half_way_leaves_the_former_dataset_whole(
     assert Dataset.open(tmp_path).name == "synthetic"
 
 
+def test_a_folder_whose_files_are_half_replaced_is_no_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare("synthetic", tmp_path, TINY)
+    replace = Path.replace
+
+    def replace_images(partial: Path, target: Path) -> None:
+        if "labels" in partial.name:
+            raise KeyboardInterrupt
+        replace(partial, target)
+
+    monkeypatch.setattr(Path, "replace", replace_images)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("synthetic", tmp_path, {**TINY, "seed": 2})
+    with pytest.raises(DataError, match="not a prepared dataset"):
+        Dataset.open(tmp_path)
+
+
 def test_a_reader_keeps_the_samples_that_it_opened(tmp_path: Path) -> None:
     before = prepare("synthetic", tmp_path, {**TINY, "seed": 1})
     images = before.train_images.copy()

@@ -182,6 +182,8 @@ def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
         planned(f"{near}, {lost % ('a' * 200)}", LIST % ("a" * 200))
     few = len(planned(f"{near}, {lost % 'a'}", LIST % "a")[0]) - 1
     longest = "a" * (239 - few)
+    with pytest.raises(ConfigError, match="would have 240 characters"):
+        planned(f"{near}, {lost % (longest + 'a')}", LIST % (longest + "a"))
     (name,) = planned(f"{near}, {lost % longest}", LIST % longest)
     (cell,) = [
         each

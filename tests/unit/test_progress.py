@@ -36,6 +36,13 @@ def test_what_is_left_takes_as_long_as_what_is_most_like_it() -> None:
     )
 
 
+def test_a_run_is_like_another_by_the_fields_that_matter_most() -> None:
+    same_framework = dataclasses.replace(CELLS[1], deterministic=True)
+    durations = {same_framework: 600, CELLS[2]: 60}
+    line = progress_line([CELLS[0]], CELLS[0], durations, NOON)
+    assert line.endswith("expected end: 2026-01-02 12:10")
+
+
 def test_on_a_cluster_no_end_is_promised() -> None:
     line = progress_line(CELLS, CELLS[1], {CELLS[0]: 600}, None)
     assert line == f"cells: 1 done, 3 to do or running, among them {CELLS[1].id}"
