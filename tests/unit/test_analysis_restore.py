@@ -146,6 +146,21 @@ def test_what_one_of_two_ranks_recorded_is_enough(tmp_path: Path) -> None:
     assert derive(raw)["restore"]["load_s"].tolist() == pytest.approx([3.0])
 
 
+def test_only_a_restart_of_the_resume_proof_says_at_which_moment_the_kill_came(
+    tmp_path: Path,
+) -> None:
+    listed = Variant("listed", (("name", "x"),))
+    run = FakeRun(cell=cell(faults=listed), kills=(Kill(0, 15),), proof=True)
+    assert restore(tmp_path, run)["after"].tolist() == [""]
+
+
+def test_a_run_of_the_resume_proof_does_not_tell_what_failures_cost(tmp_path: Path) -> None:
+    found = derive(collect([killed(Kill(0, 15)).write(tmp_path)]))
+    assert len(found["failures"]) == 1
+    assert found["goodput"].empty
+    assert found["outcome"].empty
+
+
 def test_without_a_proof_the_step_is_not_known(tmp_path: Path) -> None:
     run = dataclasses.replace(killed(Kill(0, 15)), proof=False)
     row = restore(tmp_path, run).iloc[0]

@@ -13,6 +13,7 @@ from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.analysis.tables.registry import TABLES
 from ckptbench.decide import COST_TABLES, sampling
 from ckptbench.decide.inputs import decision_costs
+from ckptbench.decide.recoveries import kills
 
 SYSTEM: dict[str, Any] = {
     "framework": "pytorch",
@@ -187,6 +188,13 @@ def elastic(study: Made) -> None:
     study.rows["strategies"].append(setup(recovery="ulfm", **STALLS))
     study.run(setup(history="exponential_mean_s_60", recovery="ulfm"), "struck0")
     study.failure("struck0", unfinished_s=0.2, detection_s=0.3, regroup_s=0.5, slower_s=8.0)
+
+
+def test_kills_of_the_resume_proof_do_not_tell_what_a_failure_costs(study: Made) -> None:
+    elastic(study)
+    study.run(setup(history="killed_between"), "proof0")
+    study.failure("proof0", unfinished_s=0.2, detection_s=0.3, launch_s=9.0)
+    assert kills(study.tables())["run"].tolist() == ["struck0"]
 
 
 def test_survivors_that_stay_fewer_leave_their_slower_steps_to_the_replacement(study: Made) -> None:
