@@ -129,7 +129,7 @@ BAD = {
     "matrix: {framework: pytorch, interval: never, strategy: [native, async]}": "matrix.strategy[1] is 'async': no cell of the matrix "
     "can have it: its runs are those of other values, as none of them saves: add an interval other than never",
     # Too many.
-    "matrix: {framework: pytorch}\nrepeats: 1000000": "repeats is 1000000: the study has 4,000,000 cells (4 a repeat), and at most",
+    "matrix: {framework: pytorch}\nrepeats: 2501": "repeats is 2501: the study has 10,004 cells (4 a repeat), and at most 10,000 are allowed",
     f"matrix: {{framework: pytorch, ranks: {THOUSAND}, batch_size: {THOUSAND}}}": f"matrix is {{'framework': 'pytorch', 'ranks': "
     f"{str(THOUSAND)[:40]}... its lists give 2,000,000 combinations",
 }  # fmt: skip
