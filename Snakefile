@@ -41,6 +41,7 @@ rule runs:
         get_all_seals(),
 
 
+# A workflow that has this one as a `module:` calls `write_study()` of it in its own `onstart:`.
 onstart:
     write_study()
 

@@ -17,11 +17,12 @@ from stored_versions import Busy, fails, names
 from ckptbench.environments import create as environments
 from ckptbench.environments import folder as environment_folder
 from ckptbench.environments.create import create_environment
-from ckptbench.environments.folder import locked
+from ckptbench.environments.folder import environment_sha256, locked
 from ckptbench.environments.horovod import HorovodBuild
-from ckptbench.environments.lock_file import read_lock
+from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
+from ckptbench.environments.ready import changes, described
 from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine.files import file_sha256
+from ckptbench.machine.files import file_sha256, write_json
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -257,3 +258,46 @@ def test_every_environment_of_a_recovery_has_its_lock_beside_the_frameworks_vers
             assert lock.with_suffix(".in").exists(), lock
             theirs = read_lock(ROOT / "envs" / f"{framework}.txt").items()
             assert {name for name, _ in theirs - read_lock(lock).items()} <= {"mpich"}, lock
+
+
+def test_hashes_in_a_lock_change_no_environment(tmp_path: Path) -> None:
+    plain, hashed = tmp_path / "plain.txt", tmp_path / "hashed.txt"
+    plain.write_text("numpy==2.0\nuvloop==1 ; sys_platform != 'win32'\n")
+    hashed.write_text(
+        "numpy==2.0 \\\n    --hash=sha256:12 \\\n    --hash=sha256:34\n"
+        "uvloop==1 ; sys_platform != 'win32' \\\n    --hash=sha256:56\n"
+    )
+    assert pinned(hashed) == plain.read_text()
+    # As locks without hashes were recorded before.
+    assert pinned_sha256(hashed) == file_sha256(plain)
+
+
+def test_what_makes_an_environment_another_one_is_its_packages_and_not_how_they_were_built(
+    tmp_path: Path,
+) -> None:
+    lock, constraints = tmp_path / "mine.txt", tmp_path / "constraints.txt"
+    lock.write_text("numpy==2\n")
+    constraints.write_text("")
+    before = described(lock, constraints)
+    constraints.write_text("setuptools==1\n")
+    now = described(lock, constraints)
+    assert now != before
+    assert environment_sha256(now) == environment_sha256(before)
+    lock.write_text("numpy==2\nhorovod==0.28.1\n")
+    now = described(lock, constraints)
+    assert now.keys() - before.keys() == {"recipe"}
+    assert environment_sha256(now) != environment_sha256(before)
+
+
+def test_an_environment_is_another_one_by_the_content_of_its_lock(tmp_path: Path) -> None:
+    lock, constraints = tmp_path / "mine.txt", tmp_path / "constraints.txt"
+    lock.write_text("numpy==2\n")
+    constraints.write_text("")
+    assert changes(tmp_path, described(lock, constraints)) == [], "there is none"
+    write_json(tmp_path / "ready.json", described(lock, constraints))
+    lock.touch()
+    assert changes(tmp_path, described(lock, constraints)) == []
+    lock.write_text("numpy==3\n")
+    assert changes(tmp_path, described(lock, constraints)) == ["sha256"]
+    (tmp_path / "ready.json").write_text("{")
+    assert changes(tmp_path, described(lock, constraints)) == ["ready.json"]

@@ -207,6 +207,7 @@ def test_an_array_is_one_submission_and_its_jobs_are_cancelled_with_one_qdel(
     assert "#PBS -J 0-2\n" in jobs[0].paths.submission_file.read_text()
 
     type(jobs[0]).cancel_jobs(jobs)  # type: ignore[attr-defined]
+    assert jobs[0].watcher.cancelled == {"77_0", "77_1", "77_2"}
     jobs[1].cancel()
     qsub, *qdels = (tmp_path / "calls").read_text().splitlines()
     assert qsub.startswith("qsub ")

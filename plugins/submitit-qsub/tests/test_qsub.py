@@ -90,6 +90,12 @@ def test_the_stop_comes_at_most_half_the_time_early(
 
 
 @every
+def test_a_text_is_a_list_of_one(executor: type[QsubExecutor]) -> None:
+    assert options(executor, extra="-p -10") == options(executor, extra=["-p -10"])
+    assert "-p -10" in options(executor, extra="-p -10")
+
+
+@every
 @pytest.mark.parametrize("name", ["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"])
 def test_nothing_is_refused(executor: type[QsubExecutor], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0"):
