@@ -53,6 +53,12 @@ def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
     assert "mem=100MB" not in made
 
 
+def test_an_array_is_no_larger_than_the_cluster_and_the_user_allow(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slurm, "largest_array", lambda: 10)
+    assert clusters.cluster(ExecutorSettings(cluster="slurm")).largest_array() == 10
+    assert clusters.cluster(ExecutorSettings(cluster="slurm", array_size=3)).largest_array() == 3
+
+
 def test_an_array_of_slurm_keeps_the_script_of_a_single_job(tmp_path: Path):
     settings = ExecutorSettings(cluster="slurm")
     allocation = Allocation.of(SnakemakeJob(), settings)  # type: ignore[arg-type]
