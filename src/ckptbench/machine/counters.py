@@ -5,9 +5,10 @@ Two samples tell what happened between them. A number that the kernel or a conta
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,27 @@ class Counters:
             pressure_s=dict(_pressure(proc)),
             mhz=_mhz(proc, system),
         )
+
+
+def shares(samples: Sequence[tuple[object, object]], allowed_s: float) -> dict[str, float]:
+    """Who used which share of the CPU time: `busy`, `own`, `kernel`, `stolen`, and `others`, which is the rest of `busy`.
+
+    `samples` are pairs of begin and end, Counters or what a trace has noted of them; `allowed_s` is the time of all cores between them. A share that is unknown is NaN.
+    """
+    found = {
+        name: sum(grown(*(getattr(each, f"{name}_s") for each in pair)) for pair in samples)
+        / allowed_s
+        for name in ("busy", "own", "kernel", "stolen")
+    }
+    kernel = 0.0 if math.isnan(found["kernel"]) else found["kernel"]
+    # Linux counts the machine's time by ticks and that of a process exactly, so the rest may come out below zero.
+    others = found["busy"] - found["own"] - kernel
+    return {**found, "others": others if math.isnan(others) else max(0.0, others)}
+
+
+def grown(begin: float | None, end: float | None) -> float:
+    """NaN where it is unknown, and where a counter went back, as that of stolen time can when a machine moves."""
+    return math.nan if begin is None or end is None or end < begin else end - begin
 
 
 @dataclass(frozen=True, slots=True)

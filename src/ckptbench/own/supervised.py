@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from ckptbench.errors import LaunchError
 from ckptbench.launch.limits import Limits
-from ckptbench.machine.counters import Counters
+from ckptbench.machine.counters import Counters, shares
 from ckptbench.machine.processes import die_with_parent, is_orphan, living_with
 from ckptbench.remedies import blame
 
@@ -91,12 +92,13 @@ def run_probed(
             killed,
             GRACE_SECONDS,
         )
+    used = shares([(begin, end)], (ended - started) * end.cores)
     return Ended(
         status=running.returncode,
         started_unix_s=unix_s,
         wall_s=ended - started,
-        others=_others(begin, end, ended - started),
-        stolen=_share(begin.stolen_s, end.stolen_s, (ended - started) * end.cores),
+        others=_known(used["others"]),
+        stolen=_known(used["stolen"]),
         left=left,
     )
 
@@ -169,20 +171,5 @@ def _end_all(running: subprocess.Popen[bytes], probe: str) -> int:
     return len(killed)
 
 
-def _others(begin: Counters, end: Counters, seconds: float) -> float | None:
-    """What is left of the busy time without this run's processes and the kernel's threads."""
-    busy, own = end.busy_s - begin.busy_s, _grown(begin.own_s, end.own_s)
-    if own is None:
-        return None
-    kernel = _grown(begin.kernel_s, end.kernel_s) or 0.0
-    return max(0.0, busy - own - kernel) / (seconds * end.cores)
-
-
-def _share(begin: float | None, end: float | None, allowed_s: float) -> float | None:
-    grown = _grown(begin, end)
-    return None if grown is None else grown / allowed_s
-
-
-def _grown(begin: float | None, end: float | None) -> float | None:
-    """None where it is unknown, and where a counter went back."""
-    return None if begin is None or end is None or end < begin else end - begin
+def _known(share: float) -> float | None:
+    return None if math.isnan(share) else share

@@ -13,6 +13,7 @@ import pandas as pd
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import RUN
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.machine.counters import grown, shares
 from ckptbench.runs.events import Counted
 from ckptbench.runs.layout import LAUNCHER_TRACE
 from ckptbench.runs.seal import refused
@@ -61,18 +62,8 @@ class _Segment:
     def seconds(self) -> float:
         return (self.end.at_ns - self.begin.at_ns) / 1e9
 
-    def grown(self, name: str) -> float:
-        return _difference(getattr(self.begin, name), getattr(self.end, name))
-
     def pressure_s(self, resource: str) -> float:
-        return _difference(self.begin.pressure_s.get(resource), self.end.pressure_s.get(resource))
-
-
-def _difference(begin: float | None, end: float | None) -> float:
-    """NaN where it is unknown, and where a counter went back, as that of stolen time can when a machine moves."""
-    if begin is None or end is None or end < begin:
-        return math.nan
-    return end - begin
+        return grown(self.begin.pressure_s.get(resource), self.end.pressure_s.get(resource))
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -105,32 +96,24 @@ def _stretches(counted: Sequence[Counted]) -> Iterator[_Segment]:
 def _shares(segments: Sequence[_Segment]) -> dict[str, Any]:
     seconds = sum(each.seconds for each in segments)
     allowed_s = sum(each.seconds * each.end.cores for each in segments)
-    used_s = {
-        name: sum(each.grown(f"{name}_s") for each in segments)
-        for name in ("busy", "own", "kernel", "stolen")
-    }
-    shares = {name: each / allowed_s for name, each in used_s.items()}
-    kernel = 0.0 if math.isnan(shares["kernel"]) else shares["kernel"]
-    # Linux counts the machine's time by ticks and that of a process exactly, so the rest may come out below zero.
-    others = shares["busy"] - shares["own"] - kernel
-    shares["others"] = others if math.isnan(others) else max(0.0, others)
+    used = shares([(each.begin, each.end) for each in segments], allowed_s)
     found = [each for segment in segments for each in (segment.begin, segment.end)]
     return {
         "seconds": seconds,
         "cores": segments[-1].end.cores,
-        **shares,
+        **used,
         **{
             f"{name}_pressure": sum(each.pressure_s(name) for each in segments) / seconds
             for name in PRESSURES
         },
         "mhz_min": min((each.mhz_min for each in found if each.mhz_min is not None), default=None),
         "mhz_max": max((each.mhz_max for each in found if each.mhz_max is not None), default=None),
-        **disturbance(shares),
+        **disturbance(used),
     }
 
 
-def disturbance(shares: Mapping[str, float]) -> dict[str, Any]:
-    """The columns `disturbed` and `by`, of the shares in LIMITS. One that is unknown is NaN."""
-    by = [WORDS[name].format(shares[name]) for name, most in LIMITS.items() if shares[name] > most]
-    known = any(not math.isnan(shares[name]) for name in LIMITS)
+def disturbance(used: Mapping[str, float]) -> dict[str, Any]:
+    """The columns `disturbed` and `by`, of shares of CPU time. One that is unknown is NaN."""
+    by = [WORDS[name].format(used[name]) for name, most in LIMITS.items() if used[name] > most]
+    known = any(not math.isnan(used[name]) for name in LIMITS)
     return {"disturbed": bool(by) if known else None, "by": " and ".join(by)}
