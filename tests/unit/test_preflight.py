@@ -13,7 +13,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.data.dataset import Dataset
 from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import Plan, Sizes
 from ckptbench.study.inputs import sizes_of
 
 
@@ -22,6 +22,16 @@ def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[...,
     assert preflight.needed_memory(plan, 2) == 2 * preflight.needed_memory(plan, 1)
     more = dataclasses.replace(plan, training=dataclasses.replace(plan.training, keep_during_run=5))
     assert preflight.needed_disk(more) == pytest.approx(2 * preflight.needed_disk(plan), abs=2)
+
+
+def test_a_version_holds_weights_momenta_and_the_statistics_of_every_rank(
+    make_plan: Callable[..., Plan],
+) -> None:
+    plan = make_plan("e1")
+    cell = dataclasses.replace(plan.cell, ranks=3)
+    sizes = Sizes(samples=64, parameters=100, buffers=10)
+    needed = preflight.needed_disk(dataclasses.replace(plan, cell=cell, sizes=sizes), 1)
+    assert needed == int(2 * 4 * (100 + 100 + 3 * 10) * preflight.FORMAT_MARGIN)
 
 
 def test_a_baseline_needs_no_disk(make_plan: Callable[..., Plan]) -> None:
