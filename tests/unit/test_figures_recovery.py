@@ -38,34 +38,13 @@ def test_the_bars_add_up_to_one_failure_and_the_number_says_it() -> None:
     assert list(points.get_xdata()) == pytest.approx([100 * goodput["goodput"]] * 2)
 
 
-def test_each_trace_of_failures_is_a_row_and_the_caption_says_what_is_explained() -> None:
+def test_each_trace_of_failures_is_a_row() -> None:
     figure = FIGURES["recovery"].draw(STUDY.tables())
     assert titles(figure) == ["PyTorch", "TensorFlow"]
     assert row_labels(figure.axes[0]) == [
         "torch.save · exponential (mean s 60)",
         "torch.save · listed (name twice)",
     ]
-    assert "The parts are 98 % of what the runs lost" in caption_of(figure)
-
-
-def test_the_caption_holds_the_parts_only_against_losses_that_are_known() -> None:
-    tables = STUDY.tables()
-    known = tables["goodput"]
-    half_s = known["loss_s"] * [0.19, 0.19, 0.19, 0.21]
-    known["unexplained_s_lo"], known["unexplained_s_hi"] = -half_s, half_s
-    known["explained"] = [0.95, 0.99, 1.02, 4.0]
-    caption = caption_of(FIGURES["recovery"].draw(tables))
-    assert "The parts are 95 to 102 % of what the runs lost against undisturbed ones (3 of 4 setups:" in caption  # fmt: skip
-    known["loss_s"] = [-1.0, 0.1, float("nan"), 0.1]
-    caption = caption_of(FIGURES["recovery"].draw(tables))
-    assert "The parts are not checked" in caption
-
-
-def test_the_caption_says_that_single_runs_do_not_check_the_parts() -> None:
-    tables = dataclasses.replace(STUDY, repeats=1).tables()
-    assert "The parts are not checked" in caption_of(FIGURES["recovery"].draw(tables))
-    tables["goodput"]["loss_s"] = float("nan")  # no undisturbed run
-    assert "undisturbed" not in caption_of(FIGURES["recovery"].draw(tables))
 
 
 @pytest.mark.parametrize(("name", "side"), [("recovery", "x"), ("goodput", "y")])

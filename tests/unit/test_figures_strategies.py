@@ -153,22 +153,6 @@ def test_numbers_at_ticks_do_not_touch_on_the_narrow_axes_of_strategies() -> Non
         assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_the_caption_of_strategies_says_how_many_checkpoints_the_durable_time_is_of() -> None:
-    near = "deepfreeze_memory_1_node_2_shared_4"
-    tables = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", near)).tables()
-    assert "durable is of" not in caption_of(FIGURES["strategies"].draw(tables))
-    own = tables["strategies"]["strategy"] == near
-    tables["strategies"].loc[own, "durable_checkpoints"] = 3
-    text = caption_of(FIGURES["strategies"].draw(tables))
-    said = "durable is of the checkpoints that reached the level shared: "
-    assert f"{said}3 of 12 of deepfreeze (memory 1, node 2, shared 4)" in text
-    tables["strategies"].loc[own, "durable_checkpoints"] = 0
-    tables["strategies"].loc[own, ["durable_s", "durable_s_lo", "durable_s_hi"]] = float("nan")
-    text = caption_of(FIGURES["strategies"].draw(tables))
-    assert f"{said}none of 12 of deepfreeze" in text
-    assert "where a row has no point, nothing could be estimated" in text
-
-
 def test_runs_that_were_continued_are_in_the_caption_of_strategies() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(1, 2)).tables()
     said = "2 runs were continued after an interruption and are not timed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
@@ -37,7 +38,8 @@ def write_figure(
     paths = {
         suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
     }
-    with paper(tables):
+    with paper(tables), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # `paper` has told of all of them in one line
         figure = entry.draw(tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)

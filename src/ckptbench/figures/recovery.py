@@ -36,12 +36,9 @@ FIGURE = {
 READING = (
     "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"
     " of 0 and count as gained. Coloured: work that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
-    " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline{explained}"
+    " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline. How much of what the runs lost the"
+    " parts explain is in the column explained of the table goodput"
 )
-EXPLAINED = ". The parts are {percent} % of what the runs lost against undisturbed ones ({clear} of {known} setups: of the others that is not known to a fifth)"  # fmt: skip
-UNCLEAR = ". The parts are not checked: what the runs lost against undisturbed ones is not known to a fifth"
-CLEAR = 5.0
-"""How many times as long as half of its interval a loss must be for the parts to be held against it."""
 PARTS = {
     "detection": Part("detection", GREYS[0], "", ("detection_s",)),
     "ending": Part("ending the rest", GREYS[1], "", ("ending_s",)),
@@ -65,8 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if shown.empty:
         return nothing_to_show("No failure struck a run: there is no recovery to show.")
     rows = _prepared(with_disturbed(shown, tables, paired=True))
-    reading = READING.format(explained=_explained(rows))
-    text = caption(rows, tables["provenance"], reading, (*PANEL, *ROW))
+    text = caption(rows, tables["provenance"], READING, (*PANEL, *ROW))
     figure, panels = forest(
         rows, text, pitch_in=0.19, xlabels=["One failure (s)", "Goodput (%)"], axes_widths=(3, 1.2)
     )
@@ -89,18 +85,6 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     }
     known = with_hardware(shown).assign(**parts)
     return labelled(faceted(ordered(known, (*PANEL, "framework", *ROW))), ROW)
-
-
-def _explained(rows: pd.DataFrame) -> str:
-    """Nothing where no undisturbed run ran."""
-    known = rows[rows["loss_s"].notna()]
-    half_s = (known["unexplained_s_hi"] - known["unexplained_s_lo"]) / 2
-    clear = known[CLEAR * half_s < known["loss_s"]]
-    if clear.empty:
-        return UNCLEAR if len(known) else ""
-    percent = 100 * clear["explained"]
-    ends = dict.fromkeys(f"{end:.0f}" for end in (percent.min(), percent.max()))
-    return EXPLAINED.format(percent=" to ".join(ends), clear=len(clear), known=len(known))
 
 
 def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.answer import labels
 from ckptbench.answer.setups import CHECKPOINT, PANEL, prepared
 from ckptbench.figures import OWN_SAVES
 from ckptbench.figures.kit.axes import linear, logarithmic, percent
@@ -41,14 +40,12 @@ READING = (
 )
 MEASURED = (
     "stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
-    " a power cut; memory, the peak above the baseline's"
+    " a power cut, of those that reach the level shared; memory, the peak above the baseline's"
 )
 MEASURED_OWN = (
     "stall, the time that training is blocked; hidden, by how much more the gaps between updates are longer than quiet ones until it is finished; finished, the"
     " time until the engine says so, which is not yet durable; memory, the peak above that at the start of a save"
 )
-DURABLE = "durable is of the checkpoints that reached the level shared: {}"
-FINISHED = "finished is of the checkpoints of which the engine said it: {}"
 TORN = "shaded rows are torn: a version was not the state of its step"
 UNCOMPARED = "no version was compared with the state of its step"
 FARTHEST = 3
@@ -109,23 +106,11 @@ def _is_torn(rows: pd.DataFrame) -> pd.Series:
 def _reading(rows: pd.DataFrame, interrupted: str, *, own: bool) -> str:
     parts = [
         READING.format(measures=MEASURED_OWN if own else MEASURED),
-        *_durable(rows, FINISHED if own else DURABLE),
         *([TORN] if _is_torn(rows).any() else []),
         *([interrupted] if interrupted else []),
         *([UNCOMPARED] if rows["consistent"].isna().all() else []),
     ]
     return "; ".join(parts)
-
-
-def _durable(rows: pd.DataFrame, words: str) -> list[str]:
-    """Whose checkpoints did not all reach the shared level, and how many did."""
-    nearer = rows[rows["durable_checkpoints"] < rows["checkpoints"]]
-    numbers = nearer.groupby("strategy", sort=False)[["durable_checkpoints", "checkpoints"]].sum()
-    said = [
-        f"{reached or 'none'} of {checkpoints} of {labels.describe('strategy', str(strategy))}"
-        for strategy, reached, checkpoints in numbers.itertuples()
-    ]
-    return [words.format(", ".join(said))] if said else []
 
 
 def _draw_measure(axes: Axes, panel: Panel, measure: _Measure) -> None:

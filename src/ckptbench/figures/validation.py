@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.answer.setups import PANEL
+from ckptbench.answer.setups import PANEL, ordered, with_hardware
 from ckptbench.figures.kit.axes import goodput, logarithmic
 from ckptbench.figures.kit.captions import caption
-from ckptbench.figures.kit.decided import in_panels
 from ckptbench.figures.kit.panels import PaperFigure, legend, nothing_to_show, small_multiples
+from ckptbench.figures.kit.series import in_series
 from ckptbench.figures.kit.style import BAND, DASHED, INK, look
 
 FIGURE = {
@@ -27,6 +27,7 @@ READING = (
     " of such measurements should lie, by the model, from costs that other runs have measured and the times at which the failures came. Yellow: the range that"
     " the model calls as good as the best. {holds} of {number} measured points lie in their predicted intervals"
 )
+SERIES = ("strategy", "format", "recovery", "history")
 PANEL_IN = 1.5
 ACROSS = 3
 
@@ -35,15 +36,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `validation` and `provenance`; a panel for each framework, strategy and recovery."""
     if tables["validation"].empty:
         return nothing_to_show(NOTHING)
-    rows = in_panels(tables["validation"])
+    order = (*PANEL, "framework", *SERIES, "ranks", "interval_steps")
+    known = ordered(with_hardware(tables["validation"]), order)
+    rows = in_series(known, (*PANEL, "ranks"), SERIES, 0)  # a panel each
     reading = READING.format(holds=int(rows["holds"].sum()), number=len(rows))
-    text = caption(rows, tables["provenance"], reading, (*PANEL, "ranks", "history"))
-    panels = [own for _, own in rows.groupby("panel", sort=False)]
-    titles = [own["panel"].iloc[0] for own in panels]
+    text = caption(rows, tables["provenance"], reading, (*PANEL, "ranks", *SERIES))
+    panels = [own for _, own in rows.groupby("title", sort=False)]
+    titles = [own["title"].iloc[0] for own in panels]
     figure, drawn = small_multiples(titles, PANEL_IN, text, across=ACROSS)
     ends = 100 * rows[["measured_hi", "predicted_hi"]].to_numpy(float).ravel()
     for axes, own in zip(drawn, panels, strict=True):
-        _draw_panel(axes, own.sort_values("interval_steps"))
+        _draw_panel(axes, own)
         goodput(axes.yaxis, 100 * rows["measured"], ends)
         axes.set_xlabel("Interval (steps)")
         axes.set_ylabel("Goodput (%)")

@@ -11,12 +11,10 @@ from matplotlib.lines import Line2D
 
 from ckptbench.answer.setups import (
     PANEL,
-    SEPARATOR,
     constants,
     in_words,
     ordered,
     separating,
-    varying,
     with_hardware,
 )
 from ckptbench.decide.inputs import GIVEN
@@ -55,15 +53,6 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
         series=series,
         **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
     )
-
-
-def in_panels(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, with `panel`: all that separates two of them but the interval."""
-    columns = (*PANEL, "framework", "ranks", *SERIES, "history", "interval")
-    known = ordered(with_hardware(rows), columns)
-    inside = [name for name in (*SERIES, "history") if varies_within(known, name)] or ["strategy"]
-    names = ["framework", *separating(known, PANEL), *varying(known, ["ranks"]), *inside]
-    return known.assign(panel=in_words(known, names, SEPARATOR))
 
 
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
