@@ -156,7 +156,6 @@ def test_only_a_restart_of_the_resume_proof_says_at_which_moment_the_kill_came(
 
 def test_a_run_of_the_resume_proof_does_not_tell_what_failures_cost(tmp_path: Path) -> None:
     found = derive(collect([killed(Kill(0, 15)).write(tmp_path)]))
-    assert len(found["failures"]) == 1
     assert found["goodput"].empty
     assert found["outcome"].empty
 

@@ -195,6 +195,7 @@ def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(
 
     monkeypatch.setattr("ckptbench.runs.strikes.time.sleep", sleep)
     await_lost_nodes(of_node)
+    assert len(looks) == 1
     await_lost_nodes(of_node)
     await_lost_nodes(plan)
     assert len(looks) == 1
