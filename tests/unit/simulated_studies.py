@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, LOST_PARTS
+from ckptbench.matrix import catalogue
 
 FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
 RANKS = (1, 2)
@@ -136,6 +137,9 @@ class Shape:
                 "device": "cpu",
                 "cores": 2,
                 "nodes": 1,
+                "blocking": catalogue.STRATEGIES[strategy].blocking,
+                "shared_every": 1,
+                "copies": 0,
                 "checkpoint_file_system": "ext4",
             }
 

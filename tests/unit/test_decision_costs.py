@@ -27,7 +27,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4}  # fmt: skip
+STALLS = {"stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4, "shared_every": 1, "copies": 0}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:
@@ -46,7 +46,14 @@ class Made:
 
     def run(self, made: dict[str, Any], name: str) -> None:
         self.rows["runs"].append(
-            {**made, "run": name, "steps_per_epoch": 20, "nodes": 1, "attempts": 1}
+            {
+                **made,
+                "run": name,
+                "steps_per_epoch": 20,
+                "nodes": 1,
+                "attempts": 1,
+                "shared_every": 1,
+            }
         )
         self.phase(name, launch=0.5, meet=0.1, **{"import": 2.0}, build=0.4)
         self.rows["steps"] += [
@@ -124,13 +131,13 @@ def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "nodes", "copied"),
-    [("memory_1_shared_6", 1, False), ("memory_1_shared_6", 2, True), ("memory_1_partner_0_shared_6", 2, False)],
+    ("copies", "nodes", "copied"),
+    [(1, 1, False), (1, 2, True), (0, 2, False)],
 )  # fmt: skip
 def test_versions_at_nearer_levels_have_a_durable_time_of_their_own(
-    study: Made, options: str, nodes: int, copied: bool
+    study: Made, copies: int, nodes: int, copied: bool
 ) -> None:
-    study.rows["strategies"][0] |= {"strategy": f"deepfreeze_{options}", "format": "safetensors", "near_durable_s": 0.1, "near_durable_s_lo": 0.08, "near_durable_s_hi": 0.12}  # fmt: skip
+    study.rows["strategies"][0] |= {"strategy": "deepfreeze_memory_1_shared_6", "shared_every": 6, "copies": copies, "format": "safetensors", "near_durable_s": 0.1, "near_durable_s_lo": 0.08, "near_durable_s_hi": 0.12}  # fmt: skip
     study.rows["runs"][0]["nodes"] = nodes
     row = study.costs().iloc[0]
     assert (row["durable_s"], row["durable_s_lo"], row["durable_s_hi"]) == (0.1, 0.08, 0.12)

@@ -37,7 +37,6 @@ from ckptbench.decide.recoveries import (
     with_joined_ranks,
 )
 from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
-from ckptbench.matrix.levels import SHARED, keeps_copies, named_levels
 
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {
@@ -148,7 +147,7 @@ def representative(timed: pd.DataFrame) -> pd.Index:
 def _saving(row: Row, nodes: int) -> Row:
     """The columns on checkpoints, of a row of `strategies` that was measured on so many nodes."""
     # Where every version goes to `shared`, nothing tells from when it lies at a nearer level.
-    every = named_levels(row["strategy"])[SHARED]
+    every = row["shared_every"]
     nearest = "near_durable_s" if every > 1 and pd.notna(row["near_durable_s"]) else "durable_s"
     measured = {"stall_s": "stall_s", "slowdown_s": "slowdown_s", "durable_s": nearest, "shared_durable_s": "durable_s"}  # fmt: skip
     return {
@@ -158,7 +157,7 @@ def _saving(row: Row, nodes: int) -> Row:
             for end in ("", "_lo", "_hi")
         },
         "shared_every": every,
-        "copied": every > 1 and nodes > 1 and keeps_copies(row["strategy"]),
+        "copied": every > 1 and nodes > 1 and row["copies"] > 0,
     }
 
 

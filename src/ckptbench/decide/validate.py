@@ -33,13 +33,12 @@ from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide import sampling
 from ckptbench.decide.model import Recovering, Saving, best
 from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
-from ckptbench.decide.recoveries import KILL
+from ckptbench.decide.recoveries import KILL, key_of
 from ckptbench.decide.seen import Seen, resampled, run_spread
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.levels import SHARED, named_levels
 from ckptbench.matrix.named import has_name, named
 
 Floats = NDArray[np.float64]
@@ -73,8 +72,13 @@ FEWEST = 2
 def validation(tables: Tables) -> pd.DataFrame:
     """From the tables of a study that `COST_TABLES` names, and `goodput`."""
     goodputs = tables["goodput"]
+    shared_every = tables["runs"].groupby(list(SETUP))["shared_every"].first()
     alike = np.array(
-        [_kills_ranks(row["history"], row["strategy"]) for row in records(goodputs)], bool
+        [
+            _kills_ranks(row["history"], shared_every[key_of(row, SETUP)])
+            for row in records(goodputs)
+        ],
+        bool,
     )
     checked = goodputs[alike & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
     if checked.empty:
@@ -99,15 +103,13 @@ def validation(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _kills_ranks(history: str, strategy: str) -> bool:
+def _kills_ranks(history: str, shared_every: int) -> bool:
     """Whether drawn failures kill ranks, or nodes that hold no versions: what the failures of other runs tell the costs of."""
     if not has_name(history, DRAWN, FAULTS):
         return False
     trace = named(history, FAULTS)
     options = trace.chosen(FAULTS[trace.name].options)
-    return options["kind"] == KILL and (
-        options["of"] == "rank" or named_levels(strategy).get(SHARED) == 1
-    )
+    return options["kind"] == KILL and (options["of"] == "rank" or shared_every == 1)
 
 
 def _rates(checked: pd.DataFrame) -> Iterator[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import STRATEGIES
-from ckptbench.matrix.named import named
 from ckptbench.matrix.variant import Variant
 
 MEMORY, NODE, SHARED = "memory", "node", "shared"
@@ -19,15 +18,9 @@ SETTINGS = {
 """The setting of the config that says where each level is."""
 
 
-def named_levels(strategy: str) -> dict[str, int]:
-    """As `levels_of`, of a strategy as tables name it, with its options: `deepfreeze_memory_1_shared_6`."""
-    return levels_of(named(strategy))
-
-
-def keeps_copies(strategy: str) -> bool:
-    """Whether this strategy, as tables name it, copies the versions of its nearer levels to other nodes, where there are some."""
-    variant = named(strategy)
-    return bool(variant.chosen(STRATEGIES[variant.name].options).get("partner", 0))
+def copies_of(strategy: Variant) -> int:
+    """How many other nodes keep a copy of the versions at its nearer levels, where there are so many."""
+    return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
 
 
 def levels_of(strategy: Variant) -> dict[str, int]:

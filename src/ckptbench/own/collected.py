@@ -25,6 +25,8 @@ from ckptbench.own.times import is_first, is_warmup
 from ckptbench_probe.reading import ProcessSeen, SaveSeen
 
 NS = 1e9
+UNKNOWN_STRATEGY = {"blocking": False, "shared_every": 1, "copies": 0}
+"""What is taken of a strategy that the user's training brings."""
 BYTES = ("state_model_bytes", "state_optimizer_bytes", "state_rest_bytes")
 
 
@@ -43,6 +45,7 @@ def _run(run: SeenRun, named: Named) -> Row:
         "repeat": run.cell.repeat,
         "reference": run.cell.id,
         "baseline": run.cell.baseline,
+        **UNKNOWN_STRATEGY,
         "seed": 0,
         "attempts": run.measures.attempts,
         "requeues": 0,

@@ -30,6 +30,7 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
 from ckptbench.matrix.interval import NEVER
+from ckptbench.own.collected import UNKNOWN_STRATEGY
 from ckptbench.own.seen import SeenRun
 from ckptbench.own.times import known_hidden, times_of
 
@@ -112,6 +113,7 @@ def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
         {
             **key,
             "runs": used["run"].nunique(),
+            **UNKNOWN_STRATEGY,
             "continued": 0,
             "checkpoints": len(used),
             **copied(costs[tuple(key.values())], "stall_s"),

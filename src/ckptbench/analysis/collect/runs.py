@@ -12,10 +12,12 @@ import pandas as pd
 
 from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
 from ckptbench.analysis.collect.run_folder import UNFIT, Run, together
-from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
+from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.errors import RunFolderError
+from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.levels import SHARED, copies_of, levels_of
 
 RUNS = Table(
     "runs",
@@ -37,6 +39,7 @@ RUNS = Table(
             "",
             "id of the cell's baseline",
         ),
+        *STRATEGY_COLUMNS,
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
         Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
@@ -134,6 +137,9 @@ def _row(run: Run) -> dict[str, Any]:
         **run.cell.to_json(),
         "strategy": str(run.cell.strategy),
         "reference": run.cell.reference.id,
+        "blocking": STRATEGIES[run.cell.strategy.name].blocking,
+        "shared_every": levels_of(run.cell.strategy).get(SHARED, 0),
+        "copies": copies_of(run.cell.strategy),
         "baseline": run.cell.baseline.id,
         **{
             name: manifest[name]

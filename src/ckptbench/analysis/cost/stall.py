@@ -20,7 +20,6 @@ from ckptbench.analysis.tables.columns import (
     STEADY,
 )
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.catalogue import STRATEGIES, registered
 from ckptbench.matrix.levels import SHARED
 
 STALL = Table(
@@ -84,17 +83,16 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()
     rows = (
-        timed(tables["runs"])[["run", *SETUP, "repeat", "warmup_steps"]]
+        timed(tables["runs"])[["run", *SETUP, "repeat", "warmup_steps", "blocking"]]
         .merge(slowest, on="run")
         .merge(slowest_writer, on=["run", "step"])
         .merge(weights, on=["run", "step"])
     )
-    blocking = rows["strategy"].map(_blocks).astype(bool)
+    blocking = rows["blocking"]
     waited_s = (rows["save_s"] - rows[WRITING].sum(axis=1)).clip(lower=0.0)
     return STALL.frame(
         rows.assign(
             warmup=rows["step"] < rows["warmup_steps"],
-            blocking=blocking,
             capture_s=rows["save_s"].where(~blocking, 0.0),
             wait_s=waited_s.where(blocking, 0.0),
         )
@@ -146,7 +144,3 @@ def parts_of_stall(rows: pd.DataFrame) -> pd.DataFrame:
     parts = rows[PARTS].copy()
     parts.loc[~rows["blocking"], WRITING] = 0.0
     return parts
-
-
-def _blocks(strategy: str) -> bool:
-    return STRATEGIES[registered(strategy)].blocking

@@ -21,6 +21,7 @@ from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
     SETUP,
     SETUP_COLUMNS,
+    STRATEGY_COLUMNS,
     SYSTEM,
 )
 from ckptbench.analysis.tables.grouping import continued, groups, records
@@ -34,6 +35,7 @@ STRATEGIES = Table(
     SETUP,
     (
         *SETUP_COLUMNS,
+        *STRATEGY_COLUMNS,
         Column("runs", "integer", "1", "runs with valid timing"),
         Column("continued", "integer", "1", "more runs, which were continued and are not timed"),
         Column("checkpoints", "integer", "1", "of which the times tell, over all runs"),
@@ -130,7 +132,18 @@ def strategies(tables: Tables) -> pd.DataFrame:
         for setup, number in interrupted.items()
         if setup not in overheads
     )
-    return STRATEGIES.rows([*timed_rows, *untimed])
+    facts = _strategy_facts(tables["runs"])
+    rows = (*timed_rows, *untimed)
+    return STRATEGIES.rows({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
+
+
+def _strategy_facts(runs: pd.DataFrame) -> dict[tuple[Any, ...], Row]:
+    """The columns STRATEGY_COLUMNS, by setup."""
+    names = [column.name for column in STRATEGY_COLUMNS]
+    known = records(runs[[*SETUP, *names]].drop_duplicates())
+    return {
+        tuple(row[name] for name in SETUP): {name: row[name] for name in names} for row in known
+    }
 
 
 def _memory(costs: Sequence[_Costs]) -> list[Estimate]:

@@ -72,6 +72,22 @@ WHY = Column(
     "",
     "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/trace.md",
 )
+STRATEGY_COLUMNS = (
+    Column(
+        "blocking",
+        "flag",
+        "",
+        "whether a save of the strategy returns with the rank's files written",
+    ),
+    Column(
+        "shared_every",
+        "integer",
+        "1",
+        "of so many versions one goes to the level `shared`; 0: none",
+    ),
+    Column("copies", "integer", "1", "other nodes that keep a copy of versions at local levels"),
+)
+"""What a cost depends on of a strategy and its options."""
 LEVELS_REACHED = Column(
     "levels",
     "text",
