@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from ckptbench.errors import ConfigError
-from ckptbench.faults.schedule import failures_of, first_failures, intervals
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.failure import Failure
+from ckptbench.runs.schedule import failures_of, first_failures, intervals
 
 NODES = ["a", "a", "b", "b"]
 BASELINE = Cell(

@@ -16,7 +16,6 @@ from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
 from ckptbench.errors import ConfigError, LaunchError
-from ckptbench.faults.schedule import kills_of
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.machine.clock import boot_id
@@ -29,6 +28,7 @@ from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
+from ckptbench.runs.schedule import kills_of
 from ckptbench.runs.seal import verify_seal
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
@@ -202,7 +202,7 @@ def test_a_run_whose_kill_never_comes_is_no_result(
 ) -> None:
     killed = proven(make_plan("s2"), faults=Variant("killed_inside"))
     never = Failure(step=6, moment="save", stage="never", rank=0)
-    monkeypatch.setattr("ckptbench.faults.schedule.kills_of", lambda *_, **__: (never,))
+    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (never,))
     with pytest.raises(LaunchError, match="did not strike: what it waits for never came"):
         run_cell(killed, execution)
     assert not (killed.run_folder / "seal.json").exists()
@@ -243,7 +243,7 @@ def test_a_kill_while_old_versions_are_removed_goes_on_from_the_checkpoint_just_
     run_cell(whole, execution)
     # Not at the end of an epoch: its event is written after the save, while the kill may come at once.
     kill = Failure(rank=0, step=6, moment="save", stage=REMOVING)
-    monkeypatch.setattr("ckptbench.faults.schedule.kills_of", lambda *_, **__: (kill,))
+    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (kill,))
     run_cell(killed, execution)
     lines = trace_path(killed.run_folder, 0).read_text().splitlines()
     (loaded,) = (e for e in map(json.loads, lines) if e.get("when") == "loaded")

@@ -15,7 +15,6 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.errors import LaunchError
-from ckptbench.faults.schedule import failures_of
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
@@ -29,6 +28,7 @@ from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec
+from ckptbench.runs.schedule import failures_of
 from ckptbench.runs.seal import seal
 from ckptbench.world.seats import part_on, ranks_a_node
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.sources.source import Source
 from ckptbench.errors import ConfigError, DataError
-from ckptbench.faults.schedule import kills_of
 from ckptbench.machine.files import unreadable
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.runs.schedule import kills_of
 from ckptbench.runs.training import steps_per_epoch
 from ckptbench.settings.sources import FieldError
 from ckptbench.study.config import StudyConfig
