@@ -33,7 +33,7 @@ GLOSSARY = {
     "durable": "committed on stable storage, fsync included; durable time counts from the start of the save",
     "failure rate": "mean GPU-hours between two failures",
     "goodput": "useful training time ÷ wall time",
-    "history": "how a run is disturbed on purpose to test restarts",
+    "history": "how a run is disturbed on purpose",
     "interval": "epochs or steps between two checkpoints",
     "launcher": "process that starts and watches the ranks of one run",
     "level": "where a version lies: memory of the node, disk of the node, shared folder",
