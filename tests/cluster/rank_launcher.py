@@ -16,6 +16,7 @@ from ckptbench.errors import CkptbenchError
 from ckptbench.launch import limits, watch
 from ckptbench.launch import ranks as launch
 from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.starters import Program
 
 PROBE = Path(__file__).with_name("rank_probe.py")
 
@@ -36,7 +37,7 @@ def main() -> None:
     if request["impatient"]:
         watch._Watch = ImpatientWatch  # type: ignore[misc]
     command = [request["python"], str(PROBE), str(path.parent), request["accelerator"]]
-    program = launch.Program(
+    program = Program(
         command=[*command, json.dumps(request["acts"])],
         logs=path.parent / "logs",
         mpiexec=Path(request["mpiexec"]) if request["mpiexec"] else None,

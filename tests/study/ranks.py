@@ -11,7 +11,8 @@ from warm.environments import warm_environments
 
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.ranks import run_ranks
+from ckptbench.launch.starters import Program
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 SCENARIOS = Path(__file__).with_name("scenarios.py")

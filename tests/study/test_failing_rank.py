@@ -16,7 +16,8 @@ from warm.environments import warm_environments
 from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.ranks import run_ranks
+from ckptbench.launch.starters import Program
 from ckptbench.machine.shared_memory import MPICH, SEGMENTS
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.runs.plan import Plan

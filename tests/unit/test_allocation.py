@@ -16,12 +16,13 @@ from ckptbench.launch.allocation import (
     scheduler_job,
     was_requeued,
 )
-from ckptbench.launch.starters import PBS_RSH, rank_processes
+from ckptbench.launch.starters import PBS_RSH, Program, rank_processes
 from ckptbench.world import variables
 from ckptbench.world.seats import Seat, same_host
 from ckptbench.world.variables import rank_of
 
 HOST = socket.gethostname()
+MPIEXEC = Path("/env/bin/mpiexec")
 LOGS = Path("/logs")
 TRAIN = ["python", "-m", "train", "a plan.json"]
 
@@ -36,14 +37,9 @@ def on(scheduler: str, *nodes: str, here: str | None = None) -> Allocation:
 
 
 def processes(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[list[str]]:
-    started = rank_processes(
-        TRAIN,
-        allocation,
-        allocation.seats(ranks),
-        mpiexec=Path("/env/bin/mpiexec") if mpi else None,
-        variables={"CKPTBENCH_CONTROL": "n1:5", "PYTHONPATH": "/s"},
-        logs=LOGS,
-    )
+    program = Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC if mpi else None)
+    variables = {"CKPTBENCH_CONTROL": "n1:5", "PYTHONPATH": "/s"}
+    started = rank_processes(program, allocation, allocation.seats(ranks), variables)
     return [process.command for process in started]
 
 
@@ -225,14 +221,8 @@ def test_other_hosts_without_a_scheduler_are_refused() -> None:
 def test_what_starts_ranks_in_a_batch_script_is_none_of_them(*, mpi: bool) -> None:
     """Slurm counts it as task 0. It would be killed in the place of a rank 0 that hangs."""
     allocation = on("slurm", "n1", "n2")
-    (starter,) = rank_processes(
-        TRAIN,
-        allocation,
-        allocation.seats(2),
-        mpiexec=Path("/env/bin/mpiexec") if mpi else None,
-        variables={},
-        logs=LOGS,
-    )
+    program = Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC if mpi else None)
+    (starter,) = rank_processes(program, allocation, allocation.seats(2), {})
     here = {"SLURM_PROCID": "0", "PMI_RANK": "0", **starter.variables}
     here = {name: value for name, value in here.items() if value is not None}
     assert rank_of(here) is None

@@ -14,7 +14,7 @@ from test_struck_runs import LOSS, journal, plan, strike
 from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.starters import Process, rank_processes
+from ckptbench.launch.starters import Process, Program, rank_processes
 from ckptbench.launch.watch import run_processes
 from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.recovery.torchrun import NUMBER, PORT, Torchrun, meeting
@@ -192,13 +192,10 @@ def test_slurm_starts_an_agent_on_every_node(tmp_path: Path) -> None:
         scheduler: Scheduler, here: str, nodes: tuple[str, ...] = ("n1", "n2")
     ) -> list[Process]:
         return rank_processes(
-            ["agent"],
+            Program(command=["agent"], logs=tmp_path, starts_node=True),
             Allocation(scheduler=scheduler, job_id="1", nodes=nodes, here=here),
             seats if len(nodes) == 2 else seats[:2],
-            mpiexec=None,
-            starts_node=True,
-            variables={},
-            logs=tmp_path,
+            {},
         )
 
     (process,) = start("slurm", "n1")

@@ -10,7 +10,8 @@ from pathlib import Path
 from ckptbench.checkpoints.levels import has_local
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.ranks import run_ranks
+from ckptbench.launch.starters import Program
 from ckptbench.runs.plan import Plan
 
 log = logging.getLogger(__name__)

@@ -6,15 +6,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ckptbench.errors import RunStopped
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.starters import rank_processes
+from ckptbench.launch.starters import Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.machine.clock import Instant
 from ckptbench.machine.processes import living_with
@@ -30,25 +29,6 @@ SOURCE = Path(__file__).resolve().parents[2]
 END_SECONDS = 60.0
 """Time that ranks may take to end after their mpiexec has ended."""
 POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """The program that every rank of a run executes."""
-
-    command: list[str]
-    logs: Path
-    """The folder of `rank-<rank>.log`."""
-    mpiexec: Path | None = None
-    """The `mpiexec` that starts the ranks. None: they do not use MPI."""
-    starts_all: bool = False
-    """Whether the command starts all ranks itself."""
-    starts_node: bool = False
-    """Whether the command is started once on every node, and starts the ranks there."""
-    libraries: tuple[str, ...] = ()
-    """Folders to put into LD_LIBRARY_PATH."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that it needs."""
 
 
 def run_ranks(
@@ -68,23 +48,14 @@ def run_ranks(
     the program starts ranks anew itself.
 
     Returns whether `after` wants them started again. Raises LaunchError if it gives up: the other ranks are ended first,
-    and the error quotes the last log lines of the rank that died first. Raises LaunchError too if the run takes longer than `limits` allows, or if the workflow that started this process is gone.
-    Raises RunStopped if the ranks stopped because they were asked to.
+    and the error quotes the last log lines of the rank that died first. Raises LaunchError too if the run takes longer than
+    `limits` allows, or if the workflow that started this process is gone. Raises RunStopped if the ranks stopped because they were asked to.
     """
     seats = allocation.seats(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
     with closing(ControlServer(seats, host=_own_host(allocation, seats))) as control:
         variables = _variables(program, seats, control, threads)
-        processes = rank_processes(
-            program.command,
-            allocation,
-            seats,
-            mpiexec=program.mpiexec,
-            starts_all=program.starts_all,
-            starts_node=program.starts_node,
-            variables=variables,
-            logs=program.logs,
-        )
+        processes = rank_processes(program, allocation, seats, variables)
         with _segments_removed(control.token) if program.mpiexec else nullcontext():
             verdict = run_processes(
                 processes,

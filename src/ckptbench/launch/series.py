@@ -13,7 +13,8 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.attempts import newest_version
 from ckptbench.launch.near import ShardAssembler
-from ckptbench.launch.ranks import Program, run_ranks
+from ckptbench.launch.ranks import run_ranks
+from ckptbench.launch.starters import Program
 from ckptbench.machine.clock import clock, day_ns
 from ckptbench.machine.counters import Counters
 from ckptbench.machine.files import write_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ckptbench.errors import LaunchError
@@ -27,6 +27,25 @@ PBS_RSH = Path(__file__).with_name("pbs_rsh")
 """Starts a command line on another host of a PBS job, as rsh does."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The program that every rank of a run executes."""
+
+    command: list[str]
+    logs: Path
+    """The folder of `rank-<rank>.log`."""
+    mpiexec: Path | None = None
+    """The `mpiexec` that starts the ranks. None: they do not use MPI."""
+    starts_all: bool = False
+    """Whether the command starts all ranks itself."""
+    starts_node: bool = False
+    """Whether the command is started once on every node, and starts the ranks there."""
+    libraries: tuple[str, ...] = ()
+    """Folders to put into LD_LIBRARY_PATH."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A command to start, and the logs of the command and of the ranks that it starts."""
@@ -43,28 +62,23 @@ class Process:
 
 
 def rank_processes(
-    command: list[str],
+    program: Program,
     allocation: Allocation,
     seats: Sequence[Seat],
-    *,
-    mpiexec: Path | None,
-    starts_all: bool = False,
-    starts_node: bool = False,
     variables: Mapping[str, str],
-    logs: Path,
 ) -> list[Process]:
-    """The processes that start `command` once for each seat; once if it `starts_all` ranks itself; or once on each node if it
-    `starts_node`, the ranks there.
+    """The processes that start the program once for each seat; once if it `starts_all`; or once on each node if it `starts_node`.
 
-    `mpiexec` starts the ranks if they use MPI (None: they do not). Every started process must have `variables` in its
-    environment. Where a scheduler's starter does not pass on the environment, they are written into the command.
-    Raises LaunchError where ranks belong on other hosts and no scheduler can start them there.
+    Every started process must have `variables` in its environment. Where a scheduler's starter does not pass on the
+    environment, they are written into the command. Raises LaunchError where ranks belong on other hosts and no scheduler can
+    start them there.
     """
+    command, logs = program.command, program.logs
     paths = [logs / "starter.log", *(rank_log(logs, seat.rank) for seat in seats)]
     is_local = all(seat.node == allocation.here for seat in seats)
-    if starts_all or (starts_node and is_local):
+    if program.starts_all or (program.starts_node and is_local):
         return [Process(command, STEP, paths, ignores_stops=True)]
-    if starts_node:
+    if program.starts_node:
         if allocation.scheduler != "slurm":
             raise LaunchError(
                 "what starts the ranks of a node is started on several nodes by Slurm alone: take as many ranks as a node has room "
@@ -72,8 +86,9 @@ def rank_processes(
             )
         firsts = [seat for seat in seats if seat.local_rank == 0]
         return [Process([*_srun(firsts), *command], STEP, paths)]
-    if mpiexec and len(seats) > 1:
-        return [Process([str(mpiexec), *_hydra(allocation, seats), *command], STEP, paths)]
+    if program.mpiexec and len(seats) > 1:
+        mpiexec = [str(program.mpiexec), *_hydra(allocation, seats)]
+        return [Process([*mpiexec, *command], STEP, paths)]
     if is_local:
         return [_here(command, seat, logs) for seat in seats]
     match allocation.scheduler:
