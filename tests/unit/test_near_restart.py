@@ -19,7 +19,7 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch import attempts
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.near import ShardAssembler
-from ckptbench.launch.ranks import Program
+from ckptbench.launch.starters import Program
 from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant
