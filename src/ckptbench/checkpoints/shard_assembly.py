@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 from ckptbench.checkpoints.checksum import Checksum
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.store import fsync
+from ckptbench.checkpoints.store import CheckpointStore, fsync
 from ckptbench.checkpoints.version import Version, checksums_of
 from ckptbench.errors import CheckpointError
 from ckptbench.machine.files import write_all
-from ckptbench.matrix.levels import LEVELS
+from ckptbench.machine.removal import remove_or_warn
+from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
@@ -152,6 +153,31 @@ def assemble_shards(
     )
     levels.shared.retain()
     return version
+
+
+def newest_of_all_nodes(
+    level: str,
+    levels: Levels,
+    place: Place,
+    gather: Gather,
+    *,
+    meet: Callable[[], None],
+    identity: Identity,
+) -> Iterator[Version]:
+    """The newest version of this level, from the parts on all nodes, as a restart puts it together.
+
+    It lies in the shared folder until the caller asks for the next one. Every rank calls it.
+    """
+    store = CheckpointStore(levels.shared.folder / f"compared-{level}", keep=1)
+    if place.rank == 0:
+        store.clear()
+    parts = Levels({level: levels.stores[level].folder, SHARED: store.folder}, keep=1)
+    assemble_shards(parts, place, gather, identity=identity, after=0)
+    meet()
+    yield from store.versions()
+    meet()
+    if place.rank == 0:
+        remove_or_warn(store.folder)
 
 
 def look(levels: Levels, identity: Identity, after: int) -> dict[Holding, Version]:

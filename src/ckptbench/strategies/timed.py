@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from ckptbench.checkpoints.levels import Levels, failed_save
-from ckptbench.checkpoints.shard_assembly import assemble_shards
+from ckptbench.checkpoints.shard_assembly import newest_of_all_nodes
 from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.store import CheckpointStore, fsync
+from ckptbench.checkpoints.store import fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.errors import CheckpointError, LaunchError
 from ckptbench.machine.clock import clock
-from ckptbench.machine.removal import remove_or_warn
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED, load
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.variant import Variant
@@ -41,6 +41,8 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
 from ckptbench.world.seats import Place
+
+COMPARING = "before its versions were compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,27 +192,16 @@ class TimedCheckpointer:
 
         Raises CheckpointError if one is damaged, or LaunchError if another rank died.
         """
-        self._meet("before its versions were compared")  # the rank that commits has settled, too
+        self._meet(COMPARING)  # the rank that commits has settled, too
         for level, store in self._stores.items():
-            if level != SHARED and self._place.is_spread:
-                versions = self._brought_together(level)
-            else:
-                versions = iter(store.versions())
-            yield from ((level, version) for version in versions)
-
-    def _brought_together(self, level: str) -> Iterator[Version]:
-        """The newest version of this level, from the parts on all nodes, as a restart puts it together: in the shared
-        folder, until the caller asks for the next one."""
-        store = CheckpointStore(self._levels.shared.folder / f"compared-{level}", keep=1)
-        if self._place.rank == 0:
-            store.clear()
-        parts = Levels({level: self._stores[level].folder, SHARED: store.folder}, keep=1)
-        assemble_shards(parts, self._place, self._gather, identity=self._identity, after=0)
-        self._meet("before its versions were compared")
-        yield from store.versions()
-        self._meet("while its versions were compared")
-        if self._place.rank == 0:
-            remove_or_warn(store.folder)
+            if level == SHARED or not self._place.is_spread:
+                yield from ((level, version) for version in store.versions())
+                continue
+            meet = partial(self._meet, COMPARING)
+            found = newest_of_all_nodes(
+                level, self._levels, self._place, self._gather, meet=meet, identity=self._identity
+            )
+            yield from ((level, version) for version in found)
 
     def load(self, version: Version) -> None:
         """Load the state of a version, checked before, into the framework. Raises CheckpointError."""
