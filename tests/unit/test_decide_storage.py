@@ -17,7 +17,7 @@ from ckptbench.decide import formulas
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
-from ckptbench.decide.growth import fitted
+from ckptbench.decide.inputs import fitted
 from ckptbench.decide.projection import projected, projection, saving_of
 from ckptbench.decide.storage import Storage
 from ckptbench.decide.validate import VALIDATION

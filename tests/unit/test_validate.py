@@ -11,7 +11,7 @@ from drawn_training import exponential, useful_part
 from test_decision_costs import Made, setup
 
 from ckptbench.decide.model import Recovering, Saving
-from ckptbench.decide.seen import Seen, run_spread
+from ckptbench.decide.other_runs import Seen, run_spread
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.validate import validation
 

@@ -12,7 +12,7 @@ A checkpoint costs what it did on average in other runs at the nearest interval.
 disk, as this one; the decision for a long training leaves them out.
 
 The interval of a prediction is that of a measurement of as many repeats. It holds how well each cost is known, as the decision takes it (`sampling`), how far
-one run differs from the next (`seen`), in its recoveries, its checkpoints and its work, and how far one recovery differs from the next in a run.
+one run differs from the next (`other_runs`), in its recoveries, its checkpoints and its work, and how far one recovery differs from the next in a run.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide import sampling
 from ckptbench.decide.model import Recovering, Saving, best
-from ckptbench.decide.other_runs import CELL, OtherRuns, cell_of
+from ckptbench.decide.other_runs import CELL, OtherRuns, Seen, cell_of, resampled, run_spread
 from ckptbench.decide.recoveries import KILL, key_of
-from ckptbench.decide.seen import Seen, resampled, run_spread
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.catalogue import FAULTS, WHOLE
