@@ -62,12 +62,7 @@ def copy_of_the_project(folder: Path) -> Checkout:
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (folder / ".environments").mkdir()
     (folder / ".environments" / "data").symlink_to(ROOT / ".environments" / "data")
-    tools = folder / ".venv"  # where `make environment` puts the tools
-    tools.mkdir()
-    for part in Path(sys.prefix).iterdir():
-        if part.name != "ready":
-            (tools / part.name).symlink_to(part)
-    (tools / "ready").touch()
+    (folder / ".venv").symlink_to(sys.prefix)  # where `make environment` puts the tools
     return Checkout(folder)
 
 
@@ -77,7 +72,8 @@ def insert(path: Path, registry: str, line: str) -> None:
     for node in ast.parse("".join(lines)).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(each, ast.Name) and each.id == registry for each in targets):
-            lines.insert(node.value.end_lineno - 1, line)  # type: ignore[attr-defined]
+            entries = node.value.args[0] if isinstance(node.value, ast.Call) else node.value  # type: ignore[attr-defined]
+            lines.insert(entries.end_lineno - 1, line)
     path.write_text("".join(lines), encoding="utf-8")
 
 
