@@ -90,7 +90,7 @@ class Attempt:
     requeues: int
     started: str
     began: Instant
-    """The same moment."""
+    """The same moment by all clocks of its host."""
     scheduler_job: str | None
 
     @classmethod

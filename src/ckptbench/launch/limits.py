@@ -22,7 +22,7 @@ PART_SECONDS = 60.0
 HASTY_PART_SECONDS = 10.0
 """The same after a stop signal: the scheduler will soon kill the job, and the seal must be written."""
 NAMED_SEATS = 12
-"""Of the ranks that did not come up, how many are named."""
+"""How many of the ranks that did not come up an error names."""
 
 
 # SIGTERM: scancel, qdel, pre-emption. SIGUSR1: Grid Engine's s_rt. SIGUSR2: submitit, Grid Engine's -notify.
@@ -70,7 +70,7 @@ class Limits:
 
 
 class Deadlines:
-    """What has begun in one attempt, and whether it takes too long. The errors quote the last lines of the logs."""
+    """Checks whether ranks take too long to come up, to train, to stop or to end. Errors quote the last lines of the logs."""
 
     def __init__(self, limits: Limits, group: Group) -> None:
         self._limits = limits
@@ -80,7 +80,7 @@ class Deadlines:
         self._parted_since: float | None = None
 
     def begin_anew(self) -> None:
-        """All ranks come up anew from now on."""
+        """All ranks are started anew: give them the whole time to come up."""
         self._started = time.monotonic()
         self._parted_since = None
 
@@ -97,7 +97,7 @@ class Deadlines:
             raise LaunchError("the workflow that started this run is gone: the run was stopped")
 
     def begins_to_stop(self) -> bool:
-        """Whether the ranks are to be asked to stop now. It is so once, when a stop signal has come."""
+        """Whether to ask the ranks to stop now: once, after a stop signal."""
         if not self._limits.stop.signal or self._asked_to_stop is not None:
             return False
         self._asked_to_stop = time.monotonic()
@@ -120,8 +120,10 @@ class Deadlines:
             )
 
     def lingers(self) -> float | None:
-        """Call it when all ranks have said goodbye. The seconds that they had to end since the first call; None before
-        they are over."""
+        """Whether processes have run for too long since all ranks said goodbye: the seconds that they had; None if not.
+
+        Call it only when all ranks have.
+        """
         self._parted_since = self._parted_since or time.monotonic()
         patience = HASTY_PART_SECONDS if self._limits.stop.signal else PART_SECONDS
         return None if time.monotonic() - self._parted_since < patience else patience

@@ -60,13 +60,15 @@ class Losses:
         return _death_of(first, lost)
 
     def _loss_at_the_end(self) -> Loss | None:
-        """Ranks that were lost although what has started them ended well, as Open MPI's mpiexec does."""
+        """Ranks whose connection broke although the process that started them ended well, as Open MPI's mpiexec does."""
         lost = self._control.lost if self._group.is_over else []
         return self._loss_of(lost, "died") if lost else None
 
     def _silence(self) -> Loss | None:
-        """Ranks that hung up although the process that started them still runs, as mpiexec does before MPI is up, and
-        ranks that hang."""
+        """Ranks that hang, and ranks whose connection broke although the process that started them still runs.
+
+        Before MPI is up, mpiexec does so.
+        """
         patience_s = self._limits.patience_s
         if patience_s is not None and (hanging := self._control.silent(patience_s)):
             return self._loss_of(hanging, f"did not answer for {patience_s:g} s", hangs=True)
@@ -89,7 +91,7 @@ class Losses:
 
 
 def _death_of(watched: Watched, lost: Sequence[int]) -> Loss:
-    """The loss that this process is, which has ended badly. `lost` are the ranks that are known to be."""
+    """The loss of this process, which has ended badly. `lost` are the ranks whose connections have broken."""
     watched.relay()
     return Loss(
         ranks=tuple(lost) if watched.rank is None else (watched.rank,),

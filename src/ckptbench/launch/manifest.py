@@ -93,7 +93,7 @@ def measured(plan: Plan) -> dict[str, Any]:
 
 
 def _survivors(plan: Plan) -> list[int]:
-    """The ranks that were there at the end of a run that is complete: all, unless others went on without some."""
+    """The ranks that trained to the end of a complete run: all, unless survivors went on without the others."""
     ranks = range(plan.cell.ranks)
     if not RECOVERIES[plan.cell.recovery.name].elastic:
         return list(ranks)

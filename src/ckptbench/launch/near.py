@@ -1,4 +1,4 @@
-"""The launcher's part in a restart from levels of several nodes: it has the nodes bring together what they hold."""
+"""The launcher's part in a restart from local tiers of several nodes: it has the nodes assemble their shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardAssembler:
-    """Starts a program on every node (`training.assemble`) that makes what they hold a version of the shared store."""
+    """Starts a program on every node (`training.assemble`) that copies the node's shards into one version of the shared store."""
 
     python: Path
     logs: Path
@@ -33,8 +33,10 @@ class ShardAssembler:
         return len({seat.node for seat in seats}) > 1
 
     def bring_together(self, plan: Plan, *, after: int) -> None:
-        """Look for a step after `after`. No rank may run. Raises LaunchError if a node cannot copy what it has, and
-        RunStopped if the run is told to stop meanwhile."""
+        """Assemble the newest step after `after`, if nodes hold one. No rank may run.
+
+        Raises LaunchError if a node cannot copy its shards, and RunStopped if the run is told to stop meanwhile.
+        """
         log.info("looks for checkpoints after step %d in the local tiers of all nodes", after)
         module = "ckptbench.training.assemble"
         program = Program(

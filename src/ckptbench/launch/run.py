@@ -138,7 +138,7 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
 
 
 def _name_local(plan: Plan) -> None:
-    """Say in the log what a run that did not end well keeps on this node: memory, perhaps, which nobody else would find."""
+    """Name in the log the folders of this node in which a failed run keeps versions. They may fill its memory."""
     for level, store in open_levels(plan).local.items():
         if store.steps():
             log.warning(
@@ -149,8 +149,7 @@ def _name_local(plan: Plan) -> None:
 
 
 def _prune(plan: Plan, keep: int) -> None:
-    """Remove all but the newest `keep` versions, and what is kept for the next one. What cannot be removed is only logged:
-    the run's measurements are complete."""
+    """Remove all but the newest `keep` versions, and the spare one. Errors are only logged: all is measured."""
     store = CheckpointStore(plan.checkpoint_folder, keep=keep)
     store.retain(then="remove it")
     store.forget_spare(then="remove it")

@@ -81,7 +81,7 @@ class AttemptSeries:
             )
 
     def _program(self) -> Program:
-        """The program of a rank, before its recovery has said what variables it needs."""
+        """The program of a rank, without the environment variables of its recovery."""
         python, cell = self._assembler.python, self.plan.cell
         plan_file = str(self.plan.run_folder / PLAN)
         command = [str(python), "-m", "ckptbench.training.rank", cell.accelerator, plan_file]

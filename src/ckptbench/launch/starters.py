@@ -58,7 +58,7 @@ class Process:
     is_rank: bool = False
     """Whether the command is a rank. False: it starts ranks."""
     ignores_stops: bool = False
-    """Whether the command begins with the stop signals of schedulers ignored, which they send to every process of a job."""
+    """Whether the command starts with the schedulers' stop signals ignored, which every process of a job gets."""
 
 
 def rank_processes(

@@ -112,7 +112,7 @@ class Trainer:
         framework.before_update = self._strategy.hook
         self._reached = BEGINNING
         self._unrecorded: tuple[int, int, int] | None = None
-        """The epoch that this rank is in, when it began, and the first step that it did of it."""
+        """The epoch that is not recorded yet: its number, when this rank began it, and this rank's first step in it."""
 
     def _open_strategy(self) -> TimedCheckpointer:
         return TimedCheckpointer(
@@ -225,7 +225,7 @@ class Trainer:
         self._footprints.look("closed", self._reached.step)
 
     def _go_on(self, regrouped: Regrouped) -> None:
-        """Go on with the ranks of the agreement, after its step."""
+        """Continue after the agreed step, with the agreed ranks."""
         reached = self._reached
         self._saved = None  # the loss may have cut the last save short, on some ranks or on all
         self._recorder.write_steps(reached.epoch)
@@ -373,7 +373,7 @@ class Trainer:
 
     @contextmanager
     def _pause(self, position: Position) -> Iterator[None]:
-        """The time inside counts neither as training nor as stall."""
+        """Record a pause: its time counts neither as training nor as stall."""
         start_ns = clock()
         yield
         self._recorder.write(Pause(step=position.step, start_ns=start_ns, end_ns=clock()))

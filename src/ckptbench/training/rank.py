@@ -112,7 +112,7 @@ def _checks_node(plan: Plan, place: Place, link: Link) -> bool:
 
 @contextmanager
 def _telling(place: Place) -> Iterator[None]:
-    """Tell an error in the log of this rank, and raise it."""
+    """Write an error into the log of this rank, and raise it."""
     try:
         yield
     except BaseException as error:
@@ -131,7 +131,7 @@ def _tell(error: BaseException) -> None:
 
 
 def told_launch(link: Link, environment: Mapping[str, str]) -> Instant:
-    """When the launcher started the ranks, as it has passed on."""
+    """When the launcher started the ranks, as it told them."""
     return Instant.read(link.launched or environment[LAUNCHED])
 
 

@@ -1,4 +1,4 @@
-"""Which ranks have come up, and where: each belongs in its seat, with a GPU of its own, and all learn the addresses of all."""
+"""Checks that each rank came up in its seat, with a GPU of its own, and collects the addresses of all ranks."""
 
 from __future__ import annotations
 

@@ -70,9 +70,9 @@ class Place:
 
 
 def place_among(place: Place, ranks: Sequence[int]) -> Place:
-    """This rank's place among the ranks with these numbers, which are left of all, or are whole again.
+    """The place of this rank when `ranks` alone train: survivors of a failure, or all again.
 
-    The number and the addresses in it are those among `ranks`, in their order. Raises ValueError if it is none of them.
+    In it they are numbered from 0, in their order. Raises ValueError if this rank is none of them.
     """
     nodes = place.nodes or (place.node,) * place.world_size
     seats = seats_of([nodes[rank] for rank in ranks])
@@ -88,7 +88,7 @@ def place_among(place: Place, ranks: Sequence[int]) -> Place:
 
 
 def partners_of(nodes: Sequence[str], rank: int, copies: int) -> tuple[int, ...]:
-    """The ranks that hold copies of what this rank writes: one on each of the next `copies` nodes, as far as there are others.
+    """The ranks that keep copies of what this rank writes: one on each of the next `copies` nodes, if there are as many.
 
     `nodes` has the node of every rank, by rank. Ranks of one node are spread over those of the next.
     """

@@ -22,15 +22,15 @@ LOGS = "CKPTBENCH_LOGS"
 LAUNCHED = "CKPTBENCH_LAUNCHED"
 """The instant just before the launcher started the ranks (`machine.clock.Instant`)."""
 STARTED = "CKPTBENCH_STARTED"
-"""Seconds since the boot of the host when a rank was started, where something that the launcher has started starts ranks again."""
+"""Seconds from the boot of the host to the start of this rank. Set by programs that start ranks again by themselves."""
 
 LOCAL_RANK_SOURCE = "CKPTBENCH_LOCAL_RANK_SOURCE"
-"""The name of the variable that tells a rank its number among those of its node, where what starts the ranks counts them so."""
+"""The name of the variable in which the program that starts the ranks tells a rank its number on its node."""
 
 RANK_SOURCE = "CKPTBENCH_RANK_SOURCE"
 """As LOCAL_RANK_SOURCE, for the rank's number in the run."""
 SLURM_RANK = "SLURM_PROCID"
-"""The number of a task of srun. What srun starts is not always a rank: it also starts what starts the ranks of a node."""
+"""The number of a task of srun. The task may be a rank, or a program that starts the ranks of a node."""
 
 # mpiexec gives all ranks the same environment and sets each rank's number in a variable of its own.
 RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK")
@@ -68,7 +68,7 @@ def ranks_here(environment: Mapping[str, str] = os.environ) -> list[int]:
 
 
 def rank_of(environment: Mapping[str, str]) -> int | None:
-    """The rank of the process with this environment; None if it is that of no rank."""
+    """The rank of the process with this environment; None if the process is no rank."""
     if source := environment.get(LOCAL_RANK_SOURCE):
         return ranks_here(environment)[int(environment[source])] if source in environment else None
     sources = (*RANK_SOURCES, environment.get(RANK_SOURCE, RANK))
