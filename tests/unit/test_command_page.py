@@ -11,7 +11,7 @@ import pytest
 
 from ckptbench.commands.verbs import run
 from ckptbench.errors import DataError
-from ckptbench.page.cases import EXAMPLE
+from ckptbench.page.start import EXAMPLE
 
 OPTIONS = ["decide", "--gpus", "64", "--step", "3s", "--restart", "5 min"]
 

@@ -105,6 +105,16 @@ def test_measured_times_hold_where_they_were_measured_and_change_as_the_storage_
     assert [row[name] for name in ("stall_s", "durable_s", "slowdown_s")] == pytest.approx([1, 30 * part, 3 * part])  # fmt: skip
 
 
+def test_a_version_of_a_local_tier_takes_as_long_as_the_part_of_a_rank(tmp_path: Path) -> None:
+    """It does not pass through the storage, of which the shared one is."""
+    levels = {"name": "levels", "stall_s": 1, "durable_s": 8, "shared_every": 4, "shared_durable_s": 30}  # fmt: skip
+    (row,) = read_given(written(tmp_path, strategies=[levels])).to_dict("records")
+    there = projected(row, 16)
+    assert there["durable_s"] == pytest.approx(8 / 2)
+    times = formulas.write_s(SHARDED, 16) / formulas.write_s(SHARDED, 8)
+    assert there["shared_durable_s"] == pytest.approx(30 * times)
+
+
 def test_the_answer_says_what_a_save_stops_training_for_there(tmp_path: Path) -> None:
     costs = read_given(written(tmp_path))
     tables = {**decide(costs, [LLAMA], CHOICES), "validation": VALIDATION.rows([])}

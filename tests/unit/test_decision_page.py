@@ -18,9 +18,8 @@ from ckptbench.decide import sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.errors import ConfigError
-from ckptbench.page.cases import EXAMPLE
 from ckptbench.page.html import page
-from ckptbench.page.payload import payload
+from ckptbench.page.start import EXAMPLE, payload
 from tests.decided_study import CHOICES, LEVELS, RATES, ROOT, costs
 
 CALCULATOR = ROOT / "docs" / "calculator.html"

@@ -81,6 +81,8 @@ def test_levels_can_be_given(tmp_path: Path) -> None:
     [
         ({"step_s": "fast"}, "step_s"),
         ({"step_s": {"value": 3, "lo": 4, "hi": 5}}, "lo <= value <= hi"),
+        ({"step_s": {"value": 3, "lo": 0, "hi": 5}}, "lo <= value <= hi"),
+        ({"step_s": {"value": 3, "lo": 2, "hi": 10**9}}, "lo <= value <= hi"),
         ({"gpus": 0}, "gpus"),
         ({"strategies": []}, "strategies"),
         ({"strategies": [{"name": "save"}]}, "stall_s"),

@@ -1,6 +1,6 @@
-"""The cases from which the page can start: the setups of a study, in the words of the command's options.
+"""What the page starts from, as plain values for JSON: cases, failure rates, the draws of both, and how numbers are read and said.
 
-A case is a list of pairs, such as `("gpus", "256")`, `("now", "2h")` and, once for each strategy, `("blocking", "60s")` or
+A case is a list of pairs in the words of the command's options, such as `("gpus", "256")`, `("now", "2h")` and, once for each strategy, `("blocking", "60s")` or
 `("async", "sharded=3s+90s")`. What a study has measured is known beside it with its draws.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,17 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
+from ckptbench.answer import quantities
 from ckptbench.answer.labels import counted, describe, name
 from ckptbench.answer.quantities import unit_of_times
 from ckptbench.answer.setups import PANEL, SEPARATOR, faceted, in_words, ordered, with_hardware
-from ckptbench.decide import sampling
+from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
+from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.errors import ConfigError
 from ckptbench.matrix.interval import Interval
 
 Pairs = Sequence[tuple[str, str]]
@@ -137,3 +142,68 @@ def in_a_field(seconds: float) -> str:
     """A time as people write it."""
     unit = unit_of_times([seconds])
     return f"{float(f'{seconds * unit.scale:.{PLACES}g}'):g} {unit.name}"
+
+
+def payload(
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: Choices,
+    case: Pairs | None = None,
+) -> Row:
+    """The page starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+
+    Raises ConfigError where the chosen rate is none of `rates`.
+    """
+    names = [rate.name for rate in rates]
+    if choices.rate not in names:
+        raise ConfigError(f"decision.rate is {choices.rate}: use one of {', '.join(sorted(names))}")
+    draws = Draws()
+    own = [] if case is None else [_written("your case", case)]
+    measured = [] if costs is None else measured_cases(costs, choices, draws)
+    return {
+        "cases": [*own, *measured, _written("an example", EXAMPLE)],
+        "rates": [_rate(rate, draws) for rate in rates],
+        "choices": asdict(choices),
+        "draws": list(draws.texts),
+        "number_of_draws": sampling.DRAWS,
+        "ends": [sampling.LOWEST, sampling.HIGHEST],
+        "longest": LONGEST,
+        "most_steps": MOST_STEPS,
+        "other_rates": OTHERS,
+        "least_useful": LEAST_USEFUL,
+        "words": _words(),
+    }
+
+
+def _written(title: str, pairs: Pairs) -> Row:
+    """A case of which nothing was measured."""
+    return {"title": title, "how": "", "pairs": pairs, "strategies": []}
+
+
+def _rate(rate: FailureRate, draws: Draws) -> Row:
+    hours = 1 / (sampling.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
+    return {"name": rate.name, "title": rate.title, "source": rate.source, **draws.known(hours)}
+
+
+def _words() -> Row:
+    """The constants of `answer/quantities.py`: words.js has its functions."""
+    return {
+        "times": quantities.TIMES,
+        "sizes": quantities.SIZES,
+        "bandwidths": quantities.BANDWIDTHS,
+        "part": quantities.PART.pattern,
+        "steps": quantities.STEPS.pattern,
+        "largest": quantities.LARGEST,
+        "count": quantities.COUNT.pattern,
+        "most": quantities.MOST,
+        "units": [
+            *({**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST),
+            asdict(quantities.DAYS),
+        ],
+        "digits": quantities.DIGITS,
+        "most_digits": quantities.MOST_DIGITS,
+        "narrow": quantities.NARROW,
+        "steps_wide": quantities.STEPS_WIDE,
+        "not_zero": quantities.NOT_ZERO,
+        "tells": quantities.TELLS,
+    }
