@@ -61,11 +61,6 @@ def outcome(setup: Setup, repeats: int) -> Setup:
         "bit_equal_repeats": repeats,
         "kept": True,
         **ends,
-        "planned_samples": 1000.0,
-        "seen_once": 1000.0,
-        "seen_twice": 0.0,
-        "never_seen": 0.0,
-        "undone_samples": 100.0,
     }
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.machine import MACHINE
-from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, LOST_PARTS
+from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.matrix import catalogue
 
 FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
@@ -200,7 +200,7 @@ class Simulation:
     def _lineage(self) -> pd.DataFrame:
         struck = self.runs[self.runs["history"] != "whole"]
         used = RANKS_USED * _around_one(self._training, np.full(len(struck), WITHIN_USED))
-        samples = {**dict.fromkeys(LINEAGE_COLUMNS, 0), "planned_samples": 1, "seen_once": 1}
+        samples = {"planned_samples": 1, "never_seen": 0}
         return struck[["run"]].assign(mean_ranks=used * struck["ranks"], **samples)
 
     def _outcomes(self) -> pd.DataFrame:

@@ -99,7 +99,6 @@ def test_a_changed_loss_is_told_with_its_interval(tmp_path: Path) -> None:
     assert row["training_loss_difference"] == pytest.approx(0.25)
     assert row["training_loss_difference_lo"] == pytest.approx(0.25)
     assert row["kept"] is False
-    assert row["seen_once"] == PLANNED
 
 
 def test_of_one_repeat_no_interval_is_told(tmp_path: Path) -> None:

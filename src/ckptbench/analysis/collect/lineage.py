@@ -10,7 +10,7 @@ import pandas as pd
 
 from ckptbench.analysis.collect.course import StepExecution
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, RUN
+from ckptbench.analysis.tables.columns import RUN
 from ckptbench.analysis.tables.schema import Column, Table
 
 LINEAGE = Table(
@@ -20,7 +20,11 @@ LINEAGE = Table(
     (
         RUN,
         Column("steps", "integer", "1", "of the final state: those of the whole run"),
-        *(Column(name, "integer", "samples", meaning) for name, meaning in LINEAGE_COLUMNS.items()),
+        Column("planned_samples", "integer", "samples", "that the final model sees if nothing fails"),
+        Column("seen_once", "integer", "samples", "of these, those that the final model has seen once"),
+        Column("seen_twice", "integer", "samples", "those that it has seen more than once"),
+        Column("never_seen", "integer", "samples", "those that it has not seen"),
+        Column("undone_samples", "integer", "samples", "that were computed in steps that were undone"),
         Column("mean_ranks", "number", "1", "that did a step of the final state"),
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from ckptbench.matrix.interval import NEVER
 
 GOODPUT = Table(
     "goodput",
-    "One row a setup that failures struck. Means are over its repeats.",
+    "One row a setup that failures struck. Means are over its repeats; the parts of a loss are those of all failures of a run.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -29,7 +29,7 @@ GOODPUT = Table(
         Column("failures", "number", "1", "that struck a run"),
         Column("failures_per_hour", "number", "1/h", "of training time, interruptions included"),
         Column("wall_s", "number", "s", "from the first step to the end of training, of the paired repeats"),
-        Column("useful_s", "number", "s", "the same of the baselines x the part of their samples that the final model of the struck run has seen"),
+        Column("useful_s", "number", "s", "wall_s of the baselines x the part of the samples that the final model has seen"),
         *with_ends("goodput", "1", "useful_s / wall_s; its upper end is at most 1, unless survivors go on: fewer ranks may be faster"),
         Column("ranks_used", "number", "1", "ranks that did a step of the final state, mean"),
         *with_ends("goodput_of_ranks", "1", "goodput x ranks used / ranks paid for: all, from the first step to the end"),
@@ -37,7 +37,7 @@ GOODPUT = Table(
         Column("parts_s", "number", "s", "the parts of all failures of a run added up"),
         Column("explained", "number", "1", "parts_s / loss_s"),
         *with_ends("unexplained_s", "s", "loss_s - parts_s"),
-        *(Column(name, "number", "s", f"of all failures of a run: {meaning}") for name, meaning in LOST_PARTS.items()),
+        *(Column(name, "number", "s", meaning) for name, meaning in LOST_PARTS.items()),
     ),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.statistics import of_differences
-from ckptbench.analysis.tables.columns import LINEAGE_COLUMNS, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
 
@@ -38,24 +38,17 @@ OUTCOME = Table(
             for name, meaning in QUANTITIES.items()
             for column in with_ends(f"{name}_difference", "1", meaning)
         ),
-        *(Column(name, "number", "samples", f"of a run: {meaning}") for name, meaning in LINEAGE_COLUMNS.items()),
     ),
 )  # fmt: skip
 
 
 def outcome(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `lineage`, `training` and `resume_proof`."""
+    """From the tables `runs`, `training` and `resume_proof`."""
     runs, training = tables["runs"], tables["training"]
     last = training.sort_values("epoch").drop_duplicates("run", keep="last").set_index("run")
     equal = tables["resume_proof"].set_index("run")["bit_equal"]
-    seen = tables["lineage"].set_index("run")
     return OUTCOME.rows(
-        {
-            **setup,
-            **_of(group, last, equal),
-            **{name: float(seen[name].reindex(group["run"]).mean()) for name in LINEAGE_COLUMNS},
-        }
-        for setup, group in groups(runs[struck(runs)], SETUP)
+        {**setup, **_of(group, last, equal)} for setup, group in groups(runs[struck(runs)], SETUP)
     )
 
 

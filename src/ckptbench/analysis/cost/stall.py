@@ -38,7 +38,7 @@ STALL = Table(
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
         Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
         Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
-        Column("capture_s", "number", "s", "of the stall: the save until training goes on; 0 where it waits for the commit"),
+        Column("capture_s", "number", "s", "of the stall: the save itself, where the strategy does not block; else 0"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),

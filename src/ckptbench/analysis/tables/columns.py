@@ -57,14 +57,14 @@ STEADY = Column(
     "steady",
     "flag",
     "",
-    "whether it came after the first keep_during_run + 1",
+    "whether it came after the first `checkpoints.keep_during_run` + 1: from then on each save removes a version",
 )
 
 SPAN_KIND = Column(
     "kind",
     "text",
     "",
-    "`save`, `hold` (training waited later), `capture`, `write` (at a farther level after that at the nearer one), `sync`, `checksum` and `commit` (on the rank that commits), `removal` of old versions; in `timeline` also `step` and `evaluation`",
+    "`save`; `hold`: training waited later; `capture`; `write`, level by level; `sync`, `checksum` and `commit`, on the rank that commits; `removal` of old versions; in `timeline` also `step` and `evaluation`",
 )
 WHY = Column(
     "why",
@@ -102,8 +102,8 @@ LEVEL = Column(
 )
 
 LOST_PARTS = {
-    "unfinished_s": "from the end of the last step or save to the strike",
-    "detection_s": "from the strike, or the last step that others still ended, until the launcher or these knew of the loss",
+    "unfinished_s": "since the end of the last step or save, lost with the strike",
+    "detection_s": "until the launcher or the other ranks knew of the loss",
     "ending_s": "until all processes of the attempt had ended",
     "choice_s": "until the version to go on from was found and checked",
     "launch_s": "until rank 0 had started and all ranks had come up",
@@ -112,16 +112,7 @@ LOST_PARTS = {
     "regroup_s": "until ranks had agreed on who goes on, and after which step",
     "load_s": "of the version, or of the state that another rank sent",
     "again_s": "steps, checkpoints and evaluations that had been done before",
-    "slower_s": "steps beyond the usual: of a slow rank, the first after a recovery, and with fewer ranks; below 0 where fewer ranks are faster",
+    "slower_s": "steps longer than usual: of a slow rank, the first after a recovery, and with fewer ranks (below 0 where these are faster)",
     "rest_s": "what is in no other part",
 }
 """The parts of the time that a failure costs, in seconds, in their order: columns of several tables."""
-
-LINEAGE_COLUMNS = {
-    "planned_samples": "that the final model sees if nothing fails",
-    "seen_once": "of these, those that the final model has seen once",
-    "seen_twice": "those that it has seen more than once",
-    "never_seen": "those that it has not seen",
-    "undone_samples": "that were computed in steps that were undone",
-}
-"""What the final model has seen of the data, in samples: columns of several tables."""
