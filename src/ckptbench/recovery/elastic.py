@@ -1,4 +1,4 @@
-"""What recoveries have in common in which the survivors go on in their processes."""
+"""What the elastic recoveries share: the survivors of a loss go on in their processes."""
 
 from __future__ import annotations
 
