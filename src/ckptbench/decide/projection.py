@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide import formulas
 from ckptbench.decide.formulas import Floats
 from ckptbench.decide.model import Saving
 from ckptbench.decide.storage import Storage
+
+Row = Mapping[str, Any]
 
 CONSTANT, STORAGE, FIT = "constant", "storage", "fit"
 GROWING = ("stall_s", "slowdown_s", "durable_s", "shared_durable_s", "down_s")
