@@ -22,9 +22,9 @@ LINE_IN = 0.13
 """Height of a line of text."""
 PANEL_EDGES_IN = 0.34
 """Height of a panel's title and tick labels."""
-LETTERS_AN_INCH = 16
+LETTERS_AN_INCH = 18
 """About how many letters of the style's font stand in an inch."""
-LABEL_LETTERS = 36
+LABEL_LETTERS = 46
 """The longest line of a row's label, which leaves room for the panels."""
 AXIS_IN = 0.6
 """Width that the labels of a vertical axis may take."""
@@ -185,11 +185,14 @@ def _row_names(rows: pd.DataFrame) -> list[str]:
 
 def _extent(frame: pd.DataFrame, facets: int, axes_widths: Sequence[float]) -> tuple[int, float]:
     """How many facets stand side by side, and the width of the figure: a column where labels, titles and the narrowest axes have room there."""
-    titles = [_title(*pair) for pair in frame[["framework", "facet"]].to_numpy()]
+    pairs = frame[["framework", "facet"]].drop_duplicates()
+    titles = [_title(*pair) for pair in pairs.to_numpy()]
     labels_in = max(len(line) for text in frame["label"] for line in text.split("\n")) / LETTERS_AN_INCH  # fmt: skip
     axes_in = NARROWEST_AXES_IN * sum(axes_widths) / min(axes_widths)
     panel_in = max(axes_in, 1.15 * max(map(len, titles)) / LETTERS_AN_INCH)
-    across = 2 if facets > 1 and labels_in + 2 * panel_in <= PAGE_IN else 1
+    # Where a framework has no rows in the first facet, the labels stand in the second column too.
+    columns = 1 if len(pairs) == frame["framework"].nunique() * facets else 2
+    across = 2 if facets > 1 and columns * labels_in + 2 * panel_in <= PAGE_IN else 1
     return across, COLUMN_IN if labels_in + across * panel_in <= COLUMN_IN else PAGE_IN
 
 
