@@ -11,7 +11,8 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ckptbench.errors import LaunchError
 from ckptbench.world.agreements import Agreements, Message
@@ -116,8 +117,7 @@ class ControlServer:
                 if line is not None:  # the rank hangs, and what comes of it now is of no use
                     line.caller = line.rank = None
                 self._agreements.forget(rank)
-        if self._serving is not None:
-            self._serving.soon(self._answer_what_is_whole, {})
+        self._soon(self._answer_what_is_whole)
 
     def begin_anew(self) -> None:
         """End all ranks: what has started them is about to start them all anew. None of them counts as lost any more.
@@ -134,8 +134,7 @@ class ControlServer:
                 known.clear()
             self._have_finished = False
             self._comes_anew = True
-        if self._serving is not None:
-            self._serving.soon(self._dismiss, {"end": True})
+        self._soon(self._dismiss)
 
     @property
     def leaving(self) -> list[int]:
@@ -150,8 +149,7 @@ class ControlServer:
 
     def let_begin(self, launched: str) -> None:
         """Answer the ranks that have come up anew. `launched` is passed on to them: when they were started."""
-        if self._serving is not None:
-            self._serving.soon(self._answer_all, {"launched": launched})
+        self._soon(self._answer_all, launched)
 
     @property
     def lost(self) -> list[int]:
@@ -192,8 +190,12 @@ class ControlServer:
 
     def ask_to_stop(self) -> None:
         """Ask all ranks to stop after the same step. All of them must have come up before."""
+        self._soon(self._ask_to_stop)
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have the serving thread make this call soon. No rank hears anything before `serve` or after `close`."""
         if self._serving is not None:
-            self._serving.soon(self._ask_to_stop, {"stop": True})
+            self._serving.soon(call, *arguments)
 
     def hear(self, line: Line, message: Message) -> None:
         """Handle one message of a rank. Called in the serving thread."""
@@ -277,13 +279,13 @@ class ControlServer:
         self._have_finished |= answer is not None and name == FINISHED
         self._tell_if_due(answer)
 
-    def _ask_to_stop(self, message: Message) -> None:
+    def _ask_to_stop(self) -> None:
         """Called in the serving thread."""
         with self._lock:
             self._agreements.is_asked = True
-            self._tell_all(message)
+            self._tell_all({"stop": True})
 
-    def _answer_what_is_whole(self, _: Message) -> None:
+    def _answer_what_is_whole(self) -> None:
         """Answer what waited only for ranks that are lost. Called in the serving thread."""
         with self._lock:
             self._tell_if_due(self._agreements.decide_last_step(self._present))
@@ -291,11 +293,11 @@ class ControlServer:
                 self._answer_gathered(name)
             self._hear_early_ones()
 
-    def _dismiss(self, message: Message) -> None:
+    def _dismiss(self) -> None:
         """Tell the ranks that are to end. Called in the serving thread."""
         with self._lock:
             for line in self._leaving:
-                line.send(encoded(message))
+                line.send(encoded({"end": True}))
             self._hear_early_ones()
 
     def _hear_early_ones(self) -> None:
@@ -303,11 +305,11 @@ class ControlServer:
         for line, hello in early:
             self._welcome(line, hello)
 
-    def _answer_all(self, message: Message) -> None:
+    def _answer_all(self, launched: str) -> None:
         """Called in the serving thread."""
         with self._lock:
             self._comes_anew = False
-            self._tell_all({"addresses": self._seating.addresses(), **message})
+            self._tell_all({"addresses": self._seating.addresses(), "launched": launched})
 
     def _tell_if_due(self, message: Message | None) -> None:
         if message is not None:

@@ -111,9 +111,9 @@ class Serving:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def soon(self, call: Callable[[dict[str, Any]], None], message: dict[str, Any]) -> None:
-        """Have the serving thread call `call(message)` soon."""
-        self._loop.call_soon_threadsafe(call, message)
+    def soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have the serving thread make this call soon."""
+        self._loop.call_soon_threadsafe(call, *arguments)
 
     def end(self) -> None:
         """Accept no more connections, end the open ones, and return when the thread has ended."""
