@@ -32,9 +32,9 @@ ASSUMED = {
 """How costs were projected, by the column `projection` of the table `advice`."""
 TIMES = Unit("times")
 MATTERS = 1.05
-"""A step that may take so many times as long is told."""
+"""A remark is made where a step may take this many times as long."""
 TITLE_LETTERS = 60
-"""So much of the title of a failure rate is shown."""
+"""Characters of a failure rate's title that are shown."""
 
 
 def verdict(tables: Tables) -> tuple[str, ...]:

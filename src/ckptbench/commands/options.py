@@ -125,7 +125,7 @@ STORAGE = {
 TABLES = {"study": "--study", "costs": "--costs", "training_log": "--training-log"}
 """Those that name a file with costs."""
 GROWING = {"restart_per_gpu": "--restart-per-gpu"}
-"""What a table says of its own costs."""
+"""Options that refine a restart. Costs in a table say this themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class Asked:
         return Failing.of(self.failure_rate(gpus), gpus)
 
     def missing_rate(self) -> Iterator[str]:
-        """With a log of a training it is told beside what that does not tell."""
+        """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""
         if not self._rates():
             yield f"{' or '.join(RATES.values())}: how often failures come"
 

@@ -106,9 +106,9 @@ GOODPUT_CURVES = Table(
 )
 
 DIFFERING = ("step_s", "stall_s", "durable_s", "down_s")
-"""Costs whose interval is missing only where they were measured once."""
+"""Costs whose interval is missing only if they were measured once."""
 MOST_GPUS = 131_072
-"""`scale` goes so far."""
+"""Largest number of GPUs in the table `scale`."""
 POINTS = 61
 """Points of each curve."""
 BEYOND = 10.0
@@ -268,7 +268,7 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
 
 
 def _alone(first: _Case, others: Sequence[_Case]) -> float:
-    """In which part of the draws it is better than all of them."""
+    """The part of the draws in which `first` beats all others. NaN if a cost of one was measured once."""
     if not others:
         return 1.0
     if any(_is_certain(case.row) for case in (first, *others)):

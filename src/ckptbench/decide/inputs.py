@@ -85,7 +85,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class _Down:
-    """What a restart from a version costs, of some cells."""
+    """What a restart from a version costs, and where that is from."""
 
     estimate: Estimate
     source: str
@@ -137,7 +137,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
 
 
 def representative(timed: pd.DataFrame) -> pd.Index:
-    """Of each strategy's rows one. Where saves wait for one another, a checkpoint costs what the interval makes of it."""
+    """One row of each strategy: the interval with most checkpoints that did not wait for the one before, as waiting changes their cost."""
     alone = timed["checkpoints"] * (1 - timed["waited"].fillna(0.0))
     ordered = timed.assign(alone=alone).sort_values("alone", ascending=False, kind="stable")
     return ordered.drop_duplicates([*CELL, "recovery"]).index

@@ -42,12 +42,12 @@ class Seen:
         return float(self.runs.mean())
 
     def event(self, random: np.random.Generator, draws: int) -> Floats:
-        """By which factors one event differs from the mean of its run, (1 + draws,); first by none."""
+        """Factors by which one event differs from the mean of its run, (1 + draws,); the first is 1."""
         return np.concatenate([[1.0], random.choice(self.events, draws)])
 
 
 def run_spread(seen: Iterable[Seen]) -> Floats:
-    """By how much runs differ from the mean of their setup, as logarithms, of all setups that ran at least twice; 0 where none did.
+    """Logarithms of run ÷ mean of its setup, for all setups that ran at least twice; 0 where none did.
 
     A mean of n runs is nearer to each of them than to another run: hence the factor.
     """
@@ -61,7 +61,7 @@ def run_spread(seen: Iterable[Seen]) -> Floats:
 
 
 def resampled(differences: Floats, random: np.random.Generator, draws: int) -> Floats:
-    """By which factors another run differs, (1 + draws,), from `run_spread`; first by none."""
+    """Factors by which another run differs, (1 + draws,), drawn from `run_spread`; the first is 1."""
     factors: Floats = np.exp(np.concatenate([[0.0], random.choice(differences, draws)]))
     return factors
 

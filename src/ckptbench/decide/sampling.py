@@ -38,13 +38,13 @@ HALF = 1.959963984540054
 """Standard deviations from the middle of a 95 % interval to an end."""
 LOWEST, HIGHEST = 2.5, 97.5
 SAVED = (*SYSTEM, "strategy", "format", "interval")
-"""What the cost of a checkpoint is of."""
+"""Columns that seed the draws of what a checkpoint costs: rows that are equal in them share draws."""
 RECOVERED = (*SYSTEM, "recovery")
-"""What a failure that survivors go on from costs is of."""
+"""The same, of a failure that survivors go on from."""
 
 
 def step_s(row: Row) -> Floats:
-    """Shape (1 + DRAWS,), as all of this module."""
+    """Seconds of a step. This and all arrays of this module have shape (1 + DRAWS,)."""
     return _lognormal(row, "step_s", _random(row, SYSTEM, "step_s"))
 
 
@@ -119,7 +119,7 @@ def survived_of_all(row: Row, gpus: int, choices: Choices) -> Floats:
 
 
 def down_s(row: Row) -> Floats:
-    """What it is of, its estimate tells: one that stands in for others is equal in their rows. To that of a start a load is added."""
+    """Seeded by the estimate, so that rows that share a stand-in share draws. A start, to which each row adds its own load, is seeded by the system alone."""
     estimate = () if row["down_from"] == STARTS else ("down_s", "down_s_lo", "down_s_hi")
     return _lognormal(row, "down_s", _random(row, (*SYSTEM, *estimate), "down_s"))
 

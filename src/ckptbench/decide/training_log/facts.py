@@ -17,21 +17,21 @@ from ckptbench.decide.training_log.windows import Run, Save, Window
 BLOCKS = 10
 """Into so many parts the steps of a log are cut. How far these differ is the interval of a step."""
 ENOUGH = 3
-"""With fewer step times, those of steps beside saves are taken too."""
+"""With fewer step times than this, steps beside saves are used too."""
 LONGER = 2
 """Steps that take so many times as long as others have something else in them, such as a save that no line names."""
 FEW = 30
-"""Fewer samples are not cut."""
+"""With fewer samples than this, each is a block of its own."""
 SURE = 100
-"""A step time is taken of lines that are so many times as far apart as their times may be off."""
+"""A step time comes from lines at least this many times as far apart as their times may be off."""
 SURELY = 3
-"""Steps are slower where they are so many standard deviations longer."""
+"""Steps count as slower if they are this many standard deviations longer."""
 LEAST_S = 0.001
-"""A save that a log says took 0.00 s."""
+"""Taken for a save of which the log says 0.00 s."""
 LONGEST_S = 1e6
-"""No step, save or restart takes longer: so says a damaged line."""
+"""No step, save or restart takes longer: a line that says so is damaged."""
 LEAST_PART = 0.01
-"""Of a time: its interval does not go below it."""
+"""An interval does not go below this part of its time."""
 MOST_GPUS = 10**6
 
 Middle = Callable[[Sequence[float]], float]

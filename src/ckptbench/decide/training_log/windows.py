@@ -30,7 +30,7 @@ class Save:
 
 @dataclass(slots=True, kw_only=True)
 class Window:
-    """What lies between the lines of two steps."""
+    """The steps between two lines of the log, with the saves and pauses among them."""
 
     steps: int
     last: Event
@@ -49,7 +49,7 @@ class Window:
 
 @dataclass(slots=True)
 class Start:
-    """From a start of the training to the next, or to the end."""
+    """One start of the training, until the next one or the end."""
 
     step: int
     """That of its first line."""
