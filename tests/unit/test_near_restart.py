@@ -157,12 +157,6 @@ def test_the_nodes_are_asked_for_what_is_newer_than_the_shared_version(
     assert (asked.asked, version.position.step) == ([2], 2)
 
 
-def test_without_a_shared_version_they_are_asked_for_any(plan: Plan, tmp_path: Path) -> None:
-    asked = shard_assembly(tmp_path, several=True)
-    assert attempts.newest_version(plan, asked) is None
-    assert asked.asked == [0]
-
-
 def test_what_a_single_node_held_is_never_taken_for_that_of_several(
     plan: Plan, tmp_path: Path
 ) -> None:

@@ -91,11 +91,6 @@ def test_an_empty_file_has_nothing_in_memory(tmp_path: Path) -> None:
     assert page_cache.resident_bytes(tmp_path / "empty") == 0
 
 
-def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"missing\.bin"):
-        page_cache.evict([tmp_path / "missing.bin"])
-
-
 def test_without_the_kernels_counters_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(*_: object, **__: object) -> str:
         raise PermissionError("/proc/self/io")

@@ -234,16 +234,6 @@ def test_a_run_that_needs_more_memory_than_there_is_does_not_start(
     assert not trace_path(plan.run_folder, 0).exists()
 
 
-def test_a_run_that_needs_more_disk_than_there_is_does_not_start(
-    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = type("Usage", (), {"free": 100})
-    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: full)
-    with pytest.raises(LaunchError, match=r"checkpoint versions in .* free there: free some, set"):
-        run_cell(make_plan("e1"), execution)
-    run_cell(make_plan("never", name="baseline"), execution)
-
-
 def test_a_warmup_that_leaves_no_step_to_time_is_refused(
     make_plan: MakePlan, execution: Execution
 ) -> None:
