@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ckptbench.commands.main import EXTRA, INSTALL
-from ckptbench.commands.printed import paragraph
 from ckptbench.commands.verbs import WRONG_USE, run
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
@@ -144,10 +143,6 @@ def test_an_interval_is_recommended_where_more_than_a_hundredth_of_the_time_is_u
     (told,) = json.loads(said([*case, "--json"], capsys))["strategies"]
     assert told["told"] == helps == (told["loses"] <= 0.99)
     assert ("none helps" in said(case, capsys)) != helps
-
-
-def test_no_line_is_wider_than_100() -> None:
-    assert max(map(len, paragraph("ab " * 100).splitlines())) == 98
 
 
 STATE = ["--state", "98GB", "--bandwidth", "1.6GB/s"]
@@ -282,13 +277,6 @@ def test_a_number_of_gpus_is_whole(text: str, capsys: pytest.CaptureFixture[str]
     assert "use a whole number from 1 to 1,000,000" in capsys.readouterr().err
 
 
-def test_a_number_of_gpus_may_have_separators(capsys: pytest.CaptureFixture[str]) -> None:
-    plain, separated = (
-        said(["decide", "--gpus", text, *BOTH[3:]], capsys) for text in ("1024", "1,024")
-    )
-    assert plain == separated
-
-
 def test_a_log_without_failures_gives_a_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,10 +341,6 @@ def test_the_extra_installs_all_packages_whose_lack_is_told() -> None:
     declared = {name.partition(">")[0] for name in project["optional-dependencies"]["decide"]}
     names = {"yaml": "pyyaml", "vl_convert": "vl-convert-python"}
     assert {names.get(name, name) for name in EXTRA} == declared
-
-
-def test_a_verb_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "No such command" in refused(["decode"], capsys)
 
 
 def test_the_audit_needs_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from ckptbench.answer.quantities import (
     percent,
     plain,
     read_bandwidth,
+    read_count,
     read_every,
     read_size,
     read_time,
@@ -165,3 +166,7 @@ def test_a_number_of_a_table_is_said_with_its_interval() -> None:
     assert Known.of(row, "cost").shown(PERCENT) == "12.3 % [11.0, 14.0]"
     assert Known.of(row, "alone").shown(PERCENT) == "20 %"
     assert Known.of(row, "cost").rest == Known(1 - 0.123, 1 - 0.14, 1 - 0.11)
+
+
+def test_a_whole_number_may_have_separators() -> None:
+    assert [read_count(text) for text in ("1024", "1,024")] == [1024, 1024]
