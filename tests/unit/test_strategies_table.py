@@ -6,11 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from run_folders import FakeRun, Kill, cell
+from scipy.stats import linregress
 
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.memory import Growth
 from ckptbench.analysis.derive import derive
 from ckptbench.matrix.variant import Variant
 
@@ -292,3 +295,28 @@ def test_runs_that_were_continued_are_counted_and_not_timed(tmp_path: Path) -> N
     assert rows["checkpoints"].to_dict() == {"s5": 4, "s2": 0}
     assert rows["stall_s"].notna().to_dict() == {"s5": True, "s2": False}
     assert found["provenance"]["continued"].tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({}, (False, 1, 1)),
+        ({"memory": 1, "shared": 6}, (False, 6, 1)),
+        ({"memory": 1, "partner": 0, "shared": 0}, (False, 0, 0)),
+    ],
+)
+def test_the_options_of_a_strategy_that_costs_depend_on_are_columns(
+    tmp_path: Path, options: dict[str, int], facts: tuple[bool, int, int]
+) -> None:
+    strategy = Variant("deepfreeze", tuple(sorted(options.items())))
+    run = FakeRun(cell=cell(strategy=strategy, format="safetensors"))
+    names = ["blocking", "shared_every", "copies"]
+    assert tuple(tables(tmp_path, run)["strategies"][names].iloc[0]) == facts
+
+
+def test_the_interval_of_a_slope_is_students() -> None:
+    place, total = np.array([1.0, 2.0, 3.0, 5.0]), np.array([10.0, 13.0, 13.0, 20.0])
+    grown, known = Growth.through(place, total), linregress(place, total)
+    half = 4.302653 * known.stderr  # Student's quantile of two degrees of freedom
+    assert grown.slope == pytest.approx(known.slope)
+    assert grown.interval == pytest.approx((known.slope - half, known.slope + half))

@@ -49,10 +49,6 @@ UNITS = {
 }  # fmt: skip
 """How the name of a column ends that has this unit in it."""
 END = re.compile(r"_(lo|hi)$")
-PLAIN_END = re.compile(
-    r"(lower|upper) end of (it|its|the)( 95 %)?( interval)?(; missing where .*)?"
-)
-"""The meaning of an end of an interval that needs no words of its own."""
 
 
 def document() -> str:
@@ -104,15 +100,15 @@ class _Page:
         yield f"## {table.name}\n"
         also = f"; also {_names(rest)}" if rest else ""
         yield f"Row: {table.row.removeprefix('One row a ')} By {_names(table.key)}{also}.\n"
-        ends = _ends(own)
-        lines = [(self._meaning(table, column, ends), column, ends) for column in own if column.name not in _folded(ends)]  # fmt: skip
+        names = {column.name for column in own}
+        lines = [(self._meaning(table, column), column) for column in own if not (END.search(column.name) and END.sub("", column.name) in names)]  # fmt: skip
         for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):
-            columns = [column for _, column, _ in alike]
-            names = "`, `".join(column.name for column in columns)
-            yield _line(names, columns[0], meaning, has_ends=columns[0].name in ends)
+            columns = [column for _, column in alike]
+            together = "`, `".join(column.name for column in columns)
+            yield _line(together, columns[0], meaning, has_ends=f"{columns[0].name}_lo" in names)
         yield ""
 
-    def _meaning(self, table: Table, column: Column, ends: dict[str, list[Column]]) -> str:
+    def _meaning(self, table: Table, column: Column) -> str:
         """The column's meaning; where an earlier table says the end of it, the name of that table in its place."""
         words = column.meaning
         for said, where in self.said.get(column.name, ()):
@@ -122,23 +118,7 @@ class _Page:
                 break
         else:
             self.said.setdefault(column.name, []).append((words, table.name))
-        beyond = (each.meaning for each in ends.get(column.name, ()) if not PLAIN_END.fullmatch(each.meaning))  # fmt: skip
-        return "; ".join([words, *dict.fromkeys(beyond)])
-
-
-def _ends(columns: Sequence[Column]) -> dict[str, list[Column]]:
-    """By name of a column, those of `columns` that are the ends of its interval."""
-    names = {column.name for column in columns}
-    ends: dict[str, list[Column]] = {}
-    for column in columns:
-        base = END.sub("", column.name)
-        if base != column.name and base in names:
-            ends.setdefault(base, []).append(column)
-    return ends
-
-
-def _folded(ends: dict[str, list[Column]]) -> set[str]:
-    return {column.name for columns in ends.values() for column in columns}
+        return words
 
 
 def _line(names: str, column: Column, meaning: str | None = None, *, has_ends: bool = False) -> str:
