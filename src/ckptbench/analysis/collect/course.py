@@ -1,4 +1,4 @@
-"""The course of a run: which steps its final state has, which were undone, and which rank tells of which time.
+"""The course of a run: which steps its final state has, which were undone, and whose trace each part of its time is taken from.
 
 Ranks may be lost and others go on, new ranks may join, and all may start again from a version. The traces of all ranks
 together tell what came of each step.
@@ -58,7 +58,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepExecution:
-    """A step as the ranks of a world did it together, once. A step that is done again is another doing."""
+    """One execution of a step by the ranks that train together. A step that is done again has another execution."""
 
     step: int
     records: tuple[Record, ...]
@@ -73,12 +73,12 @@ class StepExecution:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the run's time, told by one process of one rank. Times are in ns since 1970."""
+    """A part of the run's time, taken from the trace of one process of one rank. Times are in ns since 1970."""
 
     rank: int
     process: ProcessRun
     begin_ns: int
-    """What came before, others tell, or an earlier process of the rank."""
+    """The time before it is taken from other ranks, or from an earlier process of the rank."""
     end_ns: int
 
     def steps(self) -> Steps:
@@ -93,7 +93,7 @@ class Segment:
         return shifted.at((shifted.start_ns >= self.begin_ns) & (shifted.start_ns < self.end_ns))
 
     def unix_ns(self, monotonic_ns: Iterable[int]) -> list[int]:
-        """Those of these moments that it tells of, in ns since 1970."""
+        """Those of these moments that lie in the segment, in ns since 1970."""
         moments = [self.process.unix_ns(each) for each in monotonic_ns]
         return [each for each in moments if self.begin_ns <= each < self.end_ns]
 
@@ -128,7 +128,7 @@ def reference_rank(traces: Sequence[Trace]) -> int:
 
 
 def segments(traces: Sequence[Trace], rank: int) -> list[Segment]:
-    """The run's time in order, told by this rank as long as it was there, and before by those whose state it took over."""
+    """The run's time in order. It is taken from this rank's trace as long as the rank was there, and before that from the ranks whose state it took over."""
     told: list[Segment] = []
     end_ns = FOR_EVER
     donor: int | None = rank
@@ -215,7 +215,7 @@ def _of_process(rank: int, number: int, process: ProcessRun, everybody: Shares) 
 
 
 def executions(traces: Sequence[Trace], everybody: Shares) -> list[StepExecution]:
-    """Every doing of every step, in the order of the steps and of time.
+    """Every execution of every step, in the order of the steps and of time.
 
     Raises RunFolderError if the traces do not tell how the final state came about.
     """
@@ -231,7 +231,13 @@ def executions(traces: Sequence[Trace], everybody: Shares) -> list[StepExecution
 
 def kept_steps(trace: Trace, rank: int, done: Iterable[StepExecution]) -> Steps:
     """The steps of this rank that the final state has, in their order."""
-    own = [each for doing in done if doing.kept for each in doing.records if each.rank == rank]
+    own = [
+        each
+        for execution in done
+        if execution.kept
+        for each in execution.records
+        if each.rank == rank
+    ]
     places: dict[int, list[int]] = {}
     for record in own:
         places.setdefault(record.process, []).append(record.start_ns)
@@ -287,17 +293,17 @@ def _together(same: Iterable[Record]) -> Iterator[list[Record]]:
 
 def _kept(traces: Sequence[Trace], known: Sequence[Record]) -> Iterator[Record]:
     """A record of each step of the final state, from the last step back to the first."""
-    of_life: dict[tuple[int, int], list[Record]] = {}
+    of_process: dict[tuple[int, int], list[Record]] = {}
     of_step: dict[int, list[Record]] = {}
     for record in known:
-        of_life.setdefault((record.rank, record.process), []).append(record)
+        of_process.setdefault((record.rank, record.process), []).append(record)
         of_step.setdefault(record.step, []).append(record)
-    own_lives = [place for place in of_life if place[0] == reference_rank(traces)]
-    last = of_life[max(own_lives)][-1]
+    own_processes = [place for place in of_process if place[0] == reference_rank(traces)]
+    last = of_process[max(own_processes)][-1]
     done = last.step + 1
     while done:
         process = traces[last.rank].processes[last.process]
-        own = [each for each in of_life[last.rank, last.process] if each.end_ns <= last.end_ns]
+        own = [each for each in of_process[last.rank, last.process] if each.end_ns <= last.end_ns]
         from_others = [at for at in _took_over(process) if at <= last.end_ns]
         while done and own and (not from_others or own[-1].end_ns > from_others[-1]):
             record = own.pop()

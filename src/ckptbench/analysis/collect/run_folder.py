@@ -63,9 +63,9 @@ class Run:
     manifest: dict[str, Any]
     ranks: list[RankRun]
     segments: list[Segment]
-    """Its time in order, each part with the rank that tells of it."""
+    """Its time in order, each part with the rank whose trace it is taken from."""
     executions: list[StepExecution] | None
-    """Every doing of every step; None of a run that no failure struck."""
+    """Every execution of every step; None for a run that no failure struck."""
 
     @property
     def traces(self) -> list[Trace]:
@@ -231,7 +231,7 @@ def _steps(
     if done is None or not any(trace.regroups for trace in traces):
         return [trace.steps() for trace in traces]
     steps = [kept_steps(trace, rank, done) for rank, trace in enumerate(traces)]
-    drop_undone(traces, steps, (1 + max(doing.step for doing in done)) // cell.epochs)
+    drop_undone(traces, steps, (1 + max(execution.step for execution in done)) // cell.epochs)
     return steps
 
 
