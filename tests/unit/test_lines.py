@@ -113,7 +113,9 @@ def test_a_rank_that_does_not_read_holds_up_no_other(make_server: MakeServer) ->
         link.close()
 
 
-def test_what_a_rank_says_may_come_in_pieces(make_server: MakeServer) -> None:
+def test_what_a_rank_says_may_come_in_pieces(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     server = make_server("a")
     with call(server) as rank:
         rank.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -124,6 +126,8 @@ def test_what_a_rank_says_may_come_in_pieces(make_server: MakeServer) -> None:
         wait_for(lambda: server.all_parted)
     assert server.stopped_at == 4
     assert server.lost == []
+    server.close()
+    assert "as all such are" not in caplog.text
 
 
 def test_a_rank_that_talks_nonsense_is_lost(make_server: MakeServer) -> None:
