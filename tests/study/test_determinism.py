@@ -17,7 +17,15 @@ from ckptbench.matrix import catalogue
 from ckptbench.matrix.catalogue import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS
 
 STUDY = "config/studies/tiny-determinism.yaml"
-FIGURES = ("determinism", "determinism_cost", "divergence", "restore", "recovery", "aftermath")
+FIGURES = (
+    "determinism",
+    "determinism_cost",
+    "divergence",
+    "controls",
+    "restore",
+    "recovery",
+    "aftermath",
+)
 TARGETS = () if FULL else tuple(f"results/figures/{figure}.pdf" for figure in FIGURES)
 """What the workflow makes: these figures and all that they need. test_study.py draws the others."""
 IN_MEMORY = ("tmpfs", "ramfs", "overlay")
