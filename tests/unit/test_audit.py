@@ -176,6 +176,7 @@ def test_disturbed_runs_are_named(tmp_path: Path) -> None:
     assert stolen.verdict == "holds"
     assert others.verdict == "fails"
     assert others.value == pytest.approx(0.1)
+    assert "1 of 2 runs were disturbed" in others.meaning
     assert "rep1 (10.0%)" in others.meaning
     assert [each.verdict for each in study.undisturbed_runs({})] == ["unknown"] * 2
 

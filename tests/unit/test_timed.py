@@ -331,6 +331,20 @@ def test_what_cannot_be_removed_ends_no_training_and_goes_later(
     assert not [event for event in whole_events(trace) if isinstance(event, SaveFailed)]
 
 
+def test_a_rank_that_another_one_leaves_in_a_save_does_not_blame_its_storage(
+    store: CheckpointStore, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = timed(store, built(), trace=trace)
+
+    def gone() -> None:
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(native, "_barrier", gone)
+    with pytest.raises(LaunchError, match="another rank died in the checkpoint of step 1"):
+        native.save(FIRST)
+    assert not [event for event in whole_events(trace) if isinstance(event, SaveFailed)]
+
+
 def test_a_rank_that_another_one_leaves_before_its_versions_are_compared_says_so(
     store: CheckpointStore, trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
