@@ -1,4 +1,4 @@
-"""A file that is wrong in several places is refused once, with all its faults and the remedy of each."""
+"""Whatever a value of a file is, it is read or refused by the name of its field."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ckptbench.analysis.tables.store import read_tables
-from ckptbench.data.dataset import Dataset
-from ckptbench.data.sources import prepare
 from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.decide.given import read_given
 from ckptbench.decide.rates import read_rate, read_rates
-from ckptbench.errors import CkptbenchError, ConfigError, DataError, RunFolderError, all_of
-from ckptbench.settings.sources import MOST_LINES
+from ckptbench.errors import CkptbenchError, ConfigError, DataError, all_of
 from ckptbench.study.planning import plan_study
 
 LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
@@ -54,30 +50,6 @@ def test_costs_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_given(tmp_path / "costs.yaml")
     assert "strategies[0].durable_s is 1: durable before training goes on" in str(caught.value)
-
-
-def refused(content: dict[str, Any]) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        plan_study(content, [], Path("none"))
-    return str(caught.value).splitlines()
-
-
-def test_a_config_tells_all_that_does_not_fit_together() -> None:
-    apart = {"keep_after_run": 9, "memory_folder": "here", "node_folder": "there"}
-    words = refused({"checkpoints": apart, "failures": {"one": [{"rank": 0}]}})
-    assert [line.split()[1] for line in words] == [
-        "checkpoints.keep_after_run", "checkpoints.memory_folder", "checkpoints.node_folder", "failures.one[0]"
-    ]  # fmt: skip
-
-
-def test_a_config_tells_every_entry_that_matches_nothing_and_counts_the_rest() -> None:
-    small = {"framework": "pytorch", "model": "small_cnn", "ranks": 1}
-    words = refused({"matrix": small, "exclude": [{"ranks": 7}, {"epochs": 9}]})
-    assert [line.split()[1] for line in words] == ["exclude[0]", "exclude[1]"]
-    words = refused({"matrix": small, "exclude": [{"ranks": n} for n in range(2, 32)]})
-    assert words[MOST_LINES:] == ["and 10 more wrong values"]
-    both = [{"format": "npz", "interval": "never"}, {"strategy": "dcp", "framework": "chainer", "interval": 1}]  # fmt: skip
-    assert [line.split()[1] for line in refused({"matrix": small, "include": both})] == ["include[0]", "include[1]"]  # fmt: skip
 
 
 def places(content: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -157,19 +129,3 @@ def test_errors_of_several_checks_are_one_error() -> None:
     assert all_of([lambda: 1, lambda: 2]) == [1, 2]
     with pytest.raises(DataError, match=r"^one\ntwo$"):
         all_of([lambda: fails("one"), lambda: 1, lambda: fails("two"), lambda: fails("one")])
-
-
-def test_every_damaged_array_of_a_dataset_and_every_missing_table_is_told(tmp_path: Path) -> None:
-    prepare("synthetic", tmp_path, {"train_samples": 4, "test_samples": 4})
-    for name in ("train_images.npy", "test_labels.npy"):
-        (tmp_path / name).write_bytes(b"short")
-    with pytest.raises(DataError) as caught:
-        Dataset.open(tmp_path)
-    found = {line.split(": ")[0].rpartition("/")[2] for line in str(caught.value).splitlines()}
-    assert found == {"train_images.npy", "test_labels.npy"}
-    with pytest.raises(RunFolderError) as gone:
-        read_tables(tmp_path, ["runs", "steps"])
-    assert [line.split(": ")[0].rpartition("/")[2] for line in str(gone.value).splitlines()] == [
-        "runs.parquet",
-        "steps.parquet",
-    ]
