@@ -26,7 +26,7 @@ from ckptbench.analysis.cost.strategies import (
 )
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
-from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
 from ckptbench.matrix.interval import NEVER
@@ -108,7 +108,7 @@ def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
     ratios = estimates([each.ratio for each in slowdowns])
     finished = estimates([_mean(used, "durable_s") for _, used in found])
     memory = estimates([_mean(used, "memory_bytes") for _, used in found])
-    costs, overheads = (_by_setup(tables[name]) for name in ("checkpoint_cost", "overhead"))
+    costs, overheads = (row_by(tables[name], SETUP) for name in ("checkpoint_cost", "overhead"))
     return STRATEGIES.rows(
         {
             **key,
@@ -151,10 +151,6 @@ def _hidden(timed: Timed, used: pd.DataFrame) -> Slowdown:
 
 def _mean(used: pd.DataFrame, column: str) -> Repeated:
     return mean_of_runs(used[used[column].notna()], column)
-
-
-def _by_setup(frame: pd.DataFrame) -> dict[Key, Row]:
-    return {tuple(key.values()): records(rows)[0] for key, rows in groups(frame, SETUP)}
 
 
 def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from ckptbench.analysis.tables.columns import (
     STRATEGY_COLUMNS,
     SYSTEM,
 )
-from ckptbench.analysis.tables.grouping import continued, groups, records
+from ckptbench.analysis.tables.grouping import continued, groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.interval import NEVER
@@ -88,9 +88,9 @@ class _Costs:
 def strategies(tables: Tables) -> pd.DataFrame:
     """From the tables `runs`, `memory`, `steps`, `epochs`, `checkpoints`, `stall`, `checkpoint_cost`, `overhead`, `sizes`, `restore` and `consistency`."""
     costs = list(_costs(tables))
-    stalls = _by_setup(tables["checkpoint_cost"])
-    overheads = _by_setup(tables["overhead"])
-    weights = _by(tables["sizes"], SIZES_KEY)
+    stalls = row_by(tables["checkpoint_cost"], SETUP)
+    overheads = row_by(tables["overhead"], SETUP)
+    weights = row_by(tables["sizes"], SIZES_KEY)
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
         name: estimates([getattr(cost, name) for cost in costs])
@@ -204,15 +204,6 @@ def copied(row: Row, name: str) -> dict[str, float]:
 def _weights(row: Row | None) -> dict[str, float]:
     """NaN where no version was weighed."""
     return {name: math.nan if row is None else row[name] for name in ("bytes", "files")}
-
-
-def _by_setup(frame: pd.DataFrame) -> dict[tuple[Any, ...], Row]:
-    return _by(frame, SETUP)
-
-
-def _by(frame: pd.DataFrame, names: tuple[str, ...]) -> dict[tuple[Any, ...], Row]:
-    """The only row of each of these keys."""
-    return {tuple(key.values()): records(rows)[0] for key, rows in groups(frame, names)}
 
 
 def _loads(restore: pd.DataFrame) -> dict[tuple[Any, ...], float]:

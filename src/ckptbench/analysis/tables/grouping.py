@@ -25,6 +25,11 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
+def row_by(frame: pd.DataFrame, names: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The only row of each combination of values of `names`."""
+    return {tuple(row[name] for name in names): row for row in records(frame)}
+
+
 def by_run(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(key["run"]): rows for key, rows in groups(frame, ["run"])}
 
