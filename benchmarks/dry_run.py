@@ -16,8 +16,8 @@ from pathlib import Path
 import yaml
 from ratio import report
 
-from ckptbench.study.config import load_config
-from ckptbench.study.expansion import expand
+from ckptbench.config.expansion import expand
+from ckptbench.config.study import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = {

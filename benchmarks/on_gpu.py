@@ -77,12 +77,12 @@ from ckptbench.frameworks.contract import Arrays, Sgd  # noqa: E402
 from ckptbench.frameworks.pytorch import PyTorch  # noqa: E402
 from ckptbench.matrix.catalogue import formats_of  # noqa: E402
 from ckptbench.matrix.levels import SHARED  # noqa: E402
+from ckptbench.matrix.networks.models import ARCHITECTURES  # noqa: E402
 from ckptbench.matrix.variant import Variant  # noqa: E402
-from ckptbench.networks.models import ARCHITECTURES  # noqa: E402
-from ckptbench.proof.digest import digests  # noqa: E402
 from ckptbench.runs.position import Position  # noqa: E402
 from ckptbench.runs.recorder import Recorder  # noqa: E402
 from ckptbench.strategies.timed import TimedCheckpointer  # noqa: E402
+from ckptbench.training.digest import digests  # noqa: E402
 from ckptbench.world.seats import Place  # noqa: E402
 
 MODEL, BATCH = "resnet50", 8

@@ -35,7 +35,7 @@ from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import SHARED
-from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder

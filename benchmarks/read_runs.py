@@ -39,9 +39,9 @@ from ckptbench.analysis.derive import derive  # noqa: E402
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM  # noqa: E402
 from ckptbench.analysis.tables.registry import COLLECTED, TABLES  # noqa: E402
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
-from ckptbench.figures import FIGURES  # noqa: E402
-from ckptbench.figures.files import write_figure  # noqa: E402
 from ckptbench.matrix.cell import Cell  # noqa: E402
+from ckptbench.report.figures import FIGURES  # noqa: E402
+from ckptbench.report.figures.files import write_figure  # noqa: E402
 
 PROMISE = 2.0
 INTERVALS = ("never", "e1", "e2", "e5")

@@ -35,13 +35,13 @@ import torch
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
+from ckptbench.common import page_cache
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.machine import page_cache
 from ckptbench.matrix.catalogue import STRATEGIES, formats_of, load
 from ckptbench.matrix.levels import SHARED
+from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.variant import Variant
-from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder

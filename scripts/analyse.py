@@ -7,7 +7,7 @@ import sys
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run_script
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.page import page  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
 from ckptbench.audit.table import audit  # noqa: E402
-from ckptbench.scripting import run_script  # noqa: E402
+from ckptbench.common.scripting import run_script  # noqa: E402
 
 LEAST_REPEATS = 2
 

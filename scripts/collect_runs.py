@@ -9,10 +9,10 @@ from pathlib import Path
 from ckptbench.analysis.collect.asked import Asked
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.tables.store import write_tables
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import DESCRIPTION, dataset_sha256
-from ckptbench.errors import RunFolderError
-from ckptbench.scripting import parser_of, run_script
-from ckptbench.study.record import StudyRecord
 
 
 def main() -> int:

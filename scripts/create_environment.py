@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.supervision import supervised
-from ckptbench.scripting import parser_of, run_script
 
 
 def main() -> int:

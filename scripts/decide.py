@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide, left_out
@@ -14,7 +15,6 @@ from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION, validation
-from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ckptbench.figures import FIGURES, OWN_FIGURES
-from ckptbench.figures.files import write_figure
-from ckptbench.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.report.figures import FIGURES, OWN_FIGURES
+from ckptbench.report.figures.files import write_figure
 
 
 def main() -> int:

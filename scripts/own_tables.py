@@ -6,13 +6,13 @@ import logging
 import sys
 
 from ckptbench.analysis.tables.store import write_tables
+from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.rates import read_rates
 from ckptbench.own.record import OwnStudy, check_asked
 from ckptbench.own.seen import read_runs
 from ckptbench.own.study import own_tables
-from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 

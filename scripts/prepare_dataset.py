@@ -11,8 +11,8 @@ import logging
 import sys
 from pathlib import Path
 
+from ckptbench.common.scripting import run_script
 from ckptbench.data.sources import DATASETS, prepare
-from ckptbench.scripting import run_script
 
 log = logging.getLogger("ckptbench")
 

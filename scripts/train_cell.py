@@ -12,23 +12,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.config.inputs import sizes_of
+from ckptbench.config.progress import progress_line
+from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import changes, source_of
 from ckptbench.environments.folder import installed_sha256
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.errors import LaunchError
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.training import Training
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import SEAL
 from ckptbench.runs.plan import RunSpec
-from ckptbench.runs.training import Training
-from ckptbench.scripting import parser_of, run_script
-from ckptbench.study.inputs import sizes_of
-from ckptbench.study.progress import progress_line
-from ckptbench.study.record import StudyRecord
 
 log = logging.getLogger("ckptbench")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 
+from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import OUTPUT, SEAL, OwnStudy
 from ckptbench.own.run import Execution, run_own
 from ckptbench.own.surroundings import given_to
-from ckptbench.scripting import parser_of, run_script
 
 log = logging.getLogger("ckptbench")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.answer import DECISION, STUDY_TABLES
-from ckptbench.answer.study import study_text
+from ckptbench.common.scripting import parser_of, run_script, write_text
 from ckptbench.own.answer import own_text
 from ckptbench.own.made import ANSWERED
-from ckptbench.scripting import parser_of, run_script, write_text
+from ckptbench.report.answer import DECISION, STUDY_TABLES
+from ckptbench.report.answer.study import study_text
 
 
 def main() -> int:

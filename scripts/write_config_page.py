@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from ckptbench.config import study as config
 from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
 from ckptbench.own.config import OwnSection, own_schema
-from ckptbench.study import config
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "config" / "README.md"

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
+from ckptbench.common.scripting import parser_of, run_script, write_text
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import read_rates
-from ckptbench.page.html import page
-from ckptbench.scripting import parser_of, run_script, write_text
+from ckptbench.report.page.html import page
 
 
 def main() -> int:

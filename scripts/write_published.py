@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.answer.published import TABLES, published
-from ckptbench.scripting import run_script
+from ckptbench.common.scripting import run_script
+from ckptbench.report.answer.published import TABLES, published
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
 from tests.cluster.commands import poll
 from tests.cluster.studies import said, vary
 from tests.study.checkout import Checkout, ranks_of

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import open_levels
+from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.environments.lock_file import pinned_sha256
@@ -23,11 +24,10 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import MEMORY
+from ckptbench.matrix.training import Training
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan, RunSpec
-from ckptbench.runs.training import Training
-from ckptbench.study.inputs import sizes_of
 
 RANKS = 3
 STEPS = 12

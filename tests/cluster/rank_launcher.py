@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from ckptbench.errors import CkptbenchError
+from ckptbench.common.errors import CkptbenchError
 from ckptbench.launch import limits, watch
 from ckptbench.launch import ranks as launch
 from ckptbench.launch.allocation import read_allocation

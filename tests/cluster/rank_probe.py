@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from ckptbench.errors import CkptbenchError
-from ckptbench.machine.processes import die_with_parent, ignore_stop_signals
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.processes import die_with_parent, ignore_stop_signals
 from ckptbench.training.rank import log_to
 from ckptbench.world.place import take_place
 from ckptbench.world.variables import LOGS, read_seat

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
 from tests.cluster.commands import check, poll, run
 from tests.cluster.near_run import BETWEEN, FAILURE, RANKS, STEPS, STRUCK
 from tests.cluster.slurm_conf import NODES

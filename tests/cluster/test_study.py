@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.world.seats import same_host
 from tests.cluster import pbs_conf

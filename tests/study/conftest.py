@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.decide.rates import FailureRate, read_rates
-from ckptbench.page.html import page
+from ckptbench.report.page.html import page
 from tests.decided_study import CHOICES, RATES, costs
 from tests.study.browser import Browser, chromium, obstacle
 

@@ -15,13 +15,13 @@ from scenario import Scenario, open_strategy
 from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.catalogue import STRATEGIES, formats_of
 from ckptbench.matrix.variant import Variant
-from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.training.digest import digests
 from ckptbench.world.seats import Place
 
 SAVES = 6

@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
+from ckptbench.common.shared_memory import named_segments
 from ckptbench.frameworks import chainer
-from ckptbench.machine.shared_memory import named_segments
 from ckptbench.training import rank
 from ckptbench.world.variables import read_seat
 

@@ -21,7 +21,7 @@ import numpy as np
 from scenario import open_strategy
 
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, formats_of
 from ckptbench.matrix.variant import Variant

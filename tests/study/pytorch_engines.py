@@ -18,9 +18,9 @@ from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.processes import end_with_parent
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.machine.processes import end_with_parent
 from ckptbench.matrix.catalogue import formats_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.position import Position

@@ -13,8 +13,7 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
 from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, load
 from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.variant import Variant
-from ckptbench.networks.layers import (
+from ckptbench.matrix.networks.layers import (
     AuxiliaryHead,
     AveragePool,
     Branches,
@@ -27,7 +26,8 @@ from ckptbench.networks.layers import (
     Network,
     ReLU,
 )
-from ckptbench.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.variant import Variant
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer

@@ -19,7 +19,7 @@ from scenario import Scenario, network_of, open_strategy, strategies_of, varied_
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version, read_version, version_name
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
 from ckptbench.matrix.catalogue import STRATEGIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
-from ckptbench.runs.training import Training
+from ckptbench.matrix.training import Training
 
 TRAINING = Training(
     seed=1,

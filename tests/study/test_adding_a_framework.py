@@ -31,8 +31,8 @@ import json
 from pathlib import Path
 from matplotlib.colors import to_hex
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.figures import FIGURES
-from ckptbench.study.config import load_config
+from ckptbench.report.figures import FIGURES
+from ckptbench.config.study import load_config
 entry = FIGURES["overhead"]
 figure = entry.draw(read_tables(Path("results/tables"), entry.tables))
 lines = [line for axes in figure.axes for line in axes.lines]
@@ -123,7 +123,7 @@ def test_the_steps_touch_one_file_one_registry_and_the_locks(added: Checkout) ->
     }
     assert changed == {
         "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/catalogue.py", "envs/mine.in", "envs/mine.txt",
-        "src/ckptbench/networks/models.py", STUDY,
+        "src/ckptbench/matrix/networks/models.py", STUDY,
         "workflow/schemas/config.schema.json", "config/README.md", "docs/names.md", "docs/tables.md",
     }  # fmt: skip
 

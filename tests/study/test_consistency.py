@@ -15,7 +15,7 @@ from ranks import Found, part_of, run_scenario
 from selection import RANKS
 
 from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, formats_of
-from ckptbench.networks.tensor_groups import group_of
+from ckptbench.matrix.networks.tensor_groups import group_of
 
 SCRIPT = Path(__file__).with_name("consistency.py")
 PAIRS = [

@@ -13,12 +13,12 @@ from checkout import COLD
 from small_run import TRAINING, cell_of
 from warm.environments import warm_environments
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.shared_memory import MPICH, SEGMENTS
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.machine.shared_memory import MPICH, SEGMENTS
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.runs.plan import Plan
 

@@ -21,8 +21,8 @@ import yaml
 from checkout import Checkout, launchers_of, ranks_of, wait_for
 from selection import FULL
 
-from ckptbench.machine.files import file_sha256
-from ckptbench.study.record import StudyRecord
+from ckptbench.common.files import file_sha256
+from ckptbench.config.record import StudyRecord
 from tests.living import is_running
 
 PYTORCH = "config/studies/pytorch.yaml"

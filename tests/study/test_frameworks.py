@@ -17,10 +17,10 @@ from selection import FULL, RANKS
 from warm.environments import warm_environments
 
 from ckptbench.matrix.catalogue import FRAMEWORKS, OMISSIONS
-from ckptbench.networks.layers import BATCH_NORM_DECAY
-from ckptbench.networks.models import ARCHITECTURES
-from ckptbench.networks.tensor_groups import group_of
-from ckptbench.proof.ablation import REPLACED
+from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.tensor_groups import group_of
+from ckptbench.training.ablation import REPLACED
 
 REFERENCE = next(iter(FRAMEWORKS))
 """The framework that the others are held against."""

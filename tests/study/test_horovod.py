@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ranks import Found, run_scenario
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.matrix.catalogue import FRAMEWORKS
 
 TRAPS = Path(__file__).with_name("horovod_traps.py")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.machine.processes import living_with
+from ckptbench.common.processes import living_with
 from ckptbench.own.made import TABLES
 from ckptbench.own.supervised import MARK
 from tests.own_training import TRAINING, complete_runs, write_study

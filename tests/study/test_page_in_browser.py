@@ -13,15 +13,15 @@ import pytest
 from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.answer import quantities
-from ckptbench.commands.options import AN_ASYNCHRONOUS
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import growth, projected
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.storage import Storage
-from ckptbench.errors import ConfigError
-from ckptbench.page.html import page
+from ckptbench.report.answer import quantities
+from ckptbench.report.commands.options import AN_ASYNCHRONOUS
+from ckptbench.report.page.html import page
 from tests.decided_study import CHOICES, LEVELS, costs
 from tests.study.browser import Browser
 from tests.study.what_if import choose, enter, enter_cost, expected, row_of

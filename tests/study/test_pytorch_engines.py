@@ -15,7 +15,7 @@ from ranks import Found, part_of, run_scenario
 from scenario import strategies_of
 from warm.environments import warm_environments
 
-from ckptbench.networks.tensor_groups import group_of
+from ckptbench.matrix.networks.tensor_groups import group_of
 from tests.living import is_running
 
 SCRIPT = Path(__file__).with_name("pytorch_engines.py")

@@ -14,9 +14,9 @@ import pytest
 import small_run
 from checkout import COLD, ROOT, Checkout, ranks_of
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
+from ckptbench.failures.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
 from ckptbench.runs.events import End, Phase, Regroup, SaveFailed, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events

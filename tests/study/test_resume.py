@@ -24,7 +24,7 @@ from checkout import COLD, ROOT, ranks_of, wait_for
 from selection import FULL
 from warm.environments import warm_environments
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.layout import trace_path

@@ -50,7 +50,7 @@ def lighthouses() -> list[str]:
     return [
         line
         for line in listed.stdout.splitlines()
-        if line.startswith(str(ENVIRONMENT)) and "ckptbench.recovery.lighthouse" in line
+        if line.startswith(str(ENVIRONMENT)) and "ckptbench.failures.recovery.lighthouse" in line
     ]
 
 

@@ -13,8 +13,8 @@ import yaml
 from checkout import ROOT, Checkout
 
 from ckptbench.analysis.tables.registry import DECIDED, TABLES
-from ckptbench.study.config import load_config
-from ckptbench.study.expansion import expand
+from ckptbench.config.expansion import expand
+from ckptbench.config.study import load_config
 
 # The one lint that does not fit: each rule's software is in envs/*.txt, installed by rule create_environment.
 ENVIRONMENTS_ARE_RULES = "Specify a conda environment or container for each rule."

@@ -20,7 +20,7 @@ from torchft import ProcessGroupGloo
 from torchft.checkpointing.http_transport import HTTPTransport
 from torchft.coordination import LighthouseServer
 
-from ckptbench.recovery.torchft.loopback import open_manager, open_store
+from ckptbench.failures.recovery.torchft.loopback import open_manager, open_store
 
 PATIENCE = timedelta(seconds=30)
 STATE = {"tensors": {"weights": torch.arange(5.0)}}

@@ -13,8 +13,8 @@ import sys
 import time
 from typing import cast
 
-from ckptbench.errors import LaunchError
-from ckptbench.recovery.ulfm import UlfmRank
+from ckptbench.common.errors import LaunchError
+from ckptbench.failures.recovery.ulfm import UlfmRank
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place

@@ -14,17 +14,17 @@ from numpy_framework import ALONE, Unasked
 from stored_versions import Busy
 from struck_plans import FAILURES
 
+from ckptbench.common.clock import boot_id
+from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch.run import Execution
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine.clock import boot_id
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.training import Training
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.training import Training
-from ckptbench.study.inputs import sizes_of
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
 from ckptbench.world.control import ControlServer

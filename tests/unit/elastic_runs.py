@@ -7,8 +7,8 @@ from pathlib import Path
 
 from run_folders import FakeRun, cell
 
+from ckptbench.common.files import write_json
 from ckptbench.data.order import shares_of
-from ckptbench.machine.files import write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs import events
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path

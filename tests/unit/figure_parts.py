@@ -7,7 +7,7 @@ from figure_tables import Study
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ckptbench.figures.kit.panels import PaperFigure
+from ckptbench.report.figures.kit.panels import PaperFigure
 
 SMALL = Study(struck=("exponential_mean_s_60",)).tables()
 

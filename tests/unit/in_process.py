@@ -7,7 +7,7 @@ import json
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked
 
-from ckptbench.errors import RunStopped
+from ckptbench.common.errors import RunStopped
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.runs.layout import trace_path

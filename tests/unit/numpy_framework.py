@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckptbench.frameworks.numpy_framework import NumpyFramework
-from ckptbench.networks.models import linear
+from ckptbench.matrix.networks.models import linear
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.commands.tables import usual
+from ckptbench.common.files import write_json
 from ckptbench.decide.rates import read_rate
-from ckptbench.machine.files import write_json
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import PROBE, RUN, SUMMARY, seal
 from ckptbench.own.seen import read_runs
 from ckptbench.own.study import own_tables
+from ckptbench.report.commands.tables import usual
 from probe.tests.traces import Written
 
 HOST = {

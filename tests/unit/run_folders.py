@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.machine.files import write_json
+from ckptbench.common.files import write_json
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import SHARED
-from ckptbench.proof.digest import digests
+from ckptbench.matrix.training import Training
 from ckptbench.runs.events import (
     Begun,
     Captured,
@@ -52,7 +52,7 @@ from ckptbench.runs.layout import (
 )
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.seal import seal
-from ckptbench.runs.training import Training
+from ckptbench.training.digest import digests
 
 TRAINING = Training(
     seed=1,

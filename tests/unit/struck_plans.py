@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckptbench.recovery.contract import Loss
+from ckptbench.failures.recovery.contract import Loss
 from ckptbench.runs.events import Start, Strike
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path

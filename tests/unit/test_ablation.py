@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.networks.layers import Network
-from ckptbench.proof.ablation import Ablation
-from ckptbench.proof.digest import digests
+from ckptbench.matrix.networks.layers import Network
+from ckptbench.training.ablation import Ablation
+from ckptbench.training.digest import digests
 
 RANKS = (0, 1)
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 CATALOGUE = "matrix/catalogue.py"
 PLANNED = """
-from ckptbench.study.config import load_config, schema
-from ckptbench.study.expansion import expand
+from ckptbench.config.study import load_config, schema
+from ckptbench.config.expansion import expand
 common = {"framework": "pytorch", "ranks": 1, "interval": 1}
 def planned(**matrix):
     assert '"mine"' in str(schema()).replace("'", '"') or matrix == {"model": "logistic"}
@@ -110,7 +110,7 @@ def test_a_strategy_and_a_recovery_are_a_file_and_an_entry(
     add_entry(source, registry, entry)
     code = f"""
 from ckptbench.matrix.catalogue import {registry}, load
-from ckptbench.matrix.document import document
+from scripts.write_names_page import document
 entry = {registry}["mine"]
 place = entry.rank if hasattr(entry, "rank") else entry.location
 print(planned({more}), load(place), "`mine`" in document())
@@ -140,7 +140,7 @@ def test_a_figure_is_one_module(source: Path) -> None:
     add_module(source, "A figure", module)
     code = f"""
 import pandas as pd
-from ckptbench.figures import FIGURES
+from ckptbench.report.figures import FIGURES
 entry = FIGURES["mine"]
 print(entry.title, entry.draw({RUNS}).axes[0].patches[0].get_height())
 """

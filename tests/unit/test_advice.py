@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from test_given_costs import EXAMPLE
 
+from ckptbench.config.study import DecisionSection
 from ckptbench.decide import inputs, sampling
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.choices import Choices
@@ -20,7 +21,6 @@ from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
 from ckptbench.decide.storage import Storage
-from ckptbench.study.config import DecisionSection
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
 RATES = read_rates(FAILURES)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ckptbench.common.errors import CkptbenchError, ConfigError, DataError, all_of
+from ckptbench.config.planning import plan_study
 from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.decide.given import read_given
 from ckptbench.decide.rates import read_rate, read_rates
-from ckptbench.errors import CkptbenchError, ConfigError, DataError, all_of
-from ckptbench.study.planning import plan_study
 
 LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
 COSTS = {

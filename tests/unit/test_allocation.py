@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.launch.allocation import (
     Allocation,
     granted_cores,

@@ -20,12 +20,12 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.common.errors import RunFolderError
+from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.errors import RunFolderError
 from ckptbench.runs.layout import SCHEMA_VERSION
 from ckptbench.runs.seal import seal
-from ckptbench.study.record import StudyRecord
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

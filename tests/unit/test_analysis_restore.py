@@ -14,7 +14,7 @@ from run_folders import FakeRun, Kill, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.seal import seal

@@ -11,8 +11,8 @@ import pytest
 
 from ckptbench.analysis.collect import values
 from ckptbench.analysis.collect.values import MOST, Comparison, compare
-from ckptbench.errors import CkptbenchError
-from ckptbench.networks.tensor_groups import group_of
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.matrix.networks.tensor_groups import group_of
 
 NEXT = np.nextafter(np.float32(1.0), np.float32(2.0))
 SMALLEST = np.float32(1e-45)

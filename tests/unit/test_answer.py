@@ -16,12 +16,12 @@ from decision_tables import checked, decided
 from figure_tables import Study, empty_tables
 
 from ckptbench.analysis.tables.store import write_tables
-from ckptbench.answer import DECISION, STUDY_TABLES
-from ckptbench.answer.quantities import amount, percent, plain
-from ckptbench.answer.screen import MOST_LINES, Line, Screen, text
-from ckptbench.answer.study import NOTHING, screen, shown, study_text
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
 from ckptbench.decide.rates import OWN
+from ckptbench.report.answer import DECISION, STUDY_TABLES
+from ckptbench.report.answer.quantities import amount, percent, plain
+from ckptbench.report.answer.screen import MOST_LINES, Line, Screen, text
+from ckptbench.report.answer.study import NOTHING, screen, shown, study_text
 
 Tables = dict[str, pd.DataFrame]
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ckptbench.errors import DataError
-from ckptbench.networks.layers import (
+from ckptbench.common.errors import DataError
+from ckptbench.matrix.networks.layers import (
     AuxiliaryHead,
     AveragePool,
     AveragePoolTo,
@@ -19,7 +19,7 @@ from ckptbench.networks.layers import (
     Network,
     ReLU,
 )
-from ckptbench.networks.models import (
+from ckptbench.matrix.networks.models import (
     ALEXNET_PIXELS,
     ARCHITECTURES,
     NT3_ROWS,

@@ -23,12 +23,12 @@ from ckptbench.audit.check import Check, Question, exactly
 from ckptbench.audit.machine import audit_machine
 from ckptbench.audit.page import page
 from ckptbench.audit.table import audit
-from ckptbench.errors import CheckpointError, ConfigError
-from ckptbench.machine import page_cache
-from ckptbench.machine.block_device import BlockDevice, device_of
+from ckptbench.common import page_cache
+from ckptbench.common.block_device import BlockDevice, device_of
+from ckptbench.common.errors import CheckpointError, ConfigError
+from ckptbench.config.study import load_config
 from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES
-from ckptbench.networks.models import ARCHITECTURES
-from ckptbench.study.config import load_config
+from ckptbench.matrix.networks.models import ARCHITECTURES
 
 QUESTION = Question(
     check="a", subject="b", limit=1.0, holds="good", fails="bad", unknown="who knows"

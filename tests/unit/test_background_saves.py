@@ -20,7 +20,7 @@ from strategies import timed
 from test_native import FIRST, SECOND, built, newest, same
 
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Sgd, Tensor
 from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
 from ckptbench.matrix.variant import Variant

@@ -16,12 +16,12 @@ from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
+from ckptbench.config import reading as sources
+from ckptbench.config.expansion import expand
+from ckptbench.config.planning import plan_study
+from ckptbench.config.study import StudyConfig, load_config, schema
 from ckptbench.matrix.cell import Cell
-from ckptbench.settings import sources
-from ckptbench.study.config import StudyConfig, load_config, schema
-from ckptbench.study.expansion import expand
-from ckptbench.study.planning import plan_study
 
 THOUSAND = list(range(1, 1001))
 FIELDS = "use a mapping of fields"
@@ -144,7 +144,7 @@ UNREADABLE = {
     "- repeats: 3": "the file is empty or no mapping: give it fields",
     "a: " + "[" * 3000: "a value holds itself or is nested too deeply",
 }
-"""Files that Snakemake does not read, and how the line of `python -m ckptbench.settings.sources` goes on."""
+"""Files that Snakemake does not read, and how the line of `python -m ckptbench.config.reading` goes on."""
 GOOD = "matrix: {framework: pytorch, model: small_cnn, ranks: 1, interval: [never, 1]}\n"
 README = (Path(__file__).resolve().parents[2] / "config" / "README.md").read_text(encoding="utf-8")
 CIFAR10 = "matrix: {dataset: cifar10}\ndatasets: {cifar10: {archive: /no/such/file}}\n"
@@ -217,7 +217,7 @@ def test_the_check_of_files_is_a_command_and_says_nothing_of_good_ones(tmp_path:
     good.write_text(GOOD)
     bad.write_bytes(b"\xff")
     missing = tmp_path / "none.yaml"
-    command = [sys.executable, "-m", "ckptbench.settings.sources", good, bad, missing]
+    command = [sys.executable, "-m", "ckptbench.config.reading", good, bad, missing]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.catalogue import (
     FRAMEWORKS,
     RECOVERIES,

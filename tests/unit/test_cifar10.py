@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
+from ckptbench.common.files import file_sha256
 from ckptbench.data.sources import cifar10, prepare
-from ckptbench.errors import DataError
-from ckptbench.machine.files import file_sha256
 
 SAMPLES = 4
 NAMES = [*cifar10.TRAIN_BATCHES, cifar10.TEST_BATCH]

@@ -18,18 +18,18 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.errors import RunFolderError
-from ckptbench.faults.fault_injector import FaultInjector, Lines, Orders
+from ckptbench.common import clock as clocks
+from ckptbench.common.clock import Instant, clock, day_ns, follow
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import read_json, write_json
+from ckptbench.failures.fault_injector import FaultInjector, Lines, Orders
+from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine import clock as clocks
-from ckptbench.machine.clock import Instant, clock, day_ns, follow
-from ckptbench.machine.files import read_json, write_json
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import Loss
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.finished import duration_s
@@ -317,7 +317,7 @@ def test_an_injector_has_the_time_of_day_of_its_rank(tmp_path: Path) -> None:
     clocks._Day.offset_ns += HOUR_S * 10**9
     own = orders(tmp_path, 1, second=3600.0)
     said = subprocess.run(
-        [sys.executable, "-m", "ckptbench.faults.fault_injector", str(os.getpid())],
+        [sys.executable, "-m", "ckptbench.failures.fault_injector", str(os.getpid())],
         input="\n".join(
             [json.dumps(own.to_json()), json.dumps({"moment": "step", "step": 0, "at_ns": clock()}), ""]
         ),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ckptbench.commands.verbs import run
-from ckptbench.errors import DataError
-from ckptbench.page.start import EXAMPLE
+from ckptbench.common.errors import DataError
+from ckptbench.report.commands.verbs import run
+from ckptbench.report.page.start import EXAMPLE
 
 OPTIONS = ["decide", "--gpus", "64", "--step", "3s", "--restart", "5 min"]
 

@@ -12,8 +12,8 @@ import pytest
 from snakemake.io import apply_wildcards
 from snakemake.shell import shell
 
-from ckptbench.errors import ConfigError
-from ckptbench.study.commands import check_input, shell_prefix
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.commands import check_input, shell_prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTABLE = sorted({*string.printable} - {*string.whitespace} - {*"/:"})

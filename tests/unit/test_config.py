@@ -13,13 +13,13 @@ import jsonschema
 import pytest
 import yaml
 
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.expansion import expand
+from ckptbench.config.planning import check_source
+from ckptbench.config.study import load_config, schema
 from ckptbench.data.sources import nt3
-from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
-from ckptbench.study.config import load_config, schema
-from ckptbench.study.expansion import expand
-from ckptbench.study.planning import check_source
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
@@ -379,6 +379,6 @@ def test_the_code_of_another_clone_is_refused_unless_it_is_the_same(tmp_path: Pa
     check_source(tmp_path)  # no clone
     source = shutil.copytree(ROOT / "src", tmp_path / "src")
     check_source(tmp_path)
-    (source / "ckptbench/errors.py").write_text("# edited\n")
+    (source / "ckptbench/common/errors.py").write_text("# edited\n")
     with pytest.raises(ConfigError, match=r"differs from that in .*: make \.venv in this clone"):
         check_source(tmp_path)

@@ -22,8 +22,8 @@ from strategies import timed
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, version_name
 from ckptbench.frameworks.contract import Arrays, Format, Sgd
-from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
+from ckptbench.training.digest import digests
 
 SEEDS = range(9)
 STEPS = (10, 20, 30)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.machine.counters import IS_KERNEL_THREAD, Counters
+from ckptbench.common.counters import IS_KERNEL_THREAD, Counters
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STAT = "cpu  1000 200 300 5000 7 8 9 {stolen} 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5\n"

@@ -15,8 +15,8 @@ from stored_versions import fails, flip_bit, write, write_with_folders
 from ckptbench.checkpoints import version as version_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version, read_version
-from ckptbench.errors import CheckpointError
-from ckptbench.machine.files import read_json, write_json
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.files import read_json, write_json
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import (
     Share,
@@ -14,8 +15,7 @@ from ckptbench.data.order import (
     shares_of,
 )
 from ckptbench.data.sources import prepare
-from ckptbench.errors import DataError
-from ckptbench.runs.training import steps_per_epoch
+from ckptbench.matrix.training import steps_per_epoch
 
 
 @pytest.fixture

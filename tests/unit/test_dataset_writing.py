@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.sources import prepare
 from ckptbench.data.sources.source import Block, Content
 from ckptbench.data.sources.writing import write_dataset
-from ckptbench.errors import DataError
 
 TINY = {"height": 4, "width": 4, "train_samples": 8, "test_samples": 4}
 

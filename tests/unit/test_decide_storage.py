@@ -12,7 +12,7 @@ import yaml
 from test_advice import CHOICES, LLAMA
 
 from ckptbench.analysis.tables.columns import SYSTEM
-from ckptbench.answer.study import screen
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import decide
@@ -21,7 +21,7 @@ from ckptbench.decide.inputs import fitted
 from ckptbench.decide.projection import projected, projection, saving_of
 from ckptbench.decide.storage import Storage
 from ckptbench.decide.validate import VALIDATION
-from ckptbench.errors import ConfigError
+from ckptbench.report.answer.study import screen
 
 GB = 1e9
 SHARDED = Storage(

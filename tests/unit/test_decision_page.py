@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.commands.tables import usual
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide import sampling
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
-from ckptbench.errors import ConfigError
-from ckptbench.page.html import page
-from ckptbench.page.start import EXAMPLE, payload
+from ckptbench.report.commands.tables import usual
+from ckptbench.report.page.html import page
+from ckptbench.report.page.start import EXAMPLE, payload
 from tests.decided_study import CHOICES, LEVELS, RATES, ROOT, costs
 
 CALCULATOR = ROOT / "docs" / "calculator.html"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.proof.digest import digest, digests
+from ckptbench.training.digest import digest, digests
 
 
 def test_equal_tensors_have_equal_digests_however_they_lie_in_memory() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.sources import digits, prepare
-from ckptbench.errors import DataError
 
 
 def test_every_pixel_becomes_four_by_four_in_three_channels() -> None:

@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 import ckptbench
-from ckptbench.commands.verbs import ckptbench as command
-from ckptbench.commands.verbs import run
-from ckptbench.matrix.document import GLOSSARY, document
-from ckptbench.study.config import (
+from ckptbench.config.study import (
     ListedFailure,
     Matrix,
     StudyConfig,
     TrainingSection,
 )
+from ckptbench.report.commands.verbs import ckptbench as command
+from ckptbench.report.commands.verbs import run
 from scripts.write_config_page import MODELS, fields
 from scripts.write_config_page import page as config_page
+from scripts.write_names_page import GLOSSARY, document
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

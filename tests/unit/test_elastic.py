@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from numpy_framework import ALONE
 from struck_plans import loss, met, struck
 
+from ckptbench.failures.recovery.contract import Verdict, going_on
+from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.frameworks.contract import Framework
-from ckptbench.recovery.contract import Verdict, going_on
-from ckptbench.recovery.elastic import AveragingRank, Elastic
 from ckptbench.runs.events import Struck
 from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.plan import Plan

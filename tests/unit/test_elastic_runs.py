@@ -11,7 +11,7 @@ from run_folders import FakeRun, cell
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.seal import seal
 

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from ckptbench.runs.document import document
 from ckptbench.runs.events import KINDS, Event, File, from_json, to_json
+from scripts.write_trace_page import document
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
 FILES = [File(name="model.pt", kind="state", bytes=5), File(name="a", kind="own", rank=1, bytes=2)]
@@ -56,5 +56,5 @@ def test_a_field_without_value_is_left_out() -> None:
 
 def test_the_page_on_traces_is_that_of_the_events() -> None:
     assert PAGE.read_text(encoding="utf-8") == document(), (
-        "docs/trace.md differs from the events: python -m ckptbench.runs.document > docs/trace.md"
+        "docs/trace.md differs from the events: python scripts/write_trace_page.py > docs/trace.md"
     )

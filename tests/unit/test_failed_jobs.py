@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import remedies
-from ckptbench.study.failed import MOST_SHOWN, FailedJob, advice
+from ckptbench.common import remedies
+from ckptbench.config.failed import MOST_SHOWN, FailedJob, advice
 
 
 def told(failed: Sequence[FailedJob], results: Path, seals: Sequence[str] = ()) -> list[str]:
@@ -61,7 +61,7 @@ def test_many_failed_jobs_are_counted(tmp_path: Path) -> None:
 def test_a_full_results_folder_is_named_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ckptbench.study.failed.is_full", lambda place: True)
+    monkeypatch.setattr("ckptbench.config.failed.is_full", lambda place: True)
     lines = told([FailedJob("decide", {}, (tmp_path / "gone.log",))], tmp_path)
     where = remedies.mount_of(tmp_path)
     assert lines[1].startswith(f"{tmp_path} is full: ")

@@ -12,11 +12,11 @@ import pytest
 from test_levels import deepfreeze, opened, save, three
 from test_native import built
 
-from ckptbench import remedies
 from ckptbench.checkpoints.levels import failed_save
-from ckptbench.errors import CheckpointError
+from ckptbench.common import remedies
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.remedies import mount_of
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
-from ckptbench.remedies import mount_of
 from ckptbench.runs.events import SaveFailed
 from ckptbench.runs.trace import whole_events
 from ckptbench.strategies.state_files import share_name

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from drawn_logs import SHAPES, coverage
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide import rates
 from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
 from ckptbench.decide.watched import LogOptions, Watched
-from ckptbench.errors import DataError
 
 HOUR = 3600
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
+from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.rates import ELSEWHERE, rate_of_job, read_rate, read_rates
 from ckptbench.decide.sacct import ASK
-from ckptbench.errors import ConfigError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "config" / "failures"

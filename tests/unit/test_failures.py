@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.variant import Variant

@@ -17,7 +17,7 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.goodput import goodput
 from ckptbench.analysis.cost.statistics import student
 from ckptbench.analysis.derive import derive
-from ckptbench.machine.files import write_json
+from ckptbench.common.files import write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs import events
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from ckptbench.errors import CkptbenchError, LaunchError
-from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.common.errors import CkptbenchError, LaunchError
+from ckptbench.common.processes import living_with
+from ckptbench.failures.injector_client import InjectorClient
+from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
-from ckptbench.machine.processes import living_with
-from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path

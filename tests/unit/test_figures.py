@@ -13,13 +13,13 @@ from figure_parts import SMALL, caption_of, titles
 from figure_tables import Study, empty_tables
 from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 
-from ckptbench.analysis.document import captions
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.analysis.tables.store import write_tables
-from ckptbench.errors import RunFolderError
-from ckptbench.figures import FIGURES
-from ckptbench.figures.files import write_figure
+from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.variant import Variant
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.files import write_figure
+from scripts.write_tables_page import captions
 
 REPOSITORY = Path(__file__).parents[2]
 OF_RUNS = [name for name, entry in FIGURES.items() if not set(entry.tables) & set(DECIDED)]
@@ -105,7 +105,9 @@ def test_the_script_says_in_a_line_each_which_tables_are_missing(tmp_path: Path)
 
 
 def test_the_registry_is_known_without_matplotlib_or_pandas() -> None:
-    code = "import sys, ckptbench.figures; print({'matplotlib', 'pandas'} & set(sys.modules))"
+    code = (
+        "import sys, ckptbench.report.figures; print({'matplotlib', 'pandas'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(REPOSITORY / "src")},

@@ -7,8 +7,8 @@ import pytest
 from figure_parts import SMALL, caption_of, lines, row_labels, titles
 from figure_tables import Study
 
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.style import look
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.style import look
 
 
 def test_both_estimates_of_overhead_have_the_colour_and_marker_of_their_framework() -> None:

@@ -9,7 +9,7 @@ from figure_parts import caption_of, lines, titles
 from figure_tables import Study, empty_tables
 from matplotlib.axes import Axes
 
-from ckptbench.figures import FIGURES
+from ckptbench.report.figures import FIGURES
 
 
 def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected() -> None:

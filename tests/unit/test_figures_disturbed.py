@@ -8,8 +8,8 @@ from figure_parts import caption_of
 from figure_tables import Study
 
 from ckptbench.analysis.tables.registry import COLLECTED
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.disturbed import COLUMN, MARK
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.disturbed import COLUMN, MARK
 
 OF_TIMES = [name for name, entry in FIGURES.items() if {"runs", "machine"} <= set(entry.tables)]
 STUDY = Study(

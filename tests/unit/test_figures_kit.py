@@ -10,13 +10,13 @@ from figure_parts import caption_of, titles
 from figure_tables import Study, together
 from matplotlib.figure import Figure
 
-from ckptbench.answer import labels
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.axes import logarithmic, measured_ranks, percent, plain
-from ckptbench.figures.kit.panels import LABEL_LETTERS, folded
-from ckptbench.figures.kit.style import LOOKS, look, paper
 from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
-from ckptbench.networks.tensor_groups import GROUPS
+from ckptbench.matrix.networks.tensor_groups import GROUPS
+from ckptbench.report.answer import labels
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.axes import logarithmic, measured_ranks, percent, plain
+from ckptbench.report.figures.kit.panels import LABEL_LETTERS, folded
+from ckptbench.report.figures.kit.style import LOOKS, look, paper
 
 
 def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_rest() -> None:

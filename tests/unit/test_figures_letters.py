@@ -11,9 +11,9 @@ from decision_tables import decided
 from matplotlib import font_manager
 from matplotlib.text import Text
 
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit import style
-from ckptbench.figures.kit.panels import PaperFigure
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit import style
+from ckptbench.report.figures.kit.panels import PaperFigure
 
 LEARNING = "学習"
 

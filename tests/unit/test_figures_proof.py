@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from proof_tables import Restarts
 
 from ckptbench.analysis.proof.restore import COLD, WARM
-from ckptbench.figures import FIGURES, proofs
-from ckptbench.figures.controls import outcome
-from ckptbench.figures.divergence import distance
-from ckptbench.figures.kit.style import look, paper
 from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
+from ckptbench.report.figures import FIGURES, proofs
+from ckptbench.report.figures.controls import outcome
+from ckptbench.report.figures.divergence import distance
+from ckptbench.report.figures.kit.style import look, paper
 
 PROOFS = ("determinism", "divergence")
 EVERY = tuple(FRAMEWORKS)

@@ -12,9 +12,9 @@ from figure_tables import Study, together
 from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 
 from ckptbench.analysis.tables.columns import LOST_PARTS
-from ckptbench.figures import FIGURES
-from ckptbench.figures.recovery import PARTS
 from ckptbench.matrix.variant import Variant
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.recovery import PARTS
 
 FAULTS = ("exponential_mean_s_60", "listed_name_twice")
 STUDY = Study(frameworks=("pytorch", "tensorflow"), ranks=(2,), struck=FAULTS)

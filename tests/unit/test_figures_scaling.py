@@ -6,8 +6,8 @@ import pytest
 from figure_parts import SMALL, legend_of, lines, titles
 from figure_tables import Study
 
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.style import paper
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.style import paper
 
 
 def test_scaling_shows_measured_ranks_only_and_the_ideal_from_the_fewest() -> None:

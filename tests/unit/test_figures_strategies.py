@@ -10,10 +10,10 @@ import pytest
 from figure_parts import caption_of, lines, row_labels
 from figure_tables import Study
 
-from ckptbench.answer import labels
-from ckptbench.figures import FIGURES
-from ckptbench.figures.kit.style import paper
 from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.report.answer import labels
+from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.style import paper
 
 
 def test_an_interval_that_is_far_wider_than_the_estimates_does_not_stretch_the_axis() -> None:

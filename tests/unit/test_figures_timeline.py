@@ -8,7 +8,7 @@ from figure_parts import caption_of, lines, row_labels
 from figure_tables import Study, together
 from matplotlib.axes import Axes
 
-from ckptbench.figures import FIGURES
+from ckptbench.report.figures import FIGURES
 
 
 def drawn(axes: Axes, kind: str) -> list[tuple[float, float, float]]:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked
 
+from ckptbench.common.clock import boot_id
+from ckptbench.common.files import read_json
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine.clock import boot_id
-from ckptbench.machine.files import read_json
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal

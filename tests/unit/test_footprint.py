@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.machine.footprint import Footprint, forget_peak
+from ckptbench.common.footprint import Footprint, forget_peak
 from ckptbench.runs.events import Memory
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.recorder import Recorder
@@ -69,7 +69,7 @@ def test_a_kernel_without_a_mark_that_can_be_reset_gives_the_peak_of_the_whole_p
     before = Footprint.now()
     with held(SIZE):
         pass
-    monkeypatch.setattr("ckptbench.machine.footprint.CLEAR_REFS", "/proc/self/no-such-file")
+    monkeypatch.setattr("ckptbench.common.footprint.CLEAR_REFS", "/proc/self/no-such-file")
     assert not forget_peak()
     assert Footprint.now().peak_bytes - before.bytes >= SIZE - ROUGHLY
 

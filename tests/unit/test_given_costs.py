@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import GIVEN
-from ckptbench.errors import ConfigError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml"
 SMALL = {

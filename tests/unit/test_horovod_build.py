@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.common.errors import EnvironmentSetupError
+from ckptbench.common.files import file_sha256
 from ckptbench.environments.create import create_environment
 from ckptbench.environments.horovod import RECIPE, Edit, HorovodBuild
-from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine.files import file_sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.clock import boot_id, clock
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.shared_memory import PYTHON, named_segments
+from ckptbench.failures.recovery.contract import Loss, Verdict
+from ckptbench.failures.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
-from ckptbench.machine.clock import boot_id, clock
-from ckptbench.machine.shared_memory import PYTHON, named_segments
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import Loss, Verdict
-from ckptbench.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
 from ckptbench.runs.events import Event, Phase, Start, Strike, World
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path

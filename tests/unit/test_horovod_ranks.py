@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.horovod import ranks as horovod_ranks
 from ckptbench.world.seats import Place
 

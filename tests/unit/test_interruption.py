@@ -15,16 +15,16 @@ import pytest
 from numpy_framework import ALONE, Unasked
 
 from ckptbench.checkpoints.version import open_version
-from ckptbench.errors import ConfigError, LaunchError
+from ckptbench.common.clock import boot_id
+from ckptbench.common.errors import ConfigError, LaunchError
+from ckptbench.common.files import read_json
+from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine.clock import boot_id
-from ckptbench.machine.files import read_json
 from ckptbench.matrix.catalogue import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan

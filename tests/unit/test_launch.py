@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.memory_kills import HERE, MemoryKills
+from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch import limits as limits_module
 from ckptbench.launch import watched
 from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
-from ckptbench.machine.memory_kills import HERE, MemoryKills
-from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.place import see_one_gpu
 from ckptbench.world.seats import Seat, seats_of
@@ -261,7 +261,7 @@ def test_a_restarted_attempt_ends_where_the_workflow_is_gone_meanwhile(tmp_path:
 
 
 def test_die_with_parent_asks_the_kernel() -> None:
-    code = "from ckptbench.machine.processes import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
+    code = "from ckptbench.common.processes import die_with_parent as d; d(); import ctypes as c; s=c.c_int(); c.CDLL(None).prctl(2, c.byref(s)); print(s.value)"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

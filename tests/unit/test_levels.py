@@ -17,7 +17,7 @@ from test_native import built, same
 
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import Levels, open_levels
-from ckptbench.errors import CheckpointError, ConfigError, LaunchError
+from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
 from ckptbench.matrix.variant import Variant

@@ -26,7 +26,7 @@ from control_links import (
     wait_for,
 )
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.strategies import partner
 from ckptbench.world import control, lines
 from ckptbench.world.link import Link

@@ -18,7 +18,7 @@ from ckptbench.analysis.collect.machine import machine
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.overhead import overhead
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.runs.events import Counted
 from ckptbench.runs.layout import LAUNCHER_TRACE

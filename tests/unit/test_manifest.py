@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import read_json, write_json
-from ckptbench.machine.host import host_facts, source_revision
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import read_json, write_json
+from ckptbench.common.host import host_facts, source_revision
 from ckptbench.runs.layout import SCHEMA_VERSION, trace_path
 from ckptbench.runs.seal import seal, verify_seal
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ckptbench.checkpoints import preflight
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.memory import available_memory, control_group_headroom, free_shared_memory
+from ckptbench.common.memory_kills import ended
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
-from ckptbench.machine.memory import available_memory, control_group_headroom, free_shared_memory
-from ckptbench.machine.memory_kills import ended
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 

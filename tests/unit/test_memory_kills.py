@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.machine import memory_kills
-from ckptbench.machine.memory_kills import HERE, REMEDY, MemoryKills, ended
+from ckptbench.common import memory_kills
+from ckptbench.common.memory_kills import HERE, REMEDY, MemoryKills, ended
 
 V2 = "0::/job/step\n"
 V1 = "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n"

@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from ckptbench.checkpoints.levels import open_levels
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.expansion import expand
+from ckptbench.config.study import load_config
 from ckptbench.data.sources import DATASETS
-from ckptbench.errors import ConfigError
 from ckptbench.matrix.catalogue import (
     FAULTS,
     FORMAT_LABELS,
@@ -30,12 +32,10 @@ from ckptbench.matrix.catalogue import (
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.named import has_name, named
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.training import Training
 from ckptbench.matrix.variant import LARGEST_OPTION, NAME, Entry, Option, Variant, written
-from ckptbench.networks.models import ARCHITECTURES
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.training import Training
-from ckptbench.study.config import load_config
-from ckptbench.study.expansion import expand
 
 REGISTRIES: dict[str, Mapping[str, Entry]] = {
     "strategy": STRATEGIES,

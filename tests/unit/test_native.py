@@ -19,12 +19,12 @@ from strategies import timed
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version
-from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
-from ckptbench.proof.digest import digests
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.training.digest import digests
 from ckptbench.world.seats import Place
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))

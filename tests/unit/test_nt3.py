@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.sources import nt3, prepare
-from ckptbench.errors import DataError
 
 VALUES = 7
 SAMPLES = {"train": 6, "test": 4}

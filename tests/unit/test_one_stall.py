@@ -13,14 +13,14 @@ from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.answer import quantities
-from ckptbench.answer.study import screen, shown
 from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
-from ckptbench.figures import FIGURES
 from ckptbench.matrix.variant import Variant
+from ckptbench.report.answer import quantities
+from ckptbench.report.answer.study import screen, shown
+from ckptbench.report.figures import FIGURES
 
 RATES = Path(__file__).resolve().parents[2] / "config" / "failures"
 ENDS = ("stall_s", "stall_s_lo", "stall_s_hi")

@@ -19,12 +19,12 @@ from in_process import in_job, interrupt, last_digest, stop_after, versions
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.checkpoints.version import open_version
+from ckptbench.common.errors import CheckpointError, LaunchError, RunStopped
+from ckptbench.common.files import read_json
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.errors import CheckpointError, LaunchError, RunStopped
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.machine.files import read_json
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.plan import Plan
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ckptbench.errors import ConfigError, RunFolderError
+from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config, own_schema
 from ckptbench.own.record import OwnStudy

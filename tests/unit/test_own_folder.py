@@ -14,10 +14,10 @@ from test_levels import interrupted
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.common.errors import CheckpointError, LaunchError
+from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.machine.own_folder import ForeignFolder, make_own
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ckptbench.errors import LaunchError, RunFolderError
-from ckptbench.machine.processes import living_with
+from ckptbench.common.errors import LaunchError, RunFolderError
+from ckptbench.common.processes import living_with
 from ckptbench.own import run as own_run
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config

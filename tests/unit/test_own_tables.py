@@ -14,11 +14,11 @@ from own_studies import HOST, Training, baseline, cell, tables_of, write_run
 
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED, OWN, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.commands.verbs import run
-from ckptbench.figures import OWN_FIGURES
 from ckptbench.own import made
 from ckptbench.own.answer import own_text
 from ckptbench.own.record import seal
+from ckptbench.report.commands.verbs import run
+from ckptbench.report.figures import OWN_FIGURES
 
 WHOLE = Training(every=5)
 """22 steps, saves after 5, 10, 15 and 20: 18 s from the end of the warm-up to the last step without them, and 0.75 s more for each."""

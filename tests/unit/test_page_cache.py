@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.machine import page_cache
-from ckptbench.machine.host import host_facts
+from ckptbench.common import page_cache
+from ckptbench.common.host import host_facts
 
 SIZE = 8_000_000
 MEMORY = Path("/dev/shm")

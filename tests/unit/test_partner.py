@@ -14,7 +14,7 @@ import pytest
 from several_nodes import PATIENCE_S, Meeting, Nodes, places
 
 from ckptbench.checkpoints.checksum import file_checksum
-from ckptbench.errors import CheckpointError, ConfigError
+from ckptbench.common.errors import CheckpointError, ConfigError
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File

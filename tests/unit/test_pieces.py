@@ -18,7 +18,7 @@ from ckptbench.checkpoints.pieces import (
     share_of,
     write_pieces,
 )
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 
 TENSORS = [
     Layout(name="model/a.kernel", shape=(3, 5), dtype=np.dtype("float32")),

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ckptbench.checkpoints import preflight
+from ckptbench.common.errors import LaunchError
+from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset
-from ckptbench.errors import LaunchError
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan, Sizes
-from ckptbench.study.inputs import sizes_of
 
 
 def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:

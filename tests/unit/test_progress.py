@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 
+from ckptbench.config.progress import progress_line
 from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.study.progress import progress_line
 
 CELLS = [
     Cell(

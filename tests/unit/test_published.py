@@ -13,7 +13,8 @@ import pytest
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
-from ckptbench.answer.published import (
+from ckptbench.matrix.interval import NEVER
+from ckptbench.report.answer.published import (
     FINDINGS,
     FOUND,
     REFUTED,
@@ -23,7 +24,6 @@ from ckptbench.answer.published import (
     Verdict,
     published,
 )
-from ckptbench.matrix.interval import NEVER
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = Study(strategies=("native", "deepfreeze"))

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from ckptbench.answer.quantities import (
+from ckptbench.common.errors import ConfigError
+from ckptbench.report.answer.quantities import (
     MINUTES,
     PERCENT,
     Every,
@@ -23,7 +24,6 @@ from ckptbench.answer.quantities import (
     span,
     unit_of_times,
 )
-from ckptbench.errors import ConfigError
 
 
 @pytest.mark.parametrize(

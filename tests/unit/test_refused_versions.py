@@ -11,7 +11,7 @@ import pytest
 from stored_versions import Busy, fails, flip_bit, names, write
 
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench import remedies, scripting
+from ckptbench.common import remedies, scripting
+from ckptbench.common.files import write_json
+from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
 from ckptbench.launch.watched import LogFollower, Watched
-from ckptbench.machine.files import write_json
-from ckptbench.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
 from ckptbench.runs.events import End
 from ckptbench.runs.recorder import Recorder
 
@@ -97,7 +97,7 @@ def test_what_is_written_to_a_full_disk_names_its_file(tmp_path: Path) -> None:
 SCRIPT = """
 import logging, sys
 from pathlib import Path
-from ckptbench.scripting import run_script
+from ckptbench.common.scripting import run_script
 def work():
     for _ in range(3):
         logging.getLogger("ckptbench").info("at work")

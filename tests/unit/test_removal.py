@@ -12,7 +12,7 @@ from stored_versions import Busy, fails, names, write
 
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.machine.removal import try_to_remove
+from ckptbench.common.removal import try_to_remove
 from ckptbench.strategies.writer import take
 
 

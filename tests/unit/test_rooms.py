@@ -11,8 +11,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 IN_RANKS = (
-    "checkpoints", "data.dataset", "data.order", "errors", "faults", "frameworks", "launch.allocation", "machine",
-    "matrix", "networks", "proof", "recovery", "remedies", "runs", "strategies", "training", "world",
+    "checkpoints", "data.dataset", "data.order", "common", "failures", "frameworks", "launch.allocation", "matrix", "runs", "strategies",
+    "training", "world",
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {
@@ -21,11 +21,11 @@ SHARED = {
         "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "known_cost", "native", "one_writer", "sharded",
         "state_files", "writer",
     ),
-    "recovery": ("contract", "elastic", "loading", "restart"),
+    "failures.recovery": ("contract", "elastic", "loading", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
-ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "figures": {"numpy", "pandas", "matplotlib"}, "page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip
-NOT_FOR_ANALYSIS = ("study", "settings", "environments", "frameworks", "training", "launch")
+ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "report.figures": {"numpy", "pandas", "matplotlib"}, "report.page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip
+NOT_FOR_ANALYSIS = ("config", "environments", "frameworks", "training", "launch")
 NOT_FOR_DECISION = ("environments", "frameworks", "training", "launch")
 
 
@@ -63,9 +63,17 @@ def own(module: str) -> Iterator[str]:
             yield name.removeprefix("ckptbench.")
 
 
+def room_of(module: str) -> str | None:
+    """The room of plug-ins that it lies in."""
+    return next((room for room in SHARED if module.startswith(f"{room}.")), None)
+
+
 def is_plugin(module: str) -> bool:
-    room, *rest = module.split(".")
-    return room in SHARED and rest[0] not in (*SHARED[room], "__init__")
+    room = room_of(module)
+    if room is None:
+        return False
+    name, *_ = module.removeprefix(f"{room}.").split(".")
+    return name not in (*SHARED[room], "__init__")
 
 
 def is_below(name: str, parents: tuple[str, ...]) -> bool:
@@ -79,13 +87,15 @@ def test_what_ranks_load_needs_numpy_and_xxhash_at_most(module: str) -> None:
 
 @pytest.mark.parametrize("module", modules(*IN_RANKS))
 def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not(module: str) -> None:
-    # `from ckptbench.machine import page_cache` gives machine.page_cache; `from ckptbench.launch import x` launch.x.
+    # `from ckptbench.common import page_cache` gives machine.page_cache; `from ckptbench.launch import x` launch.x.
     assert not [name for name in own(module) if not is_below(name, IN_RANKS)]
 
 
-@pytest.mark.parametrize("module", modules("analysis", "figures", "page"))
+@pytest.mark.parametrize("module", modules("analysis", "report.figures", "report.page"))
 def test_analysis_figures_and_page_import_no_framework_config_or_workflow(module: str) -> None:
-    assert libraries(module) <= ANALYSIS_LIBRARIES[module.partition(".")[0]]
+    assert libraries(module) <= next(
+        some for room, some in ANALYSIS_LIBRARIES.items() if is_below(module, (room,))
+    )
     assert not [name for name in own(module) if is_below(name, NOT_FOR_ANALYSIS)]
 
 
@@ -103,9 +113,10 @@ def test_the_audit_needs_no_framework(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])
 def test_a_plugin_knows_no_other_of_its_room(module: str) -> None:
     """A folder, as Horovod's, may build on others."""
-    room = module.partition(".")[0]
+    room = room_of(module)
+    assert room
     shared = tuple(f"{room}.{name}" for name in SHARED[room] if name != "loading")
-    if module.count(".") == 1:
+    if "." not in module.removeprefix(f"{room}."):
         known = [name for name in own(module) if is_below(name, (room,))]
         assert not [name for name in known if not is_below(name, shared)]
 

@@ -20,13 +20,13 @@ from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import DataError, LaunchError, RunFolderError, RunStopped
+from ckptbench.common.errors import DataError, LaunchError, RunFolderError, RunStopped
+from ckptbench.common.files import read_json
 from ckptbench.launch import run
 from ckptbench.launch.limits import stop_requests
 from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine.files import read_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import Retained, Start
 from ckptbench.runs.layout import trace_path

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.rates import FailureRate, read_log, read_rate
 from ckptbench.decide.sacct import ASK, COLUMNS
 from ckptbench.decide.watched import LogOptions
-from ckptbench.errors import DataError
 
 HEAD = f"{COLUMNS},NodeList".replace(",", "|")
 JOBS = """

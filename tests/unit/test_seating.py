@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from control_links import PATIENCE_S, MakeServer, close, open_link, open_links, wait_for
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 
 
 def test_ranks_learn_the_addresses_of_all_when_all_have_come(make_server: MakeServer) -> None:

@@ -20,8 +20,14 @@ from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
 from strategies import IDENTITY, timed
 from test_native import built
 
-from ckptbench.checkpoints import shard_assembly
-from ckptbench.checkpoints.shard_assembly import (
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.common.errors import CheckpointError
+from ckptbench.matrix.levels import LEVELS, MEMORY, NODE, SHARED
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.identity import Identity
+from ckptbench.strategies import shard_assembly
+from ckptbench.strategies.shard_assembly import (
     Candidate,
     Holding,
     Source,
@@ -29,12 +35,6 @@ from ckptbench.checkpoints.shard_assembly import (
     candidates,
     choose,
 )
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
-from ckptbench.matrix.levels import LEVELS, MEMORY, NODE, SHARED
-from ckptbench.matrix.variant import Variant
-from ckptbench.runs.identity import Identity
 from ckptbench.strategies.state_files import FORMAT
 from tests.living import is_running
 

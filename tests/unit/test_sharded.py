@@ -14,7 +14,7 @@ from strategies import timed
 from ckptbench.checkpoints.pieces import Layout, Piece, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import File

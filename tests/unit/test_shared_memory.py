@@ -14,9 +14,9 @@ from typing import IO
 
 import pytest
 
+from ckptbench.common.processes import living_with
+from ckptbench.common.shared_memory import forget_names, named_segments, remove_unused
 from ckptbench.launch import ranks
-from ckptbench.machine.processes import living_with
-from ckptbench.machine.shared_memory import forget_names, named_segments, remove_unused
 from ckptbench.world.variables import TOKEN
 
 PREFIX = f"ckptbench_test_{os.getpid()}_"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.analysis.tables.registry import COLLECTED, DERIVED
-from ckptbench.study.sources import sources_of
+from ckptbench.config.sources import sources_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
         ("collect_runs.py", [entry.module for entry in COLLECTED.values()]),
         ("analyse.py", [entry.module for entry in DERIVED.values()]),
         ("write_decision_page.py", ["decide.inputs"]),
-        ("draw_figure.py", ["figures.stall", "analysis.cost.stall"]),
+        ("draw_figure.py", ["report.figures.stall", "analysis.cost.stall"]),
     ],
 )
 def test_what_is_found_is_all_that_is_imported(
@@ -56,13 +56,15 @@ for name, module in sys.modules.items():
 def test_what_lies_beside_a_module_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     page = sources_of(Path("scripts/write_decision_page.py"))
-    assert {"src/ckptbench/page/page.css", "src/ckptbench/page/chart.json"} <= {*page}
-    figure = sources_of(Path("scripts/draw_figure.py"), ["figures.stall"])
-    assert "src/ckptbench/figures/kit/ckptbench.mplstyle" in figure
+    assert {"src/ckptbench/report/page/page.css", "src/ckptbench/report/page/chart.json"} <= {*page}
+    figure = sources_of(Path("scripts/draw_figure.py"), ["report.figures.stall"])
+    assert "src/ckptbench/report/figures/kit/ckptbench.mplstyle" in figure
 
 
 def test_one_figure_does_not_depend_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    figure = sources_of(Path("scripts/draw_figure.py"), ["figures.stall"])
+    figure = sources_of(Path("scripts/draw_figure.py"), ["report.figures.stall"])
     others = [path for path in figure if Path(path).parent.name == "figures"]
-    assert others == [f"src/ckptbench/figures/{name}.py" for name in ("__init__", "files", "stall")]
+    assert others == [
+        f"src/ckptbench/report/figures/{name}.py" for name in ("__init__", "files", "stall")
+    ]

@@ -11,9 +11,9 @@ import pytest
 from in_process import interrupt, last_digest, versions
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import read_json, write_json
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.machine.files import read_json, write_json
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 

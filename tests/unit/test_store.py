@@ -17,7 +17,7 @@ from strategies import IDENTITY
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version, read_version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 

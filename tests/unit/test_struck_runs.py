@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from run_folders import cell
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.failures.recovery.contract import Loss, Verdict, going_on
+from ckptbench.failures.recovery.restart import Restart
+from ckptbench.matrix.training import Training
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import Loss, Verdict, going_on
-from ckptbench.recovery.restart import Restart
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.strikes import await_lost_nodes, check_struck
-from ckptbench.runs.training import Training
 
 LISTED = Variant("listed", (("name", "two"),))
 FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="slow"))

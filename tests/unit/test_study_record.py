@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from run_folders import TRAINING, cell
 
-from ckptbench.errors import RunFolderError
-from ckptbench.study.record import StudyRecord
+from ckptbench.common.errors import RunFolderError
+from ckptbench.config.record import StudyRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = StudyRecord(

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.sources import prepare, synthetic
-from ckptbench.errors import DataError
 
 
 def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:

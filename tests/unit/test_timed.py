@@ -16,18 +16,18 @@ from strategies import timed
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError, LaunchError
+from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, StrategyEntry
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.variant import Variant
-from ckptbench.proof.digest import digests
 from ckptbench.runs.events import File, Retained, SaveFailed
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext
 from ckptbench.strategies.native import Native
 from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.training.digest import digests
 
 BEHIND = Variant("behind")
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))

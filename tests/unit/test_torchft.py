@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 from test_elastic import loss, met, struck
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.failures.recovery.contract import Verdict
+from ckptbench.failures.recovery.torchft import (
+    LIGHTHOUSE,
+    NEW,
+    QUORUM_S,
+    Quorum,
+    TorchFt,
+    TorchFtRank,
+)
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery.contract import Verdict
-from ckptbench.recovery.torchft import LIGHTHOUSE, NEW, QUORUM_S, Quorum, TorchFt, TorchFtRank
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -228,7 +235,7 @@ def test_a_quorum_without_connections_is_asked_for_again() -> None:
 
 def test_a_rank_that_never_gets_a_connection_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIGHTHOUSE, "http://127.0.0.1:1")
-    monkeypatch.setattr("ckptbench.recovery.torchft.QUORUM_S", -QUORUM_S)
+    monkeypatch.setattr("ckptbench.failures.recovery.torchft.QUORUM_S", -QUORUM_S)
     rank = made((0, 1, 2), ())
     rank.join(at(4))
     average(rank)

@@ -11,13 +11,13 @@ from typing import Literal
 import pytest
 from test_struck_runs import LOSS, journal, plan, strike
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.failures.recovery.contract import Loss, Verdict
+from ckptbench.failures.recovery.torchrun import NUMBER, PORT, Torchrun, meeting
 from ckptbench.launch.allocation import Allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process, Program, rank_processes
 from ckptbench.launch.watch import run_processes
-from ckptbench.recovery.contract import Loss, Verdict
-from ckptbench.recovery.torchrun import NUMBER, PORT, Torchrun, meeting
 from ckptbench.runs.plan import Plan
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import seats_of
@@ -44,7 +44,7 @@ sys.exit(1)
 RANK = """
 import os, signal, sys, time
 from ckptbench.world.link import Link
-from ckptbench.machine.processes import die_with_parent
+from ckptbench.common.processes import die_with_parent
 die_with_parent()
 rank, attempt = int(os.environ["LOCAL_RANK"]), int(sys.argv[1])
 link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=rank, node="here")
@@ -160,7 +160,14 @@ def test_an_agent_that_has_ended_is_not_awaited(plan: Plan) -> None:
 
 def test_the_agent_may_start_ranks_as_often_as_failures_are_planned(plan: Plan) -> None:
     command = Torchrun().command(["/e/bin/python", "-m", "rank", "plan.json"], plan)
-    agent = ["env", "-u", "LOCAL_RANK", "/e/bin/python", "-m", "ckptbench.recovery.torchrun"]
+    agent = [
+        "env",
+        "-u",
+        "LOCAL_RANK",
+        "/e/bin/python",
+        "-m",
+        "ckptbench.failures.recovery.torchrun",
+    ]
     assert command[:6] == agent
     assert "--max-restarts=2" in command
     assert command[-4:] == ["/e/bin/python", "-m", "rank", "plan.json"]

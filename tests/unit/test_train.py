@@ -16,12 +16,12 @@ from strategies import timed
 
 from ckptbench.checkpoints import shares
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import CheckpointError, CkptbenchError, LaunchError
-from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.common.clock import boot_id, clock
+from ckptbench.common.errors import CheckpointError, CkptbenchError, LaunchError
+from ckptbench.failures.injector_client import InjectorClient
+from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.machine.clock import boot_id, clock
 from ckptbench.matrix.catalogue import RECOVERIES, load
-from ckptbench.recovery.contract import RankRecovery, Regrouped
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas
-from ckptbench.errors import ConfigError
-from ckptbench.page.translate import javascript
+from ckptbench.report.page.translate import javascript
 
 HEAD = "import numpy as np\n"
 

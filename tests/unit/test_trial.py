@@ -20,8 +20,8 @@ from ckptbench.audit import machine, storage
 from ckptbench.checkpoints import preflight, trial
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
+from ckptbench.common.errors import EnvironmentSetupError, LaunchError
 from ckptbench.environments.folder import locked
-from ckptbench.errors import EnvironmentSetupError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import NODE
 from ckptbench.matrix.variant import Variant

@@ -16,11 +16,11 @@ from numpy_framework import ALONE, Unasked
 from struck_plans import loss, met, struck
 from threaded_mpi import Communicator, Job, MpiError
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.failures.recovery import ulfm
+from ckptbench.failures.recovery.contract import Regrouped, Verdict
+from ckptbench.failures.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.matrix.variant import Variant
-from ckptbench.recovery import ulfm
-from ckptbench.recovery.contract import Regrouped, Verdict
-from ckptbench.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan

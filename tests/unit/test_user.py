@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.machine.user import NAMES, supply_user
+from ckptbench.common.user import NAMES, supply_user
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from elastic_runs import shrunken
 from run_folders import FakeRun, Kill, cell
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import read_json, write_json
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import read_json, write_json
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.layout import MANIFEST, final_path
 from ckptbench.runs.seal import seal

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.runs.failure import Failure
 from ckptbench.world.seats import Place
 

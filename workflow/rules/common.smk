@@ -10,15 +10,15 @@ from snakemake.exceptions import WorkflowError
 
 from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.decide.failure_file import read_failure_files
-from ckptbench.errors import CkptbenchError
-from ckptbench.machine.files import file_sha256
-from ckptbench.machine.user import supply_user
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.files import file_sha256
+from ckptbench.common.user import supply_user
 from ckptbench.matrix.variant import NAME
-from ckptbench.study.commands import check_input, shell_prefix
-from ckptbench.remedies import blame
-from ckptbench.study.failed import FailedJob, advice
-from ckptbench.study.planning import check_source
-from ckptbench.study.sources import sources_of
+from ckptbench.config.commands import check_input, shell_prefix
+from ckptbench.common.remedies import blame
+from ckptbench.config.failed import FailedJob, advice
+from ckptbench.config.planning import check_source
+from ckptbench.config.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
 
@@ -102,7 +102,7 @@ def get_failed():
 def plan():
     """The config and its cells, of the study that the config asks for."""
     if not IS_OWN:
-        from ckptbench.study.planning import plan_study
+        from ckptbench.config.planning import plan_study
 
         return plan_study(config, get_config_files(), Path(DATASETS))
     from ckptbench.own.planning import plan_own

@@ -1,5 +1,5 @@
 # The study of an own training: a command with placeholders, each run of it under the probe. Environment and data are the user's.
-from ckptbench.figures import OWN_FIGURES as FIGURES
+from ckptbench.report.figures import OWN_FIGURES as FIGURES
 from ckptbench.own.made import ANSWERED, TABLES
 from ckptbench.own.record import OwnStudy
 

@@ -3,16 +3,16 @@ import dataclasses
 import functools
 
 from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
-from ckptbench.answer import DECISION, STUDY_TABLES
+from ckptbench.report.answer import DECISION, STUDY_TABLES
 from ckptbench.data.sources import changes as changes_of_dataset
 from ckptbench.data.sources import made_from
 from ckptbench.decide import COST_TABLES
 from ckptbench.environments.ready import changes as changes_of_environment
 from ckptbench.environments.ready import described
 from ckptbench.environments.folder import environment_sha256
-from ckptbench.figures import FIGURES
+from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.study.record import StudyRecord
+from ckptbench.config.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 CONSTRAINTS = of_clone("envs/build-constraints.txt")

@@ -19,6 +19,7 @@ from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.audit.check import Check, Question
+from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.environments.lock_file import pinned_sha256
@@ -27,10 +28,9 @@ from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.interval import Interval as Every
+from ckptbench.matrix.training import Training
 from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import RunSpec
-from ckptbench.runs.training import Training
-from ckptbench.study.inputs import sizes_of
 
 IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_samples": 64}
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1

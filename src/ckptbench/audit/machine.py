@@ -12,8 +12,8 @@ import pandas as pd
 
 from ckptbench.audit import calibration, recorder_cost, storage, study
 from ckptbench.audit.check import Check
-from ckptbench.errors import CheckpointError
-from ckptbench.remedies import blame
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.remedies import blame
 
 log = logging.getLogger(__name__)
 

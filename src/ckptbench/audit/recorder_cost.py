@@ -17,7 +17,7 @@ from scipy.stats import bootstrap
 
 from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.audit.check import Check, Question
-from ckptbench.machine.clock import clock
+from ckptbench.common.clock import clock
 from ckptbench.runs.recorder import Recorder
 from ckptbench.world.control import ControlServer
 from ckptbench.world.link import Link

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
-from ckptbench.machine.own_folder import ForeignFolder, make_own
-from ckptbench.machine.removal import remove_or_warn
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.own_folder import ForeignFolder, make_own
+from ckptbench.common.remedies import blame, free, number_of, remedy
+from ckptbench.common.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
-from ckptbench.remedies import blame, free, number_of, remedy
 from ckptbench.runs.plan import Plan
 
 KEPT_LOCAL = 1

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 
 ALIGNMENT = 4096
 """The length of a file is a multiple of it, so that all of it can be written past the page cache."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from ckptbench.checkpoints.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, open_levels
 from ckptbench.checkpoints.store import held_bytes
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
-from ckptbench.errors import CheckpointError, LaunchError
-from ckptbench.machine.memory import available_memory, free_shared_memory
+from ckptbench.common.errors import CheckpointError, LaunchError
+from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, STRATEGIES
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.runs.plan import Plan

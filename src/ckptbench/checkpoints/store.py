@@ -29,10 +29,10 @@ from ckptbench.checkpoints.version import (
     version_name,
     write_manifest,
 )
-from ckptbench.errors import CheckpointError
-from ckptbench.machine.clock import clock
-from ckptbench.machine.removal import REMOVED, put_away, try_to_remove
-from ckptbench.remedies import blame
+from ckptbench.common.clock import clock
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.remedies import blame
+from ckptbench.common.removal import REMOVED, put_away, try_to_remove
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position

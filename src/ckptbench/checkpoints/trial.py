@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ckptbench.checkpoints.store import fsync
-from ckptbench.machine.direct import NO_DIRECT, open_direct
-from ckptbench.machine.removal import try_to_remove
-from ckptbench.remedies import cause, remedy
+from ckptbench.common.direct import NO_DIRECT, open_direct
+from ckptbench.common.remedies import cause, remedy
+from ckptbench.common.removal import try_to_remove
 
 CONTENT = bytes(range(256)) * (mmap.PAGESIZE // 256)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.checkpoints.checksum import ALGORITHM, file_checksum
-from ckptbench.errors import CheckpointError, RunFolderError
-from ckptbench.machine.files import read_json, write_json
-from ckptbench.remedies import blame, cause
+from ckptbench.common.errors import CheckpointError, RunFolderError
+from ckptbench.common.files import read_json, write_json
+from ckptbench.common.remedies import blame, cause
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position

@@ -16,9 +16,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import DataError, RunFolderError
-from ckptbench.machine.files import read_json
-from ckptbench.remedies import blame
+from ckptbench.common.errors import DataError, RunFolderError
+from ckptbench.common.files import read_json
+from ckptbench.common.remedies import blame
 
 DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, fields
 from typing import Self
 
+from ckptbench.common.errors import ConfigError
 from ckptbench.decide.units import SECONDS_PER_MINUTE
-from ckptbench.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ckptbench.decide.clock import seconds_of
-from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
-from ckptbench.errors import ConfigError, all_of
-from ckptbench.matrix.shown import show
-from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import ConfigFile, FieldError, Sources
-from ckptbench.settings.values import (
+from ckptbench.common.errors import ConfigError, all_of
+from ckptbench.config.reading import ConfigFile, FieldError, Sources
+from ckptbench.config.section import Section, checked
+from ckptbench.config.values import (
     LARGEST_NUMBER,
     Flag,
     PathOrNull,
@@ -25,6 +22,9 @@ from ckptbench.settings.values import (
     unseen_in,
     whole,
 )
+from ckptbench.decide.clock import seconds_of
+from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
+from ckptbench.matrix.shown import show
 
 LARGEST_HOURS = 10**12
 NOW = "now"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.log_table import LogTable, read_table
 from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import OUTSIDE, Counted, LogOptions, Watched
-from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
 LEAST = 1e-9

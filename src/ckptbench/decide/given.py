@@ -11,15 +11,15 @@ import pandas as pd
 from pydantic import AfterValidator, Field, PlainValidator
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
+from ckptbench.config.reading import ConfigFile, FieldError, Sources
+from ckptbench.config.section import Section, checked
+from ckptbench.config.values import LARGEST_NUMBER, Count, Flag, IntervalText, Text, number, whole
 from ckptbench.decide import formulas
 from ckptbench.decide.formulas import Floats
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
 from ckptbench.decide.projection import growth, saving_of
 from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 from ckptbench.matrix.interval import NEVER
-from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import ConfigFile, FieldError, Sources
-from ckptbench.settings.values import LARGEST_NUMBER, Count, Flag, IntervalText, Text, number, whole
 
 LARGEST_BYTES = 10**15
 Seconds = Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)]

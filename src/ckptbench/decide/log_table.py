@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from ckptbench.common.errors import DataError
+from ckptbench.common.files import read_regular
+from ckptbench.common.remedies import blame
 from ckptbench.decide.clock import seconds_of
-from ckptbench.errors import DataError
-from ckptbench.machine.files import read_regular
 from ckptbench.matrix.shown import show
-from ckptbench.remedies import blame
 
 SEPARATORS = ",;\t"
 SHOWN_NAMES = 5

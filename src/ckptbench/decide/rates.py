@@ -16,10 +16,10 @@ import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
+from ckptbench.common.errors import ConfigError, all_of
 from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted, LogOptions
-from ckptbench.errors import ConfigError, all_of
 from ckptbench.matrix.shown import show
 
 OWN = "own"

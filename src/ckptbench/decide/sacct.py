@@ -11,10 +11,10 @@ import re
 import numpy as np
 import pandas as pd
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.decide.watched import OUTSIDE, Floats, LogOptions, Watched
-from ckptbench.errors import DataError
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ckptbench.common.errors import EnvironmentSetupError
+from ckptbench.common.files import write_json
+from ckptbench.common.memory_kills import MemoryKills, ended
+from ckptbench.common.processes import die_with_parent
+from ckptbench.common.remedies import free
 from ckptbench.environments.folder import READY, clear_away, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import check_hashes, read_lock
 from ckptbench.environments.ready import described
-from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine.files import write_json
-from ckptbench.machine.memory_kills import MemoryKills, ended
-from ckptbench.machine.processes import die_with_parent
-from ckptbench.remedies import free
 
 log = logging.getLogger("ckptbench")
 

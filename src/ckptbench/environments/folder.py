@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine import locks
-from ckptbench.machine.files import json_text, read_json
-from ckptbench.machine.removal import make_way
+from ckptbench.common import locks
+from ckptbench.common.errors import EnvironmentSetupError
+from ckptbench.common.files import json_text, read_json
+from ckptbench.common.removal import make_way
 
 log = logging.getLogger("ckptbench")
 

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ckptbench.common.errors import EnvironmentSetupError
+from ckptbench.common.files import file_sha256
+from ckptbench.common.memory_kills import MemoryKills, ended
+from ckptbench.common.removal import try_to_remove
 from ckptbench.environments.folder import clear_away
 from ckptbench.environments.lock_file import pinned, read_lock, version_in
-from ckptbench.errors import EnvironmentSetupError
-from ckptbench.machine.files import file_sha256
-from ckptbench.machine.memory_kills import MemoryKills, ended
-from ckptbench.machine.removal import try_to_remove
 
 TAIL_LINES = 8
 ERROR_LINES = 6

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from ckptbench.errors import EnvironmentSetupError
+from ckptbench.common.errors import EnvironmentSetupError
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _HASH = "--hash=sha256:"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import file_sha256, read_json
 from ckptbench.environments.folder import READY
 from ckptbench.environments.horovod import RECIPE
 from ckptbench.environments.lock_file import pinned, pinned_sha256
-from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import file_sha256, read_json
 
 CONSTRAINTS = "constraints"
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from ckptbench.machine.processes import die_with_parent, is_orphan
+from ckptbench.common.processes import die_with_parent, is_orphan
 
 log = logging.getLogger("ckptbench")
 

@@ -16,12 +16,12 @@ import numpy as np
 from chainer import functions, links
 from numpy.typing import NDArray
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.shared_memory import MPICH, forget_names, named_segments, remove_unused
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.machine.shared_memory import MPICH, forget_names, named_segments, remove_unused
-from ckptbench.networks.layers import (
+from ckptbench.matrix.networks.layers import (
     BATCH_NORM_DECAY,
     BATCH_NORM_EPSILON,
     AuxiliaryHead,

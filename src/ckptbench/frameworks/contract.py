@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import CheckpointError
-from ckptbench.networks.layers import Network
+from ckptbench.common.errors import CheckpointError
+from ckptbench.matrix.networks.layers import Network
 from ckptbench.world.seats import Place
 
 Arrays = dict[str, NDArray[np.generic]]

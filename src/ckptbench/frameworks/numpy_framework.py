@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.networks.layers import Network
+from ckptbench.matrix.networks.layers import Network
 from ckptbench.world.seats import Place
 
 

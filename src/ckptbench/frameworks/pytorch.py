@@ -16,11 +16,11 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.networks import layers as arch
+from ckptbench.matrix.networks import layers as arch
 from ckptbench.world.seats import Place
 
 StateDict = dict[str, torch.Tensor]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ckptbench.errors import LaunchError
-from ckptbench.remedies import blame
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.remedies import blame
 from ckptbench.world.seats import Seat, same_host, seats_of
 
 Scheduler = Literal["none", "slurm", "gridengine", "pbs"]

@@ -11,15 +11,15 @@ from typing import Any, Self
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError, LaunchError, RunFolderError
+from ckptbench.common.clock import Instant, follow
+from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
+from ckptbench.common.files import read_json
+from ckptbench.common.remedies import blame
+from ckptbench.common.removal import try_to_remove
+from ckptbench.failures.recovery.contract import going_on
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import ShardAssembler
-from ckptbench.machine.clock import Instant, follow
-from ckptbench.machine.files import read_json
-from ckptbench.machine.removal import try_to_remove
 from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.recovery.contract import going_on
-from ckptbench.remedies import blame
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.layout import (

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ckptbench.errors import LaunchError
-from ckptbench.machine import locks
-from ckptbench.machine.own_folder import ForeignFolder, check_maker
-from ckptbench.remedies import blame
+from ckptbench.common import locks
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.own_folder import ForeignFolder, check_maker
+from ckptbench.common.remedies import blame
 
 LOCK = ".lock"
 INSTEAD = "set checkpoints.folder to another folder"

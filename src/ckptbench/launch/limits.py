@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.processes import is_orphan
 from ckptbench.launch.watched import Group
-from ckptbench.machine.processes import is_orphan
 from ckptbench.world.seats import Seat
 
 COME_UP_SECONDS = 300.0

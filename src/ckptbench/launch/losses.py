@@ -6,10 +6,10 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
+from ckptbench.common.memory_kills import REMEDY
+from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.watched import Group, Watched
-from ckptbench.machine.memory_kills import REMEDY
-from ckptbench.recovery.contract import Loss
 from ckptbench.world.control import ControlServer
 
 LAST_LINES_SECONDS = 0.2

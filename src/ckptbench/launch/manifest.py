@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from ckptbench import __version__
-from ckptbench.errors import LaunchError, RunStopped
+from ckptbench.common.clock import Instant
+from ckptbench.common.errors import LaunchError, RunStopped
+from ckptbench.common.files import write_json
+from ckptbench.common.host import host_facts, source_revision
 from ckptbench.launch.allocation import granted_cores, scheduler_job
-from ckptbench.machine.clock import Instant
-from ckptbench.machine.files import write_json
-from ckptbench.machine.host import host_facts, source_revision
 from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
 from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
-from ckptbench.errors import RunStopped
+from ckptbench.common.clock import Instant
+from ckptbench.common.errors import RunStopped
+from ckptbench.common.processes import living_with
+from ckptbench.common.shared_memory import MPICH, named_segments, remove_unused
+from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
-from ckptbench.machine.clock import Instant
-from ckptbench.machine.processes import living_with
-from ckptbench.machine.shared_memory import MPICH, named_segments, remove_unused
-from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.seats import Seat, ranks_a_node
 from ckptbench.world.variables import TOKEN, rank_environment

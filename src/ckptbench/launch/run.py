@@ -14,7 +14,10 @@ from pathlib import Path
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.files import write_json
+from ckptbench.common.processes import is_orphan
+from ckptbench.common.remedies import STORAGE, blame
 from ckptbench.launch import attempts
 from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
@@ -22,9 +25,6 @@ from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.machine.files import write_json
-from ckptbench.machine.processes import is_orphan
-from ckptbench.remedies import STORAGE, blame
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ckptbench.checkpoints.levels import open_levels
+from ckptbench.common.clock import clock, day_ns
+from ckptbench.common.counters import Counters
+from ckptbench.common.files import write_json
+from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, going_on
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.attempts import newest_version
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.machine.clock import clock, day_ns
-from ckptbench.machine.counters import Counters
-from ckptbench.machine.files import write_json
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
-from ckptbench.recovery.contract import Loss, Recovery, Verdict, going_on
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST
 from ckptbench.runs.plan import PLAN, Plan

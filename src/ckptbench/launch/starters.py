@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
 from ckptbench.world.seats import Seat
 from ckptbench.world.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK

@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Protocol
 
-from ckptbench.errors import LaunchError, RunStopped
+from ckptbench.common.clock import Instant
+from ckptbench.common.errors import LaunchError, RunStopped
+from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.limits import Deadlines, Limits
 from ckptbench.launch.losses import Losses
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Group, Watched, kill_ranks_here
-from ckptbench.machine.clock import Instant
-from ckptbench.recovery.contract import Loss, Verdict
 from ckptbench.world.control import ControlServer
 from ckptbench.world.variables import LAUNCHED
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.memory_kills import BUS_ERROR, MemoryKills, ended
+from ckptbench.common.processes import die_with_parent, ignore_stop_signals, living_with
+from ckptbench.common.remedies import blame, free, is_full
 from ckptbench.launch.starters import Process
-from ckptbench.machine.memory_kills import BUS_ERROR, MemoryKills, ended
-from ckptbench.machine.processes import die_with_parent, ignore_stop_signals, living_with
-from ckptbench.remedies import blame, free, is_full
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
 log = logging.getLogger(__name__)

@@ -354,20 +354,20 @@ _ELASTIC_STRATEGIES = (NATIVE.name,)
 RESTART = Variant("restart")
 RECOVERIES = {
     RESTART.name: RecoveryEntry(
-        launcher="ckptbench.recovery.restart:Restart",
-        rank="ckptbench.recovery.restart:RestartedRank",
+        launcher="ckptbench.failures.recovery.restart:Restart",
+        rank="ckptbench.failures.recovery.restart:RestartedRank",
         options=_PATIENCE,
     ),
     "torchrun": RecoveryEntry(
-        launcher="ckptbench.recovery.torchrun:Torchrun",
-        rank="ckptbench.recovery.torchrun:TorchrunRank",
+        launcher="ckptbench.failures.recovery.torchrun:Torchrun",
+        rank="ckptbench.failures.recovery.torchrun:TorchrunRank",
         starts_node=True,
         frameworks=("pytorch",),
         options=_PATIENCE,
     ),
     "horovod_elastic": RecoveryEntry(
-        launcher="ckptbench.recovery.horovod_elastic:HorovodElastic",
-        rank="ckptbench.recovery.horovod_elastic:HorovodElasticRank",
+        launcher="ckptbench.failures.recovery.horovod_elastic:HorovodElastic",
+        rank="ckptbench.failures.recovery.horovod_elastic:HorovodElasticRank",
         starts_all=True,
         one_node=True,
         frameworks=("horovod_pytorch", "horovod_tensorflow"),
@@ -376,8 +376,8 @@ RECOVERIES = {
         options={**_ELASTIC, "commit_steps": 5, "timeout_s": 30.0},
     ),
     "torchft": RecoveryEntry(
-        launcher="ckptbench.recovery.torchft:TorchFt",
-        rank="ckptbench.recovery.torchft:TorchFtRank",
+        launcher="ckptbench.failures.recovery.torchft:TorchFt",
+        rank="ckptbench.failures.recovery.torchft:TorchFtRank",
         frameworks=("pytorch",),
         strategies=_ELASTIC_STRATEGIES,
         own_environment=True,
@@ -385,8 +385,8 @@ RECOVERIES = {
         options=_AVERAGING,
     ),
     "ulfm": RecoveryEntry(
-        launcher="ckptbench.recovery.ulfm:Ulfm",
-        rank="ckptbench.recovery.ulfm:UlfmRank",
+        launcher="ckptbench.failures.recovery.ulfm:Ulfm",
+        rank="ckptbench.failures.recovery.ulfm:UlfmRank",
         starts_all=True,
         frameworks=("chainer", "pytorch", "tensorflow"),
         strategies=_ELASTIC_STRATEGIES,

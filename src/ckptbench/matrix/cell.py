@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.catalogue import (
     FAULTS,
     FRAMEWORKS,

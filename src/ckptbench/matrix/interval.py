@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.matrix.variant import Variant
 

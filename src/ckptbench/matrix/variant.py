@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Self
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.shown import number_hint, show
 
 Option = int | float | str | bool

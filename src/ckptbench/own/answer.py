@@ -11,12 +11,12 @@ import pandas as pd
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.answer.labels import counted, describe, listed
-from ckptbench.answer.quantities import SECONDS, Known, Unit, amount, duration, percent
-from ckptbench.answer.screen import UNTOLD, text
-from ckptbench.answer.study import screen, shown
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.units import SECONDS_PER_MINUTE
+from ckptbench.report.answer.labels import counted, describe, listed
+from ckptbench.report.answer.quantities import SECONDS, Known, Unit, amount, duration, percent
+from ckptbench.report.answer.screen import UNTOLD, text
+from ckptbench.report.answer.study import screen, shown
 
 Tables = Mapping[str, pd.DataFrame]
 MILLISECONDS = Unit("ms", 1000.0)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.reading import FieldError
+from ckptbench.config.values import NAME_BYTES
 from ckptbench.own.config import FOLDER, OwnConfig, OwnSection, filled, placeholders
-from ckptbench.settings.sources import FieldError
-from ckptbench.settings.values import NAME_BYTES
 
 BASELINE = "baseline"
 MOST_CELLS = 10_000

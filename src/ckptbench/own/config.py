@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from ckptbench.config.reading import FieldError, Sources
+from ckptbench.config.section import Section, checked
+from ckptbench.config.study import DecisionSection, LimitSection, StudyConfig
+from ckptbench.config.values import Count, CountFromZero, Flag, PathOrNull, whole
 from ckptbench.matrix.variant import NAME
-from ckptbench.settings.section import Section, checked
-from ckptbench.settings.sources import FieldError, Sources
-from ckptbench.settings.values import Count, CountFromZero, Flag, PathOrNull, whole
-from ckptbench.study.config import DecisionSection, LimitSection, StudyConfig
 
 FOLDER = "folder"
 """The placeholder of the fresh folder for the checkpoints of a run."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ckptbench.errors import ConfigError, LaunchError
+from ckptbench.common.errors import ConfigError, LaunchError
+from ckptbench.config.reading import Sources
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import OwnConfig, load_own_config
 from ckptbench.own.surroundings import check_program, of_command
-from ckptbench.settings.sources import Sources
 
 
 def plan_own(

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from ckptbench.errors import ConfigError, RunFolderError
-from ckptbench.machine.files import file_sha256, read_json, write_json
+from ckptbench.common.errors import ConfigError, RunFolderError
+from ckptbench.common.files import file_sha256, read_json, write_json
+from ckptbench.config.record import Record
 from ckptbench.own.cell import OwnCell
-from ckptbench.study.record import Record
 
 FORMAT = 1
 RUN, PROBE, OUTPUT, SEAL = "run.json", "probe", "output.txt", "seal.json"

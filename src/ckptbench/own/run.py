@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench import __version__
-from ckptbench.errors import EnvironmentSetupError, LaunchError
+from ckptbench.common.errors import EnvironmentSetupError, LaunchError
+from ckptbench.common.files import read_json, write_json
+from ckptbench.common.host import host_facts
+from ckptbench.common.memory_kills import MemoryKills, ended
+from ckptbench.common.processes import is_orphan
+from ckptbench.common.remedies import blame
+from ckptbench.common.removal import remove_or_warn, try_to_remove
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.launch.folder_locks import run_folder_locked
 from ckptbench.launch.limits import Limits, stop_requests
-from ckptbench.machine.files import read_json, write_json
-from ckptbench.machine.host import host_facts
-from ckptbench.machine.memory_kills import MemoryKills, ended
-from ckptbench.machine.processes import is_orphan
-from ckptbench.machine.removal import remove_or_warn, try_to_remove
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import FORMAT, OUTPUT, PROBE, RUN, SEAL, SUMMARY, made_from, seal
 from ckptbench.own.supervised import run_probed
 from ckptbench.own.surroundings import check_program, of_command
-from ckptbench.remedies import blame
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.own.cell import OwnCell
 from ckptbench.own.record import PROBE, OwnRun, read_run
 from ckptbench_probe.measures import (

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.counters import Counters, shares
+from ckptbench.common.errors import LaunchError
+from ckptbench.common.processes import die_with_parent, is_orphan, living_with
+from ckptbench.common.remedies import blame
 from ckptbench.launch.limits import Limits
-from ckptbench.machine.counters import Counters, shares
-from ckptbench.machine.processes import die_with_parent, is_orphan, living_with
-from ckptbench.remedies import blame
 
 log = logging.getLogger(__name__)
 

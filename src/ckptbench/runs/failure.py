@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 
 Moment = Literal["step", "save", "recovery"]
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import read_json, write_json
-from ckptbench.machine.removal import try_to_remove
-from ckptbench.remedies import blame
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import read_json, write_json
+from ckptbench.common.remedies import blame
+from ckptbench.common.removal import try_to_remove
 from ckptbench.runs.identity import training_fields
 from ckptbench.runs.layout import MANIFEST, SEAL, SEAL_COPY
 from ckptbench.runs.plan import RunSpec

@@ -6,8 +6,8 @@ import dataclasses
 from concurrent.futures import Future
 from typing import Any
 
-from ckptbench.machine.clock import clock
-from ckptbench.machine.footprint import Footprint
+from ckptbench.common.clock import clock
+from ckptbench.common.footprint import Footprint
 from ckptbench.runs.events import Memory, MemoryMoment
 from ckptbench.runs.recorder import Recorder
 

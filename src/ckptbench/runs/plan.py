@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ckptbench.errors import ConfigError, RunFolderError
-from ckptbench.machine.files import read_json, write_json
+from ckptbench.common.errors import ConfigError, RunFolderError
+from ckptbench.common.files import read_json, write_json
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.training import Training, steps_per_epoch
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.identity import Identity
-from ckptbench.runs.training import Training, steps_per_epoch
 
 PLAN = "plan.json"
 

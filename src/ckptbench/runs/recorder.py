@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from ckptbench.remedies import naming
+from ckptbench.common.remedies import naming
 from ckptbench.runs.events import Event, Steps, to_json
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.catalogue import FAULTS, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.variant import Variant

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench.errors import RunFolderError
-from ckptbench.machine.files import file_sha256, read_json, write_json
-from ckptbench.remedies import blame
+from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import file_sha256, read_json, write_json
+from ckptbench.common.remedies import blame
 from ckptbench.runs.layout import (
     FINAL_ARRAYS,
     LAUNCHER_TRACE,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.matrix.catalogue import UNWRITABLE
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES, strikes_path, trace_path

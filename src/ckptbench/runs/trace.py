@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.runs import events
 from ckptbench.runs.events import (
     Captured,

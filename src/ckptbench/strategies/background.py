@@ -17,8 +17,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.errors import CheckpointError
-from ckptbench.machine.memory_kills import MemoryKills, ended
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.memory_kills import MemoryKills, ended
 
 CLOSING_SECONDS = 60.0
 """How long the writing process may take to end when nothing is left to write."""

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpoints.pieces import Layout, Piece, header_of
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.background import BackgroundWriter, Destination

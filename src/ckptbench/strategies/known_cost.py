@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done

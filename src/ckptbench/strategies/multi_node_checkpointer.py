@@ -17,7 +17,7 @@ import numpy as np
 from chainer.serializers import NpzDeserializer
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.position import Position

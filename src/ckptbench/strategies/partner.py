@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from ckptbench.checkpoints.checksum import Checksum, file_checksum
-from ckptbench.errors import CheckpointError
-from ckptbench.machine.files import write_all
-from ckptbench.remedies import remedy
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.files import write_all
+from ckptbench.common.remedies import remedy
 from ckptbench.runs.events import File
 from ckptbench.strategies.writer import take
 from ckptbench.world.link import decoded, encoded, shut

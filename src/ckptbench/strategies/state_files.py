@@ -25,9 +25,9 @@ from ckptbench.checkpoints.pieces import (
     write_pieces,
 )
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.remedies import blame
 from ckptbench.frameworks.contract import Arrays, Tensor, reading
-from ckptbench.remedies import blame
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import TrainingState, written_file
 

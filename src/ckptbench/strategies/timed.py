@@ -25,12 +25,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ckptbench.checkpoints.levels import Levels, failed_save
-from ckptbench.checkpoints.shard_assembly import newest_of_all_nodes
 from ckptbench.checkpoints.shares import gather_shares, note_share
 from ckptbench.checkpoints.store import fsync
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError, LaunchError
-from ckptbench.machine.clock import clock
+from ckptbench.common.clock import clock
+from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED, load
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.variant import Variant
@@ -40,6 +39,7 @@ from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
+from ckptbench.strategies.shard_assembly import newest_of_all_nodes
 from ckptbench.world.seats import Place
 
 COMPARING = "before its versions were compared"

@@ -24,8 +24,8 @@ from contextlib import closing
 from typing import Any
 
 from ckptbench.checkpoints.checksum import Checksum
-from ckptbench.machine.direct import NO_DIRECT, open_direct
-from ckptbench.machine.processes import die_with_parent, ignore_stop_signals
+from ckptbench.common.direct import NO_DIRECT, open_direct
+from ckptbench.common.processes import die_with_parent, ignore_stop_signals
 
 SHORTEST_WRITE, LONGEST_WRITE = 8 << 20, 32 << 20
 """Bytes written at a time: so many as are captured, within these limits. Few long writes are faster than many."""

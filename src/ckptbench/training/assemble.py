@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.shard_assembly import assemble_shards
-from ckptbench.errors import CkptbenchError
-from ckptbench.remedies import in_one_line
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.remedies import in_one_line
 from ckptbench.runs.plan import Plan
+from ckptbench.strategies.shard_assembly import assemble_shards
 from ckptbench.training.rank import become_rank
 from ckptbench.world.place import take_place
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.common.clock import clock
 from ckptbench.data.dataset import Dataset
 from ckptbench.frameworks.contract import Framework
-from ckptbench.machine.clock import clock
 from ckptbench.runs.events import Evaluation
 
 EVALUATION_BATCH = 64

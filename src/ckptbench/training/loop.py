@@ -9,28 +9,28 @@ from typing import NoReturn
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import read_version
+from ckptbench.common.clock import clock
+from ckptbench.common.footprint import forget_peak
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
-from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.failures.injector_client import InjectorClient
+from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import Framework, Sgd
-from ckptbench.machine.clock import clock
-from ckptbench.machine.footprint import forget_peak
 from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.networks.models import network_of
-from ckptbench.proof.ablation import Ablation
-from ckptbench.proof.state_digester import StateDigester
-from ckptbench.recovery.contract import RankRecovery, Regrouped
+from ckptbench.matrix.networks.models import network_of
+from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.runs.events import Epoch, Pause, Phase, Regroup, Stop, World
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.training import steps_per_epoch
 from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.training.ablation import Ablation
 from ckptbench.training.evaluation import evaluate
 from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
+from ckptbench.training.state_digester import StateDigester
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place, place_among
 

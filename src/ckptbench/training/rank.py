@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import local_folders
-from ckptbench.errors import CkptbenchError
-from ckptbench.faults.injector_client import InjectorClient
+from ckptbench.common.clock import Instant, boot_id, clock, day_ns, follow
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.processes import die_with_parent, end_with_parent, ignore_stop_signals
+from ckptbench.common.remedies import in_one_line
+from ckptbench.failures.injector_client import InjectorClient
+from ckptbench.failures.recovery.contract import RankRecovery
 from ckptbench.frameworks.contract import Framework
-from ckptbench.machine.clock import Instant, boot_id, clock, day_ns, follow
-from ckptbench.machine.processes import die_with_parent, end_with_parent, ignore_stop_signals
 from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
-from ckptbench.recovery.contract import RankRecovery
-from ckptbench.remedies import in_one_line
 from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan

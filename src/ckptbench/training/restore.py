@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.machine import page_cache
-from ckptbench.machine.clock import clock
+from ckptbench.common import page_cache
+from ckptbench.common.clock import clock
 from ckptbench.runs.events import Phase
 from ckptbench.strategies.timed import TimedCheckpointer
 

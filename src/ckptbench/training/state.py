@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ckptbench.errors import CkptbenchError
+from ckptbench.common.errors import CkptbenchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT
-from ckptbench.networks.layers import Network
+from ckptbench.matrix.networks.layers import Network
 from ckptbench.runs.events import State
 from ckptbench.runs.plan import Plan
 

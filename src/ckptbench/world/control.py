@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.world.agreements import Agreements, Message
 from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded

@@ -37,7 +37,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import socket
 import struct
 from pathlib import Path
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.world.link import Link
 from ckptbench.world.seats import Place, Seat
 from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_seat

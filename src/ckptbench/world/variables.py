@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.world.seats import Seat, same_host, seats_of
 
 RANK = "CKPTBENCH_RANK"

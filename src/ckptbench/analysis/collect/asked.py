@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.seal import refused
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.runs.events import World
 from ckptbench.runs.trace import Ints, ProcessRun, Steps, Trace
 

@@ -13,7 +13,7 @@ import pandas as pd
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import RUN
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.machine.counters import grown, shares
+from ckptbench.common.counters import grown, shares
 from ckptbench.runs.events import Counted
 from ckptbench.runs.layout import LAUNCHER_TRACE
 from ckptbench.runs.seal import refused

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptbench.machine.files import read_json
+from ckptbench.common.files import read_json
 from ckptbench.runs.layout import SCHEMA_VERSION
 from ckptbench.runs.seal import refused
 from ckptbench.runs.typed import check_fields

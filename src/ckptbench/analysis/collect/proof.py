@@ -19,7 +19,7 @@ from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.values import Comparison, compare
 from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, TENSOR
 from ckptbench.analysis.tables.schema import Column, Row, Table
-from ckptbench.networks.tensor_groups import group_of
+from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.runs.events import Digest
 from ckptbench.runs.seal import refused
 

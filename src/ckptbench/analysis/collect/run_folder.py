@@ -26,7 +26,7 @@ from ckptbench.analysis.collect.course import (
     segments,
 )
 from ckptbench.analysis.collect.manifest import read_manifest
-from ckptbench.errors import ConfigError, RunFolderError
+from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.events import Lost
 from ckptbench.runs.layout import (

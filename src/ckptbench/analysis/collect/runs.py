@@ -15,7 +15,7 @@ from ckptbench.analysis.collect.run_folder import UNFIT, Run, together
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.errors import RunFolderError
+from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.matrix.levels import SHARED, copies_of, levels_of
 

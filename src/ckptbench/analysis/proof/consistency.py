@@ -16,7 +16,7 @@ from ckptbench.analysis.proof.resume_proof import NAMED
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import by_run, records
 from ckptbench.analysis.tables.schema import Column, Row, Table
-from ckptbench.networks.tensor_groups import GROUPS
+from ckptbench.matrix.networks.tensor_groups import GROUPS
 
 CONSISTENCY = Table(
     "consistency",

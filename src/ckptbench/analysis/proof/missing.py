@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.networks.tensor_groups import GROUPS
+from ckptbench.matrix.networks.tensor_groups import GROUPS
 
 FIRST_UPDATE = "first_update"
 PARTS = (*GROUPS, FIRST_UPDATE)

@@ -12,8 +12,8 @@ from pyarrow import csv
 
 from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.analysis.tables.schema import Table
-from ckptbench.errors import RunFolderError, all_of
-from ckptbench.remedies import blame
+from ckptbench.common.errors import RunFolderError, all_of
+from ckptbench.common.remedies import blame
 
 AGAIN = "collect the runs again (snakemake --profile local, which repeats no finished run)"
 

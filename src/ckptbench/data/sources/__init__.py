@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ckptbench.common.errors import DataError, RunFolderError
+from ckptbench.common.files import read_json
 from ckptbench.data.dataset import DESCRIPTION, Dataset
 from ckptbench.data.sources.source import Source
 from ckptbench.data.sources.writing import write_dataset
-from ckptbench.errors import DataError, RunFolderError
-from ckptbench.machine.files import read_json
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.common.errors import DataError
 from ckptbench.data.sources.source import Content, Source
-from ckptbench.errors import DataError
 
 TRAIN_SAMPLES = 1437
 SPLIT_SEED = 0

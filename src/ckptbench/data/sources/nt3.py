@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.common.errors import DataError
+from ckptbench.common.files import file_sha256, unreadable
 from ckptbench.data.dataset import SPLITS, Split
 from ckptbench.data.sources.source import Content, Source
-from ckptbench.errors import DataError
-from ckptbench.machine.files import file_sha256, unreadable
 
 URL = "https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/"
 """`data_url` of `Pilot1/NT3/nt3_default_model.txt`, by HTTPS: the server publishes no checksums of its files."""

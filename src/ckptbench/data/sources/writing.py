@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ckptbench.common.errors import DataError
+from ckptbench.common.files import write_json
+from ckptbench.common.remedies import blame
+from ckptbench.common.removal import remove_or_warn
 from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS
 from ckptbench.data.sources.source import Content
-from ckptbench.errors import DataError
-from ckptbench.machine.files import write_json
-from ckptbench.machine.removal import remove_or_warn
-from ckptbench.remedies import blame
 
 
 def write_dataset(folder: Path, name: str, content: Content, made_from: Mapping[str, Any]) -> None:

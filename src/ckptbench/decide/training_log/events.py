@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.forms import Form
 from ckptbench.decide.training_log.lines import seconds_of, stamp_in
-from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
 Kind = Literal["step", "save", "finished", "pause", "gpus"]

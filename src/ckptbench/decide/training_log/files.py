@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.events import LARGEST, Event, Log, time_of
 from ckptbench.decide.training_log.forms import Form
-from ckptbench.errors import DataError
 
 STATE = Form(
     name="a state of Hugging Face's Trainer",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ckptbench.errors import ConfigError
+from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.shown import show
 
 GROUPS = ("step", "step_s", "step_ms", "time", "save", "save_s", "save_ms")

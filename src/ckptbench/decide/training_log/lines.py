@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from ckptbench.common.errors import DataError
+from ckptbench.common.files import read_regular
+from ckptbench.common.remedies import blame
 from ckptbench.decide import clock
-from ckptbench.errors import DataError
-from ckptbench.machine.files import read_regular
-from ckptbench.remedies import blame
 
 LONGEST = 10_000
 """Characters of a line: a longer one is read in parts."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.events import Log, read_lines
 from ckptbench.decide.training_log.files import metrics, trainer_state
 from ckptbench.decide.training_log.forms import EXAMPLE, FORMS, own_form
 from ckptbench.decide.training_log.lines import content_of, lines_of
-from ckptbench.errors import DataError
 from ckptbench.matrix.shown import show
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.world.seats import Place
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras import layers
 from numpy.typing import NDArray
 
-from ckptbench.errors import LaunchError
+from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
@@ -28,7 +28,7 @@ from ckptbench.frameworks.tensorflow.network import (
     keras_model,
     parameters_of,
 )
-from ckptbench.networks import layers as arch
+from ckptbench.matrix.networks import layers as arch
 from ckptbench.world.seats import Place
 
 

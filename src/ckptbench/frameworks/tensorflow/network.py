@@ -9,7 +9,7 @@ import numpy as np
 from keras import layers
 from numpy.typing import NDArray
 
-from ckptbench.networks import layers as arch
+from ckptbench.matrix.networks import layers as arch
 
 # For the last part of a tensor's name in the network: Keras' attribute of the layer.
 _PARAMETERS = {"kernel": "kernel", "bias": "bias", "scale": "gamma", "shift": "beta"}

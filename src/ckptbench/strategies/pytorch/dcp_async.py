@@ -26,9 +26,9 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.machine.memory_kills import MemoryKills, ended
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position

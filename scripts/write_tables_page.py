@@ -1,0 +1,144 @@
+"""docs/tables.md and the captions of tables in reports, written from the registry of tables: `python scripts/write_tables_page.py`.
+
+A column has one line, in the first table that has it; what several tables share stands once, at the top.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
+from ckptbench.analysis.tables.registry import (
+    AUDITED,
+    COLLECTED,
+    DECIDED,
+    DERIVED,
+    EVERY,
+    OWN,
+    TableEntry,
+)
+from ckptbench.analysis.tables.schema import Column, Table
+
+INTRODUCTION = """\
+# Tables
+
+What does each column of `results/tables/<name>.parquet` and `.csv` mean? Written from `src/ckptbench/analysis/tables` by
+`python scripts/write_tables_page.py`; a test fails where the two differ.
+
+- *By* come the columns that sort the rows. Units are in names or brackets; a number without one is a count or a fraction: 0.05 is 5 %.
+- Where there is nothing to say a text is empty, and any other value missing: null in parquet, empty in CSV. Several names are joined by `, `.
+- ± after a name: two more columns hold the ends of its [95 % interval](method.md#intervals), `<name>_lo` and `<name>_hi`. They are missing where nothing shows
+  how far runs differ.
+- *Setup* is the first columns below: all that makes a cell but its repeat. *System* is those up to `{last}`: a cell and its baseline are equal in them.
+"""
+SHARED = "# Columns of several tables"
+TABLES_OF_SHARED = 3
+"""A column that so many tables have is explained once, at the top."""
+LEAST_WORDS = 4
+"""A meaning of fewer words is said again instead of naming the table that says it."""
+MOST_MISSING = 3
+"""A table without a third of the columns of *setup* names the ones that it has."""
+UNITS = {
+    "s": "_s", "ns": "_ns", "bytes": "bytes", "steps": "steps", "samples": "samples", "min": "minutes", "GPU h": "gpu_hours",
+    "GPU-h": "gpu_hours", "images/s": "images_per_s", "MHz": "mhz_min", "1": "", "": "",
+}  # fmt: skip
+"""How the name of a column ends that has this unit in it."""
+END = re.compile(r"_(lo|hi)$")
+
+
+def document() -> str:
+    """The whole page."""
+    page = _Page()
+    return "\n".join(
+        [
+            INTRODUCTION.format(last=SYSTEM[-1]),
+            *page.shared_columns(),
+            *page.section("What the run folders say", COLLECTED.values()),
+            *page.section("What follows from it", DERIVED.values()),
+            *page.section("What to do about it", DECIDED.values()),
+            *page.section("Whether to believe it", AUDITED.values()),
+            *page.section("What the probe saw of an own training", OWN.values()),
+        ]
+    )
+
+
+def captions() -> dict[str, str]:
+    """What a report says below each table, in reStructuredText, by the table's name."""
+    shown = {**DERIVED, **DECIDED, **OWN}
+    said = {name: entry.table.row.replace("`", "``") for name, entry in shown.items()}
+    return {name: f"{row} ``docs/tables.md`` explains its columns.\n" for name, row in said.items()}
+
+
+@dataclass(slots=True)
+class _Page:
+    """What the page has said so far: by name of a column, its meanings and the tables that say them."""
+
+    said: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    shared: list[Column] = field(default_factory=list)
+
+    def shared_columns(self) -> Iterator[str]:
+        counted = Counter(column for entry in EVERY.values() for column in entry.table.columns)
+        self.shared = [each for each, tables in counted.items() if tables >= TABLES_OF_SHARED and each not in SETUP_COLUMNS and not END.search(each.name)]  # fmt: skip
+        yield f"{SHARED}\n"
+        yield from (_line(column.name, column) for column in (*SETUP_COLUMNS, *self.shared))
+        yield ""
+
+    def section(self, title: str, entries: Iterable[TableEntry]) -> Iterator[str]:
+        yield f"# {title}\n"
+        for entry in entries:
+            yield from self._table(entry.table)
+
+    def _table(self, table: Table) -> Iterator[str]:
+        own = [column for column in table.columns if column not in (*SETUP_COLUMNS, *self.shared)]
+        said = {*table.key, *(column.name for column in own)}
+        rest = [name for name in table.names if name not in said]
+        yield f"## {table.name}\n"
+        also = f"; also {_names(rest)}" if rest else ""
+        yield f"Row: {table.row.removeprefix('One row a ')} By {_names(table.key)}{also}.\n"
+        names = {column.name for column in own}
+        lines = [(self._meaning(table, column), column) for column in own if not (END.search(column.name) and END.sub("", column.name) in names)]  # fmt: skip
+        for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):
+            columns = [column for _, column in alike]
+            together = "`, `".join(column.name for column in columns)
+            yield _line(together, columns[0], meaning, has_ends=f"{columns[0].name}_lo" in names)
+        yield ""
+
+    def _meaning(self, table: Table, column: Column) -> str:
+        """The column's meaning; where an earlier table says the end of it, the name of that table in its place."""
+        words = column.meaning
+        for said, where in self.said.get(column.name, ()):
+            before = words.removesuffix(said)
+            if before != words and before in ("", f"{before[:-2]}: ") and len(said.split()) >= LEAST_WORDS:  # fmt: skip
+                words = f"{before}as in `{where}`"
+                break
+        else:
+            self.said.setdefault(column.name, []).append((words, table.name))
+        return words
+
+
+def _line(names: str, column: Column, meaning: str | None = None, *, has_ends: bool = False) -> str:
+    unit = "" if column.name.endswith(UNITS.get(column.unit, "?")) else f" ({column.unit})"
+    words = column.meaning if meaning is None else meaning
+    return f"- `{names}`{' ±' if has_ends else ''}{unit}{': ' if words else ''}{words}"
+
+
+def _names(names: Sequence[str]) -> str:
+    """These columns, with *setup* or *system* in place of what these stand for."""
+    for word, bundle in (("setup", SETUP), ("system", SYSTEM)):
+        missing = [name for name in bundle if name not in names]
+        if len(missing) * MOST_MISSING < len(bundle):
+            without = f" (without {', '.join(f'`{name}`' for name in missing)})" if missing else ""
+            others = [name for name in names if name not in bundle]
+            return ", ".join([f"*{word}*{without}", *(f"`{name}`" for name in others)])
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    Path("docs/tables.md").write_text(document(), encoding="utf-8")
+    for name, caption in captions().items():
+        Path(f"workflow/report/table_{name}.rst").write_text(caption, encoding="utf-8")

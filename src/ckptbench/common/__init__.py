@@ -1,0 +1,1 @@
+"""Errors, files, clocks and processes: what all rooms use of the machine."""

@@ -1,0 +1,108 @@
+"""The frame of every script: it sets up the log and turns an error for the user into one line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.remedies import blame, in_one_line
+
+log = logging.getLogger("ckptbench")
+
+
+OPTIONS: Mapping[str, dict[str, Any]] = {
+    "--tables": {"type": Path, "required": True, "help": "folder of the tables"},
+    "--runs": {"type": Path, "required": True, "help": "folder of the run folders"},
+    "--study": {"type": Path, "required": True, "help": "the record of the study: study.json"},
+    "--cell": {"type": json.loads, "required": True, "help": "the cell, as JSON"},
+    "--rates": {"type": Path, "required": True, "help": "folder of the failure rates"},
+    "--choices": {"required": True, "help": "JSON object: what to decide for"},
+    "--own": {"action": "store_true", "help": "the tables are of an own training"},
+    "--output": {"type": Path, "required": True, "help": "the file to write"},
+    "--parent": {
+        "type": int,
+        "default": os.getppid(),
+        "help": "id of the process that starts this script and waits for it; when it has ended, the script ends all "
+        "that it has started. Default: the parent of this process",
+    },
+}
+"""What several scripts have in common."""
+
+
+def parser_of(description: str | None, *names: str) -> argparse.ArgumentParser:
+    """A parser with these of OPTIONS, and with `--log`."""
+    parser = argparse.ArgumentParser(description=description)
+    for name in names:
+        parser.add_argument(name, **OPTIONS[name])
+    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
+    return parser
+
+
+def write_text(path: Path, text: str) -> None:
+    """In a folder that is made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+class LogFile(logging.FileHandler):
+    """A log that may become unwritable: it says so once, and the terminal still gets every line."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        super().__init__(path, mode="a" if append else "w", encoding="utf-8")
+        self._given_up = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._given_up:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._given_up = True
+        _tell(f"the log {self.baseFilename} cannot be written: {blame(error, self.baseFilename)}")
+        with suppress(OSError):  # what is left in its buffer
+            self.close()
+
+
+def run_script(work: Callable[[], object], log_path: Path | None, *, append: bool = False) -> int:
+    """Call `work` and log to the terminal and to `log_path`.
+
+    Returns the exit status, 1 after an error that a user can mend: a CkptbenchError, or one of the operating system. The
+    log then ends with a line that says how.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if log_path is not None:
+        try:
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(LogFile(log_path, append=append))
+        except OSError as error:
+            _tell(f"the log {log_path} cannot be written: {blame(error, log_path)}")
+    logging.basicConfig(format="%(message)s", handlers=handlers)
+    logging.getLogger("ckptbench").setLevel(logging.INFO)  # other libraries log warnings only
+    try:
+        work()
+    except CkptbenchError as error:
+        log.error("%s: %s", type(error).__name__, error)
+        return 1
+    except (OSError, MemoryError) as error:
+        told = in_one_line(error, *([log_path.parent] if log_path else []))
+        if told is None:
+            raise
+        log.error("%s: %s", type(error).__name__, told)
+        return 1
+    return 0
+
+
+def _tell(words: str) -> None:
+    with suppress(OSError):  # the terminal may be a file on the same disk
+        print(words, file=sys.stderr, flush=True)

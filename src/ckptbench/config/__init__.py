@@ -1,0 +1,1 @@
+"""What people write in a config, checked, and the cells it expands into."""

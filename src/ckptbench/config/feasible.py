@@ -1,0 +1,145 @@
+"""Checks that need cells and the config: does the model take the images, is a run long enough, can a control be caught,
+is an archive there?
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+from ckptbench.common.errors import ConfigError, DataError
+from ckptbench.common.files import unreadable
+from ckptbench.config.reading import FieldError
+from ckptbench.config.study import StudyConfig
+from ckptbench.data.dataset import DESCRIPTION
+from ckptbench.data.sources.source import Source
+from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.training import steps_per_epoch
+from ckptbench.runs.schedule import kills_of
+
+LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
+"""Parts of the state that matter only to a network with this layer."""
+ANY_IMAGE = (224, 224, 3)
+"""Images that every model takes."""
+
+
+@functools.cache
+def _network(model: str, image: tuple[int, int, int]) -> Network:
+    """The model for these images. The number of classes does not matter here."""
+    return ARCHITECTURES[model](image, 2)
+
+
+def check_image(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the model does not take the images of the dataset."""
+    try:
+        _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
+    except DataError as error:
+        raise ConfigError(f"the dataset {cell.dataset} does not fit: {error}") from error
+
+
+def check_victims(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the cell names no list of failures, or a failure strikes a rank that the run does not have."""
+    if cell.failure_list not in (None, *config.failures):
+        lists = ", ".join(config.failures) or "it has none"
+        raise ConfigError(
+            f"listed needs the name of a list under failures ({lists}): use {{listed: {{name: NAME}}}}"
+        )
+    for failure in config.failures_of(cell):
+        if failure.rank is not None and failure.rank >= cell.ranks:
+            raise ConfigError(
+                f"failures.{cell.failure_list} strikes rank {failure.rank}, and a run with ranks: {cell.ranks} has none of this number; they "
+                "count from 0"
+            )
+
+
+def check_omission(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the control could not be caught: leaving the part out changes nothing, or the bits
+    may part without it.
+    """
+    if cell.omit != NOTHING and not cell.deterministic:
+        raise ConfigError(
+            f"omit {cell.omit} needs deterministic: true: in the default mode the bits may part all the same"
+        )
+    if cell.omit == "momentum" and config.training.momentum == 0:
+        raise ConfigError("training.momentum is 0: a restart without momentum shows nothing")
+    layer = LAYERS.get(cell.omit)
+    if layer is None:
+        return
+    network = _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
+    if not any(isinstance(each, layer) for each in network.flat()):
+        raise ConfigError(
+            f"{cell.model} has no {layer.__name__} layer: a restart without {cell.omit} shows nothing"
+        )
+
+
+def check_length(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the run is surely too short: for one step, for its warm-up, or for its failures.
+
+    Of a dataset whose size is not known here, `training.steps_per_epoch` says how many steps an epoch has at most. The
+    run itself checks again what it finds.
+    """
+    training = config.training
+    steps = _steps_per_epoch(cell, config)
+    if steps is None:
+        return
+    if training.warmup_steps >= cell.epochs * steps:
+        raise FieldError(
+            ("training", "warmup_steps"),
+            f"the run {cell.id} has {cell.epochs * steps} steps in all, and none is left to time: lower it, or "
+            "train longer",
+            training.warmup_steps,
+        )
+    _check_listed(cell, config, cell.epochs * steps)
+    try:
+        if cell.is_killed:
+            kills_of(cell, seed=training.seed, steps_per_epoch=steps)
+    except ConfigError as error:
+        raise ConfigError(f"the cell {cell.id} cannot be: {error}") from error
+
+
+def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
+    """Raises ConfigError where a listed failure waits for a step that a run of so many does not reach."""
+    for index, failure in enumerate(config.failures_of(cell)):
+        last = steps - 1 if failure.moment == "step" else steps
+        if failure.step is not None and failure.step > last:
+            raise FieldError(
+                ("failures", str(cell.failure_list), index, "step"),
+                f"it would never strike: the run {cell.id} has {steps} steps in all. Use at most {last}, or train longer",
+                failure.step,
+            )
+
+
+def _steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
+    limit, samples = config.training.steps_per_epoch, dataset_of(cell, config).train_samples
+    if samples is None:
+        return limit
+    try:
+        return steps_per_epoch(samples, cell.ranks, cell.batch_size, limit)
+    except DataError as error:
+        raise ConfigError(f"the cell {cell.id} cannot be: {error}") from error
+
+
+def dataset_of(cell: Cell, config: StudyConfig) -> Source:
+    """The dataset of the cell, with the settings that the config has for it."""
+    source: Source = getattr(config.datasets, cell.dataset)
+    return source
+
+
+def check_files(cells: Iterable[Cell], config: StudyConfig, datasets: Path) -> None:
+    """Raises ConfigError where a file cannot be read that the config names, or that is needed to make a dataset in `datasets`.
+
+    A dataset that no cell names needs no files.
+    """
+    for source in {cell.dataset: dataset_of(cell, config) for cell in cells}.values():
+        if fault := source.missing((datasets / source.name / DESCRIPTION).exists()):
+            setting, words = fault
+            location = ("datasets", source.name, setting)
+            raise FieldError(location, words, getattr(source, setting))
+    numbers = config.decision.numbers
+    if numbers is not None and (unread := unreadable(Path(numbers))):
+        remedy = "give the path of a file like config/costs-example.yaml, or null for the costs of the study"
+        raise FieldError(("decision", "numbers"), f"{unread}: {remedy}", numbers)

@@ -1,0 +1,19 @@
+"""The sizes of what a run trains on and with, for its plan."""
+
+from __future__ import annotations
+
+from ckptbench.data.dataset import Dataset
+from ckptbench.matrix.networks.models import network_of
+from ckptbench.runs.plan import Sizes
+
+
+def sizes_of(model: str, dataset: Dataset) -> Sizes:
+    """The sizes of the dataset, and of the model for it."""
+    network = network_of(model, dataset.image_shape, dataset.classes)
+    return Sizes(
+        samples=len(dataset.train_labels),
+        parameters=network.parameter_count,
+        buffers=network.buffer_count,
+        activations=network.activation_count(dataset.image_shape),
+        unfolded=network.unfolded_count(dataset.image_shape),
+    )

@@ -1,0 +1,52 @@
+"""The study that config files ask for: the config, checked, and its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ckptbench
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.expansion import expand
+from ckptbench.config.feasible import check_files
+from ckptbench.config.reading import Sources
+from ckptbench.config.section import checked
+from ckptbench.config.study import StudyConfig
+from ckptbench.matrix.cell import Cell
+
+
+def check_source(folder: Path) -> None:
+    """Raises ConfigError where this code is another than that of the clone at `folder`.
+
+    So it is with a virtual environment of another clone: it would plan by the one and train by the other.
+    """
+    own = Path(ckptbench.__file__).parent
+    theirs = folder / "src" / "ckptbench"
+    if theirs.is_dir() and not theirs.samefile(own) and _source(theirs) != _source(own):
+        raise ConfigError(
+            f"{own}: Python has this code of ckptbench, which differs from that in {theirs}: make .venv in this clone "
+            "(make environment), and use its programs"
+        )
+
+
+def _source(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
+
+
+def plan_study(
+    content: Mapping[str, Any], paths: Sequence[Path], datasets: Path
+) -> tuple[StudyConfig, list[Cell]]:
+    """The config and its cells, in the order to run them.
+
+    `content` is merged from the config files at `paths`, of which later ones override; `datasets` is the folder of
+    datasets that were made before. Raises ConfigError with one line for each fault: file, field, value and remedy.
+    """
+    sources = Sources.read(content, paths)
+    config = checked(StudyConfig, sources)
+    try:
+        cells = expand(config)
+        check_files(cells, config, datasets)
+    except ConfigError as error:
+        raise ConfigError(sources.explain(error)) from None
+    return config, cells

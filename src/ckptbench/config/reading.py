@@ -1,0 +1,220 @@
+"""The config files as they are written: which of them sets a value, and faults that the merged config no longer shows.
+
+`python -m ckptbench.config.reading FILE...` says in one line each what is wrong with files that Snakemake cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from ckptbench.common.errors import ConfigError, all_of
+from ckptbench.common.files import read_regular
+from ckptbench.common.remedies import blame
+from ckptbench.matrix.shown import SHOWN_CHARACTERS, show
+
+Location = tuple[Any, ...]
+"""The keys and indices that lead to a value."""
+COMMAND_LINE = "--config"
+MISSING = object()
+MOST_LINES = 20
+"""Wrong values that get a line of their own."""
+
+
+class FieldError(ConfigError):
+    """A wrong value of a field: where it is, and the remedy."""
+
+    def __init__(self, location: Location, remedy: str, value: object = MISSING) -> None:
+        self.location, self.remedy, self.value = location, remedy, value
+        super().__init__(self.line())
+
+    def line(self, value: object = MISSING) -> str:
+        """Field, value and remedy. `value` is what the config says, where it is not that of the error itself."""
+        value = self.value if value is MISSING else value
+        shown = "" if value is MISSING else f" is {show(value)}"
+        return f"{dotted(self.location)}{shown}: {self.remedy}"
+
+
+def shortened(lines: Sequence[str]) -> str:
+    """The lines, each once. After MOST_LINES the rest is counted."""
+    each = list(dict.fromkeys(lines))
+    if len(each) > MOST_LINES:
+        each[MOST_LINES:] = [f"and {len(each) - MOST_LINES} more wrong values"]
+    return "\n".join(each)
+
+
+def dotted(location: Location) -> str:
+    """The location in one line, as in `exclude[0].ranks`."""
+    parts = [
+        f"[{part}]"
+        if isinstance(part, int) and not isinstance(part, bool)
+        else f".{part if isinstance(part, str) and part.isidentifier() else show(part)}"
+        for part in location
+    ]
+    return "".join(parts).removeprefix(".") or "the config"
+
+
+def value_at(content: object, location: Location) -> object:
+    """The value at a location; MISSING if there is none. A single value counts as a list of one."""
+    for part in location:
+        is_single = part == 0 and not isinstance(content, list)
+        try:
+            content = content if is_single else content[part]  # type: ignore[index]
+        except (LookupError, TypeError):
+            return MISSING
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One file, as Snakemake reads it: JSON if it is that, otherwise YAML."""
+
+    path: Path
+    content: Any
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
+        try:
+            content, twice = _parse(read_regular(path).decode("utf-8"))
+        except OSError as error:
+            other = "correct the path, or the file that names it"
+            reason = f"cannot be read: {blame(error, path, other, reading=True)}"
+        except UnicodeDecodeError as error:
+            reason = f"cannot be read as text in UTF-8: {error}; save it in UTF-8"
+        except yaml.MarkedYAMLError as error:
+            reason = _fault(error)
+        except RecursionError:
+            reason = "a value holds itself or is nested too deeply: write the values instead of the alias"
+        except (yaml.YAMLError, ValueError) as error:
+            reason = f"cannot be read as YAML: {' '.join(str(error).split())}; correct it"
+        else:
+            if twice:
+                raise ConfigError("\n".join(f"{path}: {line}" for line in twice))
+            if isinstance(content, Mapping):
+                return cls(path, content)
+            reason = "the file is empty or no mapping: give it fields, as config/config.yaml has"
+        raise ConfigError(f"{path}: {reason}")
+
+
+def _parse(text: str) -> tuple[Any, list[str]]:
+    """The content, and a line for each key that YAML sets twice."""
+    try:
+        return json.loads(text), []
+    except ValueError:
+        loader = yaml.FullLoader(text)  # that of Snakemake
+        try:
+            node = loader.get_single_node()
+            twice = list(_nodes_twice(node, (), text, set())) if node else []
+            return (loader.construct_document(node) if node else None), twice
+        finally:
+            loader.dispose()
+
+
+def _nodes_twice(node: yaml.Node, location: Location, text: str, seen: set[int]) -> Iterator[str]:
+    """A line for each key that is set twice. A key that a merge (`<<`) brings may be set again."""
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, each in enumerate(node.value):
+            yield from _nodes_twice(each, (*location, index), text, seen)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[tuple[str, str], yaml.Node] = {}
+    for key, each in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if (before := first.get((key.tag, name))) is not None:
+                yield (
+                    f"{dotted((*location, name))} is {_written(before, text)} and then "
+                    f"{_written(each, text)}: keep one of the two"
+                )
+            first[key.tag, name] = each
+        yield from _nodes_twice(each, (*location, name), text, seen)
+
+
+def _written(node: yaml.Node, text: str) -> str:
+    """The value as the file writes it, in one line, and its line."""
+    words = " ".join(text[node.start_mark.index : node.end_mark.index].split())
+    short = words if len(words) <= SHOWN_CHARACTERS else f"{words[: SHOWN_CHARACTERS - 3]}..."
+    return f"{short or 'null'} (line {node.start_mark.line + 1})"
+
+
+def _fault(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    words = ", ".join(words for words in (error.context, error.problem) if words)
+    return f"{where}not YAML: {words}; correct the line, or one before it"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The merged content of a config, and the files that it comes from. Later files override earlier ones."""
+
+    content: Mapping[str, Any]
+    files: Sequence[ConfigFile] = ()
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any], paths: Sequence[Path]) -> Self:
+        """Raises ConfigError if a file is not as it must be."""
+        return cls(content, all_of(partial(ConfigFile.read, path) for path in paths))
+
+    @property
+    def names(self) -> str:
+        """All files, for a fault that may come from any of them."""
+        return " and ".join(str(file.path) for file in self.files) or "config"
+
+    def refuse(self, faults: Iterable[ConfigError]) -> None:
+        """Raises ConfigError for the first of these, if there are any."""
+        for fault in faults:
+            raise ConfigError(self.explain(fault)) from None
+
+    def explain(self, error: ConfigError) -> str:
+        """The error with the file that it is about."""
+        if isinstance(error, FieldError):
+            value = value_at(self.content, error.location)
+            if value is not MISSING:  # otherwise it is a default, or not in the content's own words
+                return f"{self.file_of(error.location)}: {error.line(value)}"
+        return f"{self.names}: {error}"
+
+    def file_of(self, location: Location) -> str:
+        """The file that sets the value at a location: the last one that does, else the command line."""
+        value = value_at(self.content, location)
+        for file in reversed(self.files):
+            found = value_at(file.content, location)
+            if _alike(found, value) or (isinstance(found, Mapping) and isinstance(value, Mapping)):
+                return str(file.path)
+            if file.content.get("__use_yte__"):  # a template: its values are not what it says
+                return str(file.path)
+            if found is not MISSING:
+                break  # the command line has replaced it
+        return COMMAND_LINE if self.files else "config"
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether both are the same value of the same type. nan is like itself."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def main() -> int:
+    """Check the files named on the command line."""
+    faults = 0
+    for name in sys.argv[1:]:
+        try:
+            ConfigFile.read(Path(name))
+        except ConfigError as error:
+            print(error)
+            faults += 1
+    return min(faults, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

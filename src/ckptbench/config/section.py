@@ -1,0 +1,98 @@
+"""Models of what a file may set, and the line that refuses each wrong value: file, field, value and remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.reading import (
+    COMMAND_LINE,
+    FieldError,
+    Location,
+    Sources,
+    dotted,
+    shortened,
+)
+from ckptbench.matrix.shown import number_hint
+
+Model = TypeVar("Model", bound="Section")
+
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_WORDS = {
+    **dict.fromkeys(
+        ("model_type", "dataclass_type", "dict_type"), "use a mapping of fields (config/README.md lists them), or remove the key"
+    ),
+    "list_type": "use a list, each entry a mapping of fields",
+    "too_short": "give at least one value",
+    "bool_type": "use true or false",
+    "missing": "there is no value: add this field",
+    "invalid_key": "it is no name of a field: YAML reads yes, no, on, off and numbers as values",
+}  # fmt: skip
+"""What is allowed, by the type of pydantic's error, where its own message uses words of Python."""
+
+
+class Section(BaseModel):
+    """A mapping of fields. Unknown keys are errors, so that a typing error is not a default."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
+
+
+def checked(model: type[Model], sources: Sources) -> Model:
+    """The content of the files as this model. Raises ConfigError with one line for each wrong value."""
+    try:
+        return model.model_validate(dict(sources.content))
+    except ValidationError as error:
+        lines = [_line(entry, model, sources) for entry in error.errors(include_url=False)]
+        raise ConfigError(shortened(lines)) from None
+
+
+def _line(entry: Any, model: type[BaseModel], sources: Sources) -> str:
+    kind, value = entry["type"], entry["input"]
+    location = tuple(part for part in entry["loc"] if part != "[key]")
+    if kind == "missing":
+        return sources.explain(FieldError(location, _WORDS[kind]))
+    if kind in _UNKNOWN:
+        remedy = f"there is no such field{_suggestion(location, model) or ';'} config/README.md lists them all"
+    else:
+        words = entry["msg"].removeprefix("Value error, ")
+        remedy = _WORDS.get(kind, re.sub("^(Input|String) should", "it should", words))
+    if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
+        if sources.file_of(location) == COMMAND_LINE and len(location) > 1:
+            remedy += "; --config reads values in brackets as text: set them in a file, and name it with --configfile"
+        else:
+            remedy += number_hint(value)
+    return sources.explain(FieldError(location, remedy, value))
+
+
+def _suggestion(location: Location, model: type[BaseModel]) -> str:
+    """The field that was perhaps meant: one with a similar name in the same section, or the same name elsewhere."""
+    fields = dict(_fields(model, ()))
+    section = tuple(part for part in location[:-1] if isinstance(part, str))
+    similar = difflib.get_close_matches(str(location[-1]), fields.get(section, []), 1)
+    elsewhere = [
+        dotted((*other, location[-1])) for other in fields if location[-1] in fields[other]
+    ]
+    found = [*similar, *elsewhere][:1]
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _fields(kind: Any, section: Location) -> Iterator[tuple[Location, list[str]]]:
+    """The names of the fields of each section, by the section's place."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        yield section, [field.name for field in dataclasses.fields(kind)]
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield section, list(kind.model_fields)
+        for name, field in kind.model_fields.items():
+            for inner in (field.annotation, *get_args(field.annotation)):
+                yield from _fields(inner, (*section, name))

@@ -1,0 +1,322 @@
+"""The models of the config file: types, bounds, defaults, and the words of each error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, create_model, model_validator
+
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.reading import Sources
+from ckptbench.config.section import Section, checked
+from ckptbench.config.values import (
+    LARGEST_NUMBER,
+    Count,
+    CountFromZero,
+    FilePath,
+    Flag,
+    IntervalText,
+    OneOf,
+    OneOrMore,
+    PathOrNull,
+    Seed,
+    Sweep,
+    VariantOf,
+    WholePath,
+    number,
+    whole,
+)
+from ckptbench.data.sources import DATASETS
+from ckptbench.matrix.catalogue import (
+    FAILURE_KINDS,
+    FAULTS,
+    FRAMEWORKS,
+    HISTORIES,
+    NATIVE,
+    NOTHING,
+    OMISSIONS,
+    RECOVERIES,
+    RESTART,
+    STRATEGIES,
+    UNDISTURBED,
+    WHOLE,
+    formats_of,
+)
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.training import Training
+from ckptbench.matrix.variant import Variant
+from ckptbench.runs.failure import Failure
+
+ALL = "all"
+"""The word for every framework of the registry, including those whose environments are compiled."""
+
+
+def _every_framework(names: list[str]) -> list[str]:
+    """The names, each once. `all` is replaced by the names of the registry."""
+    return list(
+        dict.fromkeys(each for name in names for each in (FRAMEWORKS if name == ALL else [name]))
+    )
+
+
+FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
+Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
+ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
+DatasetName = Annotated[str, OneOf(tuple(DATASETS))]
+FORMATS = dict.fromkeys(
+    format
+    for framework in FRAMEWORKS
+    for strategy in STRATEGIES
+    if STRATEGIES[strategy].serves(framework)
+    for format in formats_of(framework, strategy)
+)
+FormatName = Annotated[str, OneOf(("default", *FORMATS))]
+StrategyVariant = Annotated[Variant, VariantOf("strategy", STRATEGIES)]
+FaultsVariant = Annotated[Variant, VariantOf("faults", FAULTS)]
+RecoveryVariant = Annotated[Variant, VariantOf("recovery", RECOVERIES)]
+HistoryName = Annotated[str, OneOf(HISTORIES)]
+OmissionName = Annotated[str, OneOf(OMISSIONS)]
+CacheName = Annotated[str, OneOf(("warm", "cold"))]
+
+
+class Matrix(Section):
+    """The axes of the study; a list is a sweep, and the matrix is the product of all."""
+
+    framework: Frameworks = Field(
+        default=[name for name, entry in FRAMEWORKS.items() if not entry.optional]
+    )
+    """Which frameworks train. `all`: all of them, also Horovod's, which are compiled first."""
+    model: Sweep[ModelName] = Field(default=["resnet50"])
+    """Which networks."""
+    dataset: Sweep[DatasetName] = Field(default=["digits"])
+    """Which datasets."""
+    ranks: Sweep[Count] = Field(default=[1, 2])
+    """Training processes: one GPU each, or an equal share of the CPU's cores."""
+    batch_size: Sweep[Count] = Field(default=[32])
+    """Samples per rank and step. A step of the run uses `ranks` times as many."""
+    epochs: Sweep[Count] = Field(default=[3])
+    """Epochs of each run."""
+    strategy: Sweep[StrategyVariant] = Field(default=[NATIVE.name], validate_default=True)
+    """Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`."""
+    format: Sweep[FormatName] = Field(default=["default"])
+    """The file format. `default`: the first one of the strategy, or else of the framework."""
+    interval: Sweep[IntervalText] = Field(default=["never", 1], validate_default=True)
+    """Between two checkpoints: `never` (the baseline, always added), a number of epochs, or steps of the whole run as in
+    `"50 steps"`, up to 10⁹.
+    """
+    deterministic: Sweep[Flag] = Field(default=[False])
+    """Whether the framework's deterministic mode is on."""
+    history: Sweep[HistoryName] = Field(default=[WHOLE])
+    """`whole`: the run. `again`: a second run of the same seed."""
+    faults: Sweep[FaultsVariant] = Field(default=[UNDISTURBED.name], validate_default=True)
+    """[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between
+    two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both
+    kinds.
+    """
+    recovery: Sweep[RecoveryVariant] = Field(default=[RESTART.name], validate_default=True)
+    """How training goes on after a failure."""
+    omit: Sweep[OmissionName] = Field(default=[NOTHING])
+    """The part of the state that restarts of killed runs leave out on purpose: negative controls."""
+    cache: Sweep[CacheName] = Field(default=["warm"])
+    """Whether the page cache holds the checkpoint that a killed run restarts from."""
+
+
+class Selection(Section):
+    """Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of
+    the lists, with the first value of the axis where a field is left out.
+    """
+
+    framework: Frameworks | None = None
+    model: Sweep[ModelName] | None = None
+    dataset: Sweep[DatasetName] | None = None
+    ranks: Sweep[Count] | None = None
+    batch_size: Sweep[Count] | None = None
+    epochs: Sweep[Count] | None = None
+    strategy: Sweep[StrategyVariant] | None = None
+    format: Sweep[FormatName] | None = None
+    interval: Sweep[IntervalText] | None = None
+    deterministic: Sweep[Flag] | None = None
+    history: Sweep[HistoryName] | None = None
+    faults: Sweep[FaultsVariant] | None = None
+    recovery: Sweep[RecoveryVariant] | None = None
+    omit: Sweep[OmissionName] | None = None
+    cache: Sweep[CacheName] | None = None
+
+
+class TrainingSection(Section):
+    """How every cell trains."""
+
+    seed: Seed = 1
+    """Repeat r uses `seed` + r, and so does its baseline."""
+    learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 0.01
+    """Learning rate of SGD with momentum, not scaled with `ranks`."""
+    momentum: Annotated[float, number(minimum=0, below=1)] = 0.9
+    """Momentum of the optimizer."""
+    weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
+    """L2 penalty: this times the parameter is added to its gradient."""
+    steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
+    """Most steps of an epoch. Without: all whole batches of all ranks."""
+    test_samples: Annotated[int | None, whole(0, 10**9)] = None
+    """Most samples of the evaluation after each epoch; 0: no evaluation. Without: the test set."""
+    warmup_steps: CountFromZero = 2
+    """First steps of a run, left out of rates and overheads."""
+    proof: Flag = False
+    """Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table
+    `consistency`.
+    """
+
+
+class CheckpointSection(Section):
+    """Where checkpoints go and how many stay."""
+
+    folder: PathOrNull = None
+    """Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own.
+    Without: the run folders.
+    """
+    memory_folder: WholePath | None = None
+    """Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`."""
+    node_folder: WholePath | None = None
+    """The same on a disk of every node, for the level `node`. Without: `$TMPDIR` or `/tmp`."""
+    keep_during_run: Count = 2
+    """Versions kept while a run trains. A run with more than `keep_during_run` + 1 checkpoints reaches the [steady
+    state](../docs/method.md#steady-state).
+    """
+    keep_after_run: CountFromZero = 0
+    """Versions kept when a run has ended well, at most `keep_during_run`. Sizes are recorded before."""
+
+    @model_validator(mode="after")
+    def _keep_no_more_than_there_are(self) -> Self:
+        if self.keep_after_run > self.keep_during_run:
+            raise ValueError(
+                f"keep_after_run is {self.keep_after_run}, and no more are there than keep_during_run, which is {self.keep_during_run}: "
+                "lower the one or raise the other"
+            )
+        return self
+
+
+DatasetSection: Any = create_model(
+    "DatasetSection",
+    __base__=Section,
+    __doc__="Settings of each dataset.",
+    **{name: (kind, kind()) for name, kind in DATASETS.items()},  # type: ignore[call-overload]
+)
+
+
+class ListedFailure(Section):
+    """One failure of a list: when it strikes, whom, and how."""
+
+    second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = None
+    """Strike this long after the first step of the run began."""
+    step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """Or strike when this many steps are done."""
+    moment: Literal["step", "save", "recovery"] = "step"
+    """With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when
+    the victim begins to recover from the failure before.
+    """
+    delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
+    """Strike this much later."""
+    rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """The victim."""
+    node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
+    """Or all ranks of this node, from 0."""
+    kind: Annotated[str, OneOf(FAILURE_KINDS)] = "kill"
+    """What happens to the victim."""
+    lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 5.0
+    """How long a victim hangs, is slow, or cannot write."""
+
+    @model_validator(mode="after")
+    def _can_strike(self) -> Self:
+        try:
+            self.failure()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def failure(self) -> Failure:
+        """Raises ConfigError where it has no victim or no time, or two."""
+        return Failure.from_json(self.model_dump(exclude_none=True))
+
+
+class DecisionSection(Section):
+    """What the decision is for: how often to checkpoint, with what, and how to recover."""
+
+    rate: Annotated[str, Field(min_length=1)] = "llama3"
+    """The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`."""
+    rates: FilePath = "config/failures"
+    """The folder of the failure rates."""
+    gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(default=[])
+    """Numbers of GPUs to project to. Empty: nothing is projected."""
+    survivable: Annotated[float, number(minimum=0, below=1)] = 0.77
+    """Part of the failures that hit one node alone. The default is that of Llama 3."""
+    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 60.0
+    """Minutes until a lost node is replaced, where survivors go on with fewer ranks."""
+    gpus_per_node: Count = 8
+    """GPUs of one node."""
+    numbers: PathOrNull = None
+    """A file with [your own costs](#costs-of-your-own) instead of those of the study."""
+
+
+class LimitSection(Section):
+    """When a run is given up."""
+
+    run_minutes: Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)] = None
+    """End a run that takes longer, and count it as failed."""
+
+
+class StudyConfig(Section):
+    """The whole config file."""
+
+    accelerator: Literal["cpu", "cuda"] = "cpu"
+    """The device of all cells. `cuda`: NVIDIA GPUs, one a rank (`envs/<framework>-cuda.txt`)."""
+    matrix: Matrix = Matrix()
+    """The [axes](#matrix); the matrix is their product."""
+    exclude: list[Selection] = Field(default=[])
+    """[Combinations to drop](#exclude-and-include)."""
+    include: list[Selection] = Field(default=[])
+    """[Cells to add](#exclude-and-include)."""
+    repeats: Count = 3
+    """Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included."""
+    training: TrainingSection = TrainingSection()
+    """[How every cell trains](#training)."""
+    checkpoints: CheckpointSection = CheckpointSection()
+    """[Where checkpoints go, and how many stay](#checkpoints)."""
+    datasets: DatasetSection = DatasetSection()
+    """[Settings of the datasets](#datasets)."""
+    failures: dict[
+        Annotated[str, Field(pattern="^[A-Za-z0-9_]+$")],
+        Annotated[list[ListedFailure], Field(min_length=1)],
+    ] = Field(default={})
+    """[Lists of failures](#failures) by name."""
+    resume: Flag = False
+    """Whether an interrupted run [continues](#resume-and-changes) from its newest complete checkpoint."""
+    limits: LimitSection = LimitSection()
+    """`run_minutes`: when a run is given up."""
+    decision: DecisionSection = DecisionSection()
+    """[What to decide for](#decision)."""
+
+    def failures_of(self, cell: Cell) -> tuple[Failure, ...]:
+        """The list of failures that the faults of the cell name; empty if they name none."""
+        return tuple(each.failure() for each in self.failures.get(cell.failure_list or "", ()))
+
+    def training_of_cells(self) -> Training:
+        return Training(
+            **self.training.model_dump(), keep_during_run=self.checkpoints.keep_during_run
+        )
+
+
+def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> StudyConfig:
+    """Check the content of the config file(s). `paths` are named in errors, later ones override.
+
+    Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
+    """
+    return checked(StudyConfig, Sources.read(content, paths))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the config file: workflow/schemas/config.schema.json."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **StudyConfig.model_json_schema(),
+    }

@@ -1,0 +1,1 @@
+"""What strikes a run, and how training goes on after it."""

@@ -1,1 +1,0 @@
-"""Kills that disturb a run on purpose: their schedule and their execution."""

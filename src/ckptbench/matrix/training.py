@@ -1,0 +1,39 @@
+"""The training settings that all cells of a study share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckptbench.common.errors import DataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Training settings that are the same for every cell. The study does not vary them."""
+
+    seed: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    steps_per_epoch: int | None
+    """Largest number of steps in an epoch. None: the whole training set."""
+    test_samples: int | None
+    """Largest number of test samples for an evaluation. None: all. 0: no evaluation."""
+    warmup_steps: int
+    """Number of first steps of a run that are timed separately and left out of rates."""
+    keep_during_run: int
+    """Number of checkpoint versions kept during training. Older ones are removed after each commit."""
+    proof: bool = False
+    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `layout.KEPT_BYTES`."""
+
+
+def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:
+    """Number of whole global batches in an epoch, at most `limit`. Raises DataError if not even one fits."""
+    global_batch = world_size * batch_size
+    steps = samples // global_batch
+    if steps == 0:
+        raise DataError(
+            f"{world_size} ranks with batch size {batch_size} need {global_batch} training samples a "
+            f"step, and the dataset has {samples}: use a smaller batch size or fewer ranks"
+        )
+    return steps if limit is None else min(steps, limit)

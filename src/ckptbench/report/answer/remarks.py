@@ -1,0 +1,249 @@
+"""What to know before an answer is quoted, in sentences: whether the measurement is to be believed, and what no table says by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from ckptbench.analysis.collect.machine import LIMITS
+from ckptbench.analysis.provenance import caption_facts
+from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
+from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
+from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
+from ckptbench.decide.rates import OWN
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.matrix.catalogue import KILLED, NOTHING
+from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
+from ckptbench.report.answer.quantities import PERCENT, Known, Unit, duration, percent, plain
+from ckptbench.report.answer.setups import in_words, varying, with_hardware
+
+Tables = Mapping[str, pd.DataFrame]
+
+DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
+"""Who disturbs a run, by the column that says so."""
+ASSUMED = {
+    CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
+    STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
+    FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
+}
+"""How costs were projected, by the column `projection` of the table `advice`."""
+TIMES = Unit("times")
+MATTERS = 1.05
+"""A remark is made where a step may take this many times as long."""
+TITLE_LETTERS = 60
+"""Characters of a failure rate's title that are shown."""
+
+
+def verdict(tables: Tables) -> tuple[str, ...]:
+    """Whether to believe the measurement. Empty of costs that a user gave."""
+    if "overhead" not in tables:
+        return ()
+    against = [*_disturbed(tables["machine"]), *_torn(tables["consistency"]), *_restarts(tables["resume_proof"]), *_overheads(tables["overhead"])]  # fmt: skip
+    return (*(against or _in_order(tables)), *_not_timed(tables))
+
+
+def _disturbed(machine: pd.DataFrame) -> Iterator[str]:
+    disturbed = machine[machine["disturbed"].fillna(False).astype(bool)]
+    if len(disturbed):
+        who = [
+            name
+            for column, name in DISTURBERS.items()
+            if (disturbed[column] > LIMITS[column]).any()
+        ]
+        yield f"Do not quote: {listed(who)} disturbed {len(disturbed)} of {counted(len(machine), 'run')} (table machine)."
+
+
+def _torn(consistency: pd.DataFrame) -> Iterator[str]:
+    for key, runs in groups(consistency[consistency["torn"] > 0], ["strategy", "framework"]):
+        all_of = consistency[(consistency["strategy"] == key["strategy"]) & (consistency["framework"] == key["framework"])]  # fmt: skip
+        name = f"{describe('strategy', key['strategy'])} with {describe('framework', key['framework'])}"
+        yield f"Do not use {name}: {runs['torn'].sum()} of {counted(int(all_of['versions_compared'].sum()), 'version')} are torn, not the state of their step."
+
+
+def _restarts(proof: pd.DataFrame) -> Iterator[str]:
+    honest = proof[(proof["omit"] == NOTHING) & proof["deterministic"]]
+    other = honest[~honest["bit_equal"]]
+    if len(other):
+        yield f"Do not trust restarts: in deterministic mode {len(other)} of {counted(len(honest), 'run')} ended with other bits ({_frameworks(other)})."
+    controls = proof[proof["omit"] != NOTHING]
+    missed = controls[~controls["caught"].fillna(False).astype(bool)]
+    if len(missed):
+        parts = listed(sorted({describe("omit", part) for part in missed["omit"]}))
+        yield f"Do not trust the comparison of bits: it missed {len(missed)} of {counted(len(controls), 'restart')} that left out a part of the state ({parts})."
+
+
+def _overheads(overhead: pd.DataFrame) -> Iterator[str]:
+    number = len(overhead)
+    if not number:
+        return
+    hardware = with_hardware(overhead)["hardware"]
+    if (asked := hardware[hardware.str.contains("asked")]).size:
+        yield f"Not what was asked for: {_of(asked.size, number)} ran on {asked.iloc[0]}."
+    if overhead["overhead_lo"].isna().all():
+        yield "No setup ran twice: nothing shows how far two runs differ, so no number that was measured has an interval."
+    apart = overhead["agree"].eq(False).fillna(False)
+    if apart.any():
+        yield f"Do not quote the overhead of {_of(int(apart.sum()), number)}: its two estimates disagree (table overhead)."
+    alone = overhead["paired"].isna()
+    if alone.any():
+        yield f"No baseline ran beside {_of(int(alone.sum()), number)}: what checkpoints cost them is known from inside their runs alone."
+    untold = (overhead["overhead_lo"] <= 0) & (overhead["overhead_hi"] >= 0)
+    if untold.any():
+        yield f"What checkpoints cost cannot be told of {_of(int(untold.sum()), number)}: zero lies in the interval of the overhead."
+
+
+def _in_order(tables: Tables) -> list[str]:
+    """What speaks for a measurement that nothing speaks against."""
+    machine, overhead = tables["machine"], tables["overhead"]
+    facts = [
+        *([f"no other program disturbed its {counted(len(machine), 'run')}"] if machine["disturbed"].notna().any() else []),
+        *(["the two estimates of the overhead agree"] if overhead["agree"].notna().any() else []),
+    ]  # fmt: skip
+    return [f"Fit to quote: {', and '.join(facts)}."] if facts else []
+
+
+def _not_timed(tables: Tables) -> Iterator[str]:
+    if number := int(tables["provenance"]["continued"].sum()):
+        yield f"{counted(number, 'run')} went on after an interruption: not timed."
+    if tables["overhead"].empty and len(tables["provenance"]):
+        yield "No setup with checkpoints was timed: there is no cost of a checkpoint."
+
+
+def of_decision(rows: pd.DataFrame, tables: Tables) -> tuple[str, ...]:
+    """On the numbers of the table: `rows` are those of the screen."""
+    return tuple(capitalized(each) for each in _of_decision(rows, tables))
+
+
+def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
+    yield from _of_rate(rows, tables["failure_rates"])
+    yield from (f"{ASSUMED[how]}." for how in ASSUMED if (rows["projection"] == how).any())
+    costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
+    started = costs["down_from"] == STARTS
+    if started.any():
+        yield f"no restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
+    if (costs["down_from"] == BEGINS).any():
+        yield "no restart was measured: taken as long as from the start of a process to its first step, which is the least."
+    measured = costs[costs["down_from"] != GIVEN]
+    if (once := measured[[f"{name}_lo" for name in DIFFERING]].isna().any(axis=1)).any():
+        yield f"some costs{_which(once)} were measured once and have no interval (table decision_costs)."
+    if (unknown := costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False)).any():
+        yield f"{UNKNOWN_SLOWDOWN}{_which(unknown)}."
+    yield from _of_elastic(costs)
+    yield from _checked(tables["validation"])
+
+
+def unit_of(rows: pd.DataFrame) -> str:
+    """What is counted: processes on CPU are ranks, where no row is of GPUs."""
+    return "rank" if (rows["measured_on"].eq("cpu") & ~rows["projected"]).all() else "GPU"
+
+
+def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
+    """Whose failures, how often they come with the most GPUs, and what other rates would give the best setup there."""
+    row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
+    rate = records(rates[rates["rate"] == row["rate"]])[0]
+    title = rate["title"][:TITLE_LETTERS]
+    is_counted = pd.notna(rate["failures"])
+    is_bound = is_counted and rate["failures"] == 0
+    once = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
+    on = counted(row["gpus"], unit_of(rows))
+    often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
+    if rate["source"] == OWN and is_counted:
+        yield f"failures as in {title}: {often}."
+        return
+    if rate["source"] == OWN:
+        yield f"failures as in {title}: {often}, not counted:"
+    else:
+        yield f"failures as published of {title}: {often}. Yours may differ:"
+    fewer, more = (
+        f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
+        for name in (RARER, OFTENER)
+    )
+    yield f"a third as many: {fewer}; three times as many: {more} ({row['name']})."
+
+
+def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
+    """What recoveries with survivors rest on, and what they cost where nothing fails."""
+    if (surviving := costs[costs["survived"] > 0]).size:
+        known = surviving[surviving["survived_of"] > 0].drop_duplicates([*SYSTEM, "recovery"])
+        kills = int(known["survived_of"].sum())
+        went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
+        measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
+        yield f"survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
+    slower = costs[(costs["slower"] > 1) | (costs["slower_hi"] > MATTERS)]
+    if len(slower):
+        most = records(slower.sort_values("slower"))[-1]
+        yield f"where nothing fails a step takes up to {Known.of(most, 'slower').shown(TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
+
+
+def _checked(validation: pd.DataFrame) -> Iterator[str]:
+    """Whether failures that really came agree with the model."""
+    if len(validation):
+        holds, off = (
+            int(validation["holds"].sum()),
+            (validation["measured"] - validation["predicted"]).abs().median(),
+        )
+        yield f"under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
+
+
+def of_measurement(tables: Tables) -> tuple[str, ...]:
+    """On what was measured beside the costs of the decision, and where."""
+    if "overhead" not in tables:
+        return ()
+    where = [f"{caption_facts(tables['provenance'])}."] if len(tables["provenance"]) else []
+    return (
+        *_added(tables["overhead"]),
+        *_proved(tables["resume_proof"]),
+        *_changed(tables["outcome"]),
+        *where,
+    )
+
+
+def _added(overhead: pd.DataFrame) -> Iterator[str]:
+    """The least and the largest overhead that were measured."""
+    known = with_hardware(overhead[overhead["overhead"].notna()]).sort_values(
+        "overhead", kind="stable"
+    )
+    if known.empty:
+        return
+    names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy"]), "ranks", *varying(known, ["interval"])]  # fmt: skip
+    ends = known.iloc[[0, -1]] if len(known) > 1 else known
+    named = zip(records(ends), in_words(ends, names, ", "), strict=True)
+    of = [f"{Known.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
+    yield f"Measured overhead: {' to '.join(of)}."
+
+
+def _proved(proof: pd.DataFrame) -> Iterator[str]:
+    """Runs that were killed and restarted, of which none left out a part of the state."""
+    killed = proof[(proof["omit"] == NOTHING) & proof["history"].isin(list(KILLED))]
+    parts = []
+    for mode, runs in killed.groupby("deterministic"):
+        other = runs[~runs["bit_equal"]]
+        not_equal = f", not {_frameworks(other)}" if len(other) else ""
+        parts.append(
+            f"{len(runs) - len(other)} of {len(runs)} in {describe('deterministic', mode)}{not_equal}"
+        )
+    if parts:
+        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}."
+
+
+def _changed(outcome: pd.DataFrame) -> Iterator[str]:
+    """Training that failures have changed."""
+    changed = outcome[outcome["kept"].eq(False).fillna(False)]
+    if len(changed):
+        recoveries = listed(sorted({describe("recovery", each) for each in changed["recovery"]}))
+        yield f"Failures changed what training came out with, in {_of(len(changed), len(outcome))} ({recoveries}; table outcome)."
+
+
+def _frameworks(rows: pd.DataFrame) -> str:
+    return listed([describe("framework", each) for each in sorted(set(rows["framework"]))])
+
+
+def _of(some: int, number: int) -> str:
+    return every(number, "setup") if some == number else f"{some} of {counted(number, 'setup')}"
+
+
+def _which(of: pd.Series) -> str:
+    return "" if of.all() else f" with {int(of.sum())} of {len(of)} setups"

@@ -1,0 +1,152 @@
+"""The setups of a table in words: what varies goes into titles and labels, what does not into the caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from ckptbench.report.answer import labels
+
+PANEL = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
+"""Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
+CHECKPOINT = ("strategy", "format", "ranks", "interval")
+"""Columns that separate the rows of a panel."""
+
+DEPENDENT = ("dataset", "batch_size", "epochs")
+"""Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
+
+UNKNOWN = {
+    *((column, "") for column in ("model", "dataset", "format")),
+    *((column, 0) for column in ("batch_size", "epochs", "steps_per_epoch")),
+}
+"""What is not known of an own training, by its column."""
+UNSAID = {("deterministic", False), ("strategy", "native"), *UNKNOWN}
+SEPARATOR = " · "
+"""Between the parts of a label."""
+FACET = "facet"
+LABEL = "label"
+
+
+def with_hardware(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the column `hardware`: CPU or GPU, as measured; unchanged without `measured_on`."""
+    if "measured_on" not in frame:
+        return frame
+    asked = {"cpu": "cpu", "cuda": "gpu"}
+    hardware = [
+        on.upper() if asked.get(want, want) == on else f"{on.upper()} ({want} asked)"
+        for on, want in zip(frame["measured_on"], frame["accelerator"], strict=True)
+    ]
+    return frame.assign(hardware=pd.Series(hardware, frame.index, dtype=object))
+
+
+def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows in the order of these columns, each in its own (`labels.order`)."""
+    keys = [
+        tuple(labels.order(column, value) for column, value in zip(columns, row, strict=True))
+        for row in frame[list(columns)].to_numpy(dtype=object)
+    ]
+    places = sorted(range(len(frame)), key=keys.__getitem__)
+    return frame.iloc[places].reset_index(drop=True)
+
+
+def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that the frame has with more than one value."""
+    return [column for column in columns if column in frame and frame[column].nunique() > 1]
+
+
+def separating(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Those of the columns that vary, without DEPENDENT ones that follow from the others."""
+    names = varying(frame, columns)
+    kept = [column for column in names if column not in DEPENDENT]
+    for column in (name for name in names if name in DEPENDENT):
+        if not kept or (frame.groupby(kept)[column].nunique() > 1).any():
+            kept.append(column)
+    return [column for column in names if column in kept]
+
+
+def dependent(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """The columns that `separating` leaves out, in words, for each value: `small CNN: batch 8 per rank, 4 epochs`."""
+    kept = separating(frame, columns)
+    left_out = [column for column in varying(frame, columns) if column not in kept]
+    decisive = _decisive(frame, kept, left_out)
+    shown = frame.drop_duplicates(decisive) if left_out else frame[:0]
+    pairs = zip(in_words(shown, decisive, ", "), in_words(shown, left_out, ", "), strict=True)
+    return [f"{key}: {value}" for key, value in pairs]
+
+
+def _decisive(frame: pd.DataFrame, kept: list[str], left_out: list[str]) -> list[str]:
+    """Those of `kept` that `left_out` really follows from."""
+    decisive = list(kept)
+    for column in reversed(kept):
+        fewer = [other for other in decisive if other != column]
+        if fewer and not (frame.groupby(fewer)[left_out].nunique() > 1).any(axis=None):
+            decisive = fewer
+    return decisive
+
+
+def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware, nor of what is not known of an own training."""
+    shared = [
+        (column, values[0])
+        for column in columns
+        if column in frame and column != "hardware"
+        if len(values := frame[column].dropna().unique()) == 1
+    ]
+    return [labels.describe(*pair) for pair in shared if pair not in UNSAID]
+
+
+def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
+    """One text per row: these columns, described and joined. A format is left out beside a strategy that has no other."""
+    rows = (dict(zip(columns, row, strict=True)) for row in frame[list(columns)].to_numpy(object))
+    texts = [
+        separator.join(
+            labels.describe(column, value)
+            for column, value in row.items()
+            if (column, value) not in UNKNOWN
+            and not (column == "format" and labels.decides_format(row.get("strategy", "")))
+        )
+        for row in rows
+    ]
+    return pd.Series(texts, frame.index, dtype=object)
+
+
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table in order, with what panels need: `facet` and `label`."""
+    known = with_hardware(frame)
+    present = [c for c in (*PANEL, "framework", *CHECKPOINT) if c in known]
+    return labelled(faceted(ordered(known, present)))
+
+
+def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL) -> pd.DataFrame:
+    """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
+    return frame.assign(facet=in_words(frame, separating(frame, columns), ", "))
+
+
+def labelled(frame: pd.DataFrame, columns: Sequence[str] = CHECKPOINT) -> pd.DataFrame:
+    """The frame with the column `label`: what a row is within its framework and facet.
+
+    What only differs from one framework to another is not repeated in every row, but a format is always
+    named where there are several in all: each framework has its own. A strategy other than `native` is named where
+    nothing else but a format is.
+    """
+    names = varying(frame, columns)
+    shown = [c for c in names if c == "format" or _varies_within(frame, c)] or ["format"]
+    if shown == ["format"] and "strategy" in columns and frame["strategy"].ne("native").any():
+        shown = ["strategy", *shown]
+    return frame.assign(label=in_words(frame, shown, SEPARATOR))
+
+
+def _varies_within(frame: pd.DataFrame, column: str) -> bool:
+    return bool((frame.groupby("framework")[column].nunique() > 1).any())
+
+
+def per_framework(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each framework, frameworks in their order."""
+    for framework in sorted(frame["framework"].unique(), key=_framework_order):
+        yield framework, frame[frame["framework"] == framework]
+
+
+def _framework_order(framework: str) -> tuple[int, str]:
+    place: tuple[int, str] = labels.order("framework", framework)
+    return place

@@ -1,0 +1,182 @@
+"""One reader's case, computed: for each strategy the best interval, what it loses, and what the interval in use loses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckptbench.decide import OTHERS
+from ckptbench.decide.model import Recovering, Saving, best, goodput
+from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+from ckptbench.report.answer.quantities import Every, Known, duration
+
+if TYPE_CHECKING:
+    from ckptbench.decide.rates import FailureRate
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """How often the job fails."""
+
+    per_s: Floats
+    """Failures in a second: the estimate, and where it has a 95 % interval the ends of that. Interval and loss of an answer lie between those of the ends."""
+    said: str
+    """A sentence on it."""
+    is_counted: bool
+    """Whether failures of the reader's own machine were counted. Any other rate may well be off by a factor of three."""
+
+    @classmethod
+    def as_given(cls, mtbf_s: float) -> Self:
+        """From a number of the reader."""
+        said = f"Failures: one in {duration(mtbf_s)}, as given."
+        return cls(per_s=np.array([1 / mtbf_s]), said=said, is_counted=False)
+
+    @classmethod
+    def of(cls, rate: FailureRate, gpus: int) -> Self:
+        """From a rate, at so many GPUs."""
+        hours = [rate.mean_gpu_hours]
+        if 0 < rate.lo < rate.hi < math.inf:
+            hours += [rate.lo, rate.hi]
+        return cls(
+            per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
+            said=_said(rate, gpus),
+            is_counted=rate.failures is not None and not rate.is_published,
+        )
+
+
+def _said(rate: FailureRate, gpus: int) -> str:
+    often = duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)
+    whose = f"as published of {rate.title}" if rate.is_published else f"as in {rate.title}"
+    sure = f" ({'; '.join(rate.said())})" if any(rate.said()) else ""
+    if rate.is_bound:
+        return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."
+    return f"Failures {whose}: one in {often} on {gpus:,} GPUs{sure}."
+
+
+def failure_rate(
+    gpus: int,
+    *,
+    mtbf_s: float | None,
+    rate: str | None,
+    log: Path | None,
+    restart_s: float | None,
+) -> FailureRate:
+    """From that of `mtbf_s`, `rate` and `log` which is given. Failures of a log within one restart of another count as one.
+
+    Raises ConfigError or DataError where a file cannot be read.
+    """
+    from ckptbench.decide.rates import rate_of_job, read_log, read_rate
+    from ckptbench.decide.watched import RESTART_S, LogOptions
+
+    if mtbf_s is not None:
+        return rate_of_job(mtbf_s, gpus)
+    if rate is not None:
+        return read_rate(rate)
+    assert log is not None
+    if log.suffix == ".yaml":  # that describes a log
+        return read_rate(log)
+    return read_log(log, LogOptions(gpus=gpus, restart_s=restart_s or RESTART_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """What its checkpoints cost."""
+
+    name: str
+    saving: Saving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is asked for."""
+
+    gpus: int
+    step_s: float
+    strategies: tuple[Strategy, ...]
+    recovering: Recovering
+    failing: Failing
+    now: Every | None
+    """The interval in use, of the first strategy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A strategy at its best interval, or at the one in use."""
+
+    name: str
+    steps: Known
+    interval_s: Known
+    """In useful time."""
+    loses: Known
+    """The part of the time that is not useful."""
+    fine_steps: tuple[int, int] | None = None
+    """The shortest and the longest interval that lose at most a fifth more than the best. None for the interval in use."""
+    saves_gpu_hours: float | None = None
+    """A day, against the interval in use. None where that is not given."""
+    now: Choice | None = None
+    """What the interval in use is and loses. None where it is not given."""
+    other_s: tuple[float, float] | None = None
+    """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
+
+
+def answer(case: Case) -> tuple[Choice, ...]:
+    """Every strategy at its best interval, in the order in which they were given. All have the same interval in use."""
+    useful = None if case.now is None else _useful_now(case, case.now)
+    return tuple(_best(case, each, useful) for each in case.strategies)
+
+
+def _useful_now(case: Case, now: Every) -> Floats:
+    """Goodput at the interval in use."""
+    interval_s = now.in_steps(case.step_s) * case.step_s
+    saving = case.strategies[0].saving
+    return np.asarray(goodput(interval_s, saving, case.recovering, case.failing.per_s))
+
+
+def _now(case: Case, now: Every, useful: Floats) -> Choice:
+    steps = now.in_steps(case.step_s)
+    return Choice(
+        name=case.strategies[0].name,
+        steps=Known(steps),
+        interval_s=Known(steps * case.step_s),
+        loses=_known(1 - useful),
+    )
+
+
+def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
+    found = best(strategy.saving, case.recovering, case.failing.per_s, step_s=case.step_s)
+    choice = Choice(
+        name=strategy.name,
+        steps=_known(found.steps),
+        interval_s=_known(found.interval_s),
+        loses=_known(1 - found.goodput),
+        fine_steps=(int(found.fine_from_steps[0]), int(found.fine_to_steps[0])),
+        other_s=_at_other_rates(case, strategy),
+    )
+    if useful is None or case.now is None:
+        return choice
+    saved = HOURS_PER_DAY * case.gpus * float(found.goodput[0] - useful[0])
+    return replace(choice, now=_now(case, case.now, useful), saves_gpu_hours=saved)
+
+
+def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:
+    if case.failing.is_counted:
+        return None
+    rates = case.failing.per_s[0] * np.array(OTHERS)
+    found = best(strategy.saving, case.recovering, rates, step_s=case.step_s, fine=False)
+    rarer_s, oftener_s = found.interval_s
+    return float(rarer_s), float(oftener_s)
+
+
+def _known(values: Floats) -> Known:
+    """From its values at the rates of `Failing`: the ends are the lowest and the highest."""
+    if len(values) == 1:
+        return Known(float(values[0]))
+    return Known(float(values[0]), float(values[1:].min()), float(values[1:].max()))

@@ -1,0 +1,40 @@
+"""The start of the command `ckptbench`. It imports little, so that it can say which packages are missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.remedies import in_one_line
+
+EXTRA = ("click", "rich", "numpy", "scipy", "pandas", "pyarrow", "pydantic", "yaml", "vl_convert")
+"""What the extra `decide` installs, by the names that are imported."""
+INSTALL = 'pip install "ckptbench[decide]"'
+
+
+def main() -> None:
+    """Run the command. Exit status: 0 with an answer, 2 for wrong options, 1 for any other error."""
+    try:
+        from ckptbench.report.commands.verbs import run
+
+        sys.exit(run(sys.argv[1:]))
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in EXTRA:
+            raise
+        _fail(f"the package {missing.name} is not installed: {INSTALL}")
+    except CkptbenchError as error:
+        _fail(str(error))
+    except BrokenPipeError:  # the reader of the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (OSError, MemoryError) as error:
+        told = in_one_line(error)
+        if told is None:
+            raise
+        _fail(told)
+
+
+def _fail(words: str) -> None:
+    print(f"Error: {words}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,251 @@
+"""An answer in every form in which it is printed: a table in text, settings to copy, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.report.answer.quantities import (
+    PERCENT,
+    Known,
+    Unit,
+    duration,
+    plain,
+    span,
+    unit_of_times,
+)
+from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WIDTH
+from ckptbench.report.commands.case import Choice, answer
+from ckptbench.report.commands.options import Asked
+
+KEYS: Mapping[str, str] = {
+    "gpus": "that train together",
+    "failures_per_s": "of the whole job",
+    "strategies": "an object for each, in the order of the text, with the keys that follow",
+    "name": "of the strategy",
+    "steps": "between two checkpoints, at the best interval",
+    "interval_s": "the same in seconds of useful time",
+    "loses": "the part of the time that is not useful",
+    "..._lo": "lower end of the 95 % interval of steps, interval_s or loses; null where unknown",
+    "..._hi": "upper end of it",
+    "told": "whether the interval can be recommended: it is known to within a factor of ten",
+    "fine_from_steps": "the shortest interval that loses at most a fifth more than the best",
+    "fine_to_steps": "the longest one",
+    "interval_s_if_failures_a_third": "the best interval if failures came a third as often; null where they were counted",
+    "interval_s_if_failures_three_times": "the same if they came three times as often",
+    "now": "the interval in use: name, steps, interval_s and loses; null where none is given",
+    "saves_gpu_hours_a_day": "at the best interval, against the one in use; null where none is given",
+    "remarks": "sentences on the answer",
+}  # fmt: skip
+"""What the keys of the JSON mean."""
+SAVE_STEPS = (
+    ("Transformers", "save_steps={steps}"),
+    ("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"),
+    ("TorchTitan", "--checkpoint.interval={steps}"),
+)
+"""How programs for training are told the interval."""
+
+
+def is_told(choice: Choice) -> bool:
+    """Whether its interval can be recommended."""
+    return choice.steps.tells and not helps_nothing(choice)
+
+
+def helps_nothing(choice: Choice) -> bool:
+    """Whether next to nothing gets done at the best interval either."""
+    return choice.loses.value > 1 - LEAST_USEFUL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer."""
+
+    text: str
+    gpus: int
+    failures_per_s: float
+    choices: tuple[Choice, ...]
+    """In the order of the text."""
+    remarks: tuple[str, ...]
+
+    def save_steps(self) -> str:
+        """Settings to copy, for each strategy."""
+        return "".join(f"{line}\n" for choice in self.choices for line in _settings(choice))
+
+    def json(self) -> str:
+        """Text with the keys of `KEYS`."""
+        content = {
+            "gpus": self.gpus,
+            "failures_per_s": self.failures_per_s,
+            "strategies": [_content(each) for each in self.choices],
+            "remarks": list(self.remarks),
+        }
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _settings(choice: Choice) -> Iterator[str]:
+    if not is_told(choice):
+        yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
+        return
+    steps = round(choice.steps.value)
+    unit = "step" if steps == 1 else "steps"
+    yield f"{choice.name}: every {steps:,} {unit}, {duration(choice.interval_s.value)}"
+    for program, setting in SAVE_STEPS:
+        yield f"  {program:<14}{setting.format(steps=steps)}"
+
+
+def _content(choice: Choice) -> dict[str, Any]:
+    fine_from, fine_to = choice.fine_steps or (None, None)
+    rarer, oftener = choice.other_s or (None, None)
+    return {
+        **_at(choice),
+        "told": is_told(choice),
+        "fine_from_steps": fine_from,
+        "fine_to_steps": fine_to,
+        "interval_s_if_failures_a_third": rarer,
+        "interval_s_if_failures_three_times": oftener,
+        "now": None if choice.now is None else _at(choice.now),
+        "saves_gpu_hours_a_day": choice.saves_gpu_hours,
+    }
+
+
+def _at(choice: Choice) -> dict[str, Any]:
+    return {
+        "name": choice.name,
+        **{
+            key: None if own is None else round(own)
+            for key, own in _known("steps", choice.steps).items()
+        },
+        **_known("interval_s", choice.interval_s),
+        **_known("loses", choice.loses),
+    }
+
+
+def _known(name: str, known: Known) -> dict[str, float | None]:
+    ends = {"": known.value, "_lo": known.lo, "_hi": known.hi}
+    return {f"{name}{end}": own if math.isfinite(own) else None for end, own in ends.items()}
+
+
+def answer_from_options(asked: Asked) -> Answer:
+    """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
+    case = asked.case()
+    choices = answer(case)
+    sentences = (case.failing.said, *remarks(choices))
+    return Answer(
+        text=table(choices) + "\n" + "".join(map(paragraph, sentences)),
+        gpus=case.gpus,
+        failures_per_s=float(case.failing.per_s[0]),
+        choices=choices,
+        remarks=sentences,
+    )
+
+
+GAP = 2
+LONGEST_NAME, SHORTEST_NAME = 24, 8
+"""A longer name is broken: at the latest here, and sooner where numbers need the room."""
+Cells = tuple[str, str, str, str, str]
+"""Name, interval, loss, what is saved, and the fine range."""
+
+
+def table(choices: Sequence[Choice]) -> str:
+    """Lines that each end with a line break. Fine ranges stand below the table where they do not fit."""
+    rows = list(_cells(choices))
+    below = ""
+    if SHORTEST_NAME + _width(rows) > WIDTH:
+        below = f"Fine: {', '.join(f'{_fine(each)} ({each.name})' for each in choices if is_told(each))}."
+        rows = [(*row[:-1], "") for row in rows]
+    longest = min(LONGEST_NAME, WIDTH - _width(rows))
+    return _laid_out(rows, longest) + (paragraph(below) if below else "")
+
+
+def paragraph(text: str) -> str:
+    """The text in lines of `WIDTH`, each with a line break."""
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False) + "\n"
+
+
+def remarks(choices: Sequence[Choice]) -> Iterator[str]:
+    """Sentences on the numbers."""
+    now = choices[0].now
+    if now is not None and len(choices) > 1:
+        yield f"The interval in use is taken to be of {now.name}."
+    for choice in choices:
+        if not choice.steps.tells:
+            unit = unit_of_times([choice.interval_s.value])
+            between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
+            yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
+    if not all(each.loses.tells for each in (*choices, *([now] if now else []))):
+        yield f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
+    others = [choice.other_s for choice in choices if choice.other_s is not None]
+    if len(others) == len(choices) and all(map(is_told, choices)):
+        rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
+        yield f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
+
+
+def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
+    unit = " GPU-hours a day"  # said once
+    now = choices[0].now
+    for choice in (*([now] if now else []), *choices):
+        saves = _saves(choice)
+        yield (
+            "now" if choice is now else choice.name,
+            _interval(choice),
+            f" loses {_shown(choice.loses, PERCENT)}",
+            f" saves {saves}{unit}" if saves else "",
+            f" (fine: {_fine(choice)})" if choice.fine_steps and is_told(choice) else "",
+        )
+        unit = "" if saves else unit
+
+
+def _width(rows: Sequence[Cells]) -> int:
+    """Of all columns but the names, with the gaps before them."""
+    widths = (max(map(len, column)) for column in list(zip(*rows, strict=True))[1:])
+    return sum(GAP + width for width in widths if width)
+
+
+def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(overflow="fold", max_width=longest_name)
+    grid.add_column(justify="right", no_wrap=True)
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    for _ in columns[2:]:
+        grid.add_column(no_wrap=True)
+    for cells in zip(*columns, strict=True):
+        grid.add_row(*map(Text, cells))
+    file = StringIO()
+    Console(width=WIDTH + GAP, file=file, color_system=None).print(grid)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _saves(choice: Choice) -> str:
+    """GPU-hours a day. Empty where there is nothing to compare with."""
+    if choice.now is None or choice.saves_gpu_hours is None or not is_told(choice):
+        return ""
+    if not (choice.loses.tells and choice.now.loses.tells):
+        return UNTOLD
+    return plain(max(0.0, choice.saves_gpu_hours))
+
+
+def _interval(choice: Choice) -> str:
+    if helps_nothing(choice) and choice.fine_steps is not None:
+        return NONE_HELPS
+    return _shown(choice.interval_s, unit_of_times([choice.interval_s.value]), CANNOT)
+
+
+def _fine(choice: Choice) -> str:
+    assert choice.fine_steps is not None
+    step_s = choice.interval_s.value / choice.steps.value
+    lo, hi = (steps * step_s for steps in choice.fine_steps)
+    return span(lo, hi, unit_of_times([choice.interval_s.value]))
+
+
+def _shown(known: Known, unit: Unit, untold: str = UNTOLD) -> str:
+    return known.shown(unit) if known.tells else untold

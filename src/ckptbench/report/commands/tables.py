@@ -1,0 +1,282 @@
+"""The answer from costs in a table: those that a study measured, those of a user's file, or what the log of a training tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import click
+import pandas as pd
+from pydantic import ValidationError
+
+from ckptbench.analysis.cost.statistics import Estimate
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.store import read_tables
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.study import DecisionSection
+from ckptbench.config.values import LARGEST_NUMBER, one_line
+from ckptbench.decide.advice import advice
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.decision import failure_rates, left_out
+from ckptbench.decide.given import GivenCosts, costs_table, read_given
+from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
+from ckptbench.decide.projection import projected
+from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.training_log.facts import Facts, facts_of
+from ckptbench.decide.training_log.reader import read_log
+from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
+from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.shown import show
+from ckptbench.report.answer import STUDY_TABLES
+from ckptbench.report.answer.labels import counted
+from ckptbench.report.answer.quantities import Known, duration
+from ckptbench.report.answer.screen import text
+from ckptbench.report.answer.study import screen, shown
+from ckptbench.report.commands.case import Choice
+from ckptbench.report.commands.options import Asked
+from ckptbench.report.commands.printed import Answer, is_told
+
+
+def usual(**own: Any) -> Choices:
+    """The defaults of the section `decision`, with one's own choices in their place."""
+    section = DecisionSection()
+    known = {field.name: getattr(section, field.name) for field in fields(Choices)}
+    return Choices(**{**known, "gpus": tuple(section.gpus), **own})
+
+
+VALIDATION = "validation"
+NO_STUDY: Mapping[str, pd.DataFrame] = {VALIDATION: pd.DataFrame()}
+
+
+def answer_from_tables(asked: Asked) -> Answer:
+    """The answer as the screen of a study. Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
+    costs = costs_of(asked)
+    gpus = asked.gpus or costs.gpus
+    rate = asked.failure_rate(gpus)
+    tables = decided(costs, rate, gpus)
+    choices = tuple(map(_choice, records(shown(tables))))
+    of_study = screen(tables)
+    notes = (setting(choices), *costs.notes) if costs.notes else ()
+    shown_screen = replace(of_study, verdict=(*filter(None, notes), *of_study.verdict), ending=())
+    return Answer(
+        text=text(shown_screen),
+        gpus=gpus,
+        failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
+        choices=choices,
+        remarks=(*shown_screen.verdict, *shown_screen.remarks),
+    )
+
+
+def costs_of(asked: Asked) -> Costs:
+    """Those of the study, file or log, with what the options say in their place."""
+    if asked.training_log is not None:
+        return costs_of_log(asked)
+    return Costs.of(asked.study, asked.costs).with_own(asked)
+
+
+def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
+    """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
+    choices = usual(rate=rate.name, gpus=(gpus,))
+    if fewer := left_out(costs.table, choices):
+        raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
+    every = advice(costs.table, [rate], choices)
+    return {
+        **costs.others,
+        DECISION_COSTS.name: costs.table,
+        "failure_rates": failure_rates([rate]),
+        "advice": every[every["gpus"] == gpus],
+        "scale": every[["rate"]],  # of which the screen takes the rate that was chosen
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The table `decision_costs`, and of a study those that say whether to believe it."""
+
+    table: pd.DataFrame
+    others: Mapping[str, pd.DataFrame]
+    notes: tuple[str, ...] = ()
+    """Sentences on where they are from, for the top of the screen."""
+
+    @classmethod
+    def of(cls, study: Path | None, file: Path | None) -> Self:
+        """From the folder of a study's tables, or from a user's file. Raises ConfigError or RunFolderError."""
+        if study is not None:
+            if not (study / f"{DECISION_COSTS.name}.parquet").exists():
+                raise ConfigError(
+                    f"{study} has no tables of a study: name its folder results/tables, or make one first (make study)"
+                )
+            others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
+            return cls(others.pop(DECISION_COSTS.name), others)
+        assert file is not None
+        return cls(read_given(file), NO_STUDY)
+
+    @property
+    def gpus(self) -> int:
+        """The most that they are of."""
+        return int(self.table["ranks"].max())
+
+    def with_own(self, asked: Asked) -> Self:
+        """With what the reader gives in place of what the table says: a step, a restart on so many GPUs as are asked for, and an interval in use."""
+        gpus = asked.gpus or self.gpus
+        rows = records(self.table[self.table["representative"]])
+        return replace(self, table=DECISION_COSTS.rows(_with_own(row, asked, gpus) for row in rows))
+
+
+def _with_own(row: Mapping[str, Any], asked: Asked, gpus: int) -> dict[str, Any]:
+    own = dict(row)
+    if asked.step is not None:
+        own |= _exactly("step_s", asked.step)
+    if asked.restart is not None:
+        # Projecting makes that of it which the reader gives.
+        grown = projected({**row, "down_s": 1.0}, gpus)["down_s"]
+        own |= {**_exactly("down_s", asked.restart / grown), "down_from": GIVEN}
+    if asked.now is not None:
+        own["interval"] = str(Interval("steps", asked.now.in_steps(own["step_s"])))
+    return own
+
+
+def _exactly(name: str, value: float) -> dict[str, float]:
+    return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"), value)
+
+
+def _choice(row: Mapping[str, Any]) -> Choice:
+    """A row of the screen."""
+    step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
+    now = Choice(
+        name=row["name"],
+        steps=Known(row["in_use_steps"]),
+        interval_s=Known(row["in_use_steps"] * step_s),
+        loses=Known.of(row, "goodput_in_use").rest,
+    )
+    return Choice(
+        name=row["name"],
+        steps=Known.of(row, "best_steps"),
+        interval_s=Known.of(row, "best_minutes", SECONDS_PER_MINUTE),
+        loses=Known.of(row, "goodput").rest,
+        fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
+        saves_gpu_hours=row["saved_gpu_hours"],
+        now=now,
+    )
+
+
+UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
+FROM_LOG = "save of the log"
+
+
+def costs_of_log(asked: Asked) -> Costs:
+    """Those that the log of a training tells, completed by the options.
+
+    Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
+    """
+    assert asked.training_log is not None
+    facts = facts_of(read_log(asked.training_log, asked.log_pattern))
+    whose = asked.training_log.name
+    read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
+    if missing := [*asked.missing_rate(), *_missing(facts, asked)]:
+        raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
+    try:
+        title = one_line(whose)
+    except ValueError:
+        title = "training log"
+    try:
+        given = GivenCosts.model_validate({"title": title, **_costs(facts, asked)})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
+    table = costs_table(given, f"costs of the log {title}, not measured here")
+    return Costs(table, NO_STUDY, (read, *_taken(facts, asked)))
+
+
+def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
+    """Each with the option that tells it."""
+    if asked.gpus is None and facts.gpus is None:
+        yield "--gpus: how many train together"
+    if asked.step is None and facts.step is None:
+        yield "--step: how long one step takes"
+    if _takes_stall(asked) and facts.stall is None:
+        why = "it does not tell how long one takes" if facts.saves else "it names no save"
+        yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
+    if asked.now is None and facts.interval is None:
+        yield '--now: how often you save today, as in --now "500 steps"'
+    if asked.restart is None and facts.down is None:
+        yield "--restart: how long it takes from a failure until training goes on"
+
+
+def _takes_stall(asked: Asked) -> bool:
+    return not (asked.blocking or asked.asynchronous or asked.state is not None)
+
+
+def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
+    gpus = asked.gpus or facts.gpus
+    assert gpus is not None
+    step = asked.step or _uncertain(facts.step)
+    step_s = asked.step or (facts.step.value if facts.step else 0.0)
+    interval = asked.now.in_steps(step_s) if asked.now is not None else facts.interval
+    down = asked.down_s(asked.restart, gpus) if asked.restart is not None else _uncertain(facts.down)  # fmt: skip
+    strategies: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "stall_s": float(each.saving.stall_s),
+            "durable_s": float(each.saving.durable_s),
+        }
+        for each in asked.strategies(gpus)
+    ]
+    if _takes_stall(asked) and facts.stall is not None:
+        durable_s = max(facts.durable_s or 0.0, facts.stall.value)
+        slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
+        strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
+    return {
+        "gpus": facts.gpus or gpus,
+        "step_s": step,
+        "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
+        "interval": f"{interval} steps",
+        "strategies": strategies,
+        "recoveries": [{"name": "restart", "down_s": down}],
+    }
+
+
+def _uncertain(known: Estimate | None) -> dict[str, float] | float:
+    assert known is not None
+    lo, hi = known.interval
+    if not 0 < lo <= known.value <= hi <= LARGEST_NUMBER:
+        return known.value
+    return {"value": known.value, "lo": lo, "hi": hi}
+
+
+def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
+    """What of the log counts, where no option says it."""
+    told = []
+    if asked.step is None and facts.step is not None:
+        told.append(f"a step {_shown(facts.step)}")
+    if _takes_stall(asked) and facts.stall is not None:
+        finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
+        beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
+        told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
+    if asked.now is None and facts.interval is not None:
+        told.append(f"every {counted(facts.interval, 'step')}")
+    if asked.restart is None and facts.down is not None:
+        told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
+    yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
+    option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip
+    if facts.aside and counts:
+        yield f"{facts.aside}: give {option}."
+    if facts.background and facts.durable_s is None and _takes_stall(asked):
+        yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
+    if _takes_stall(asked):
+        yield UNTOLD
+
+
+def _shown(known: Estimate) -> str:
+    return duration(known.value, *known.interval)
+
+
+def setting(choices: tuple[Choice, ...]) -> str:
+    """The sentence to copy from. Empty where no interval can be recommended."""
+    best = choices[0]
+    if not is_told(best):
+        return ""
+    steps = round(best.steps.value)
+    return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}): save_steps={steps}"

@@ -1,0 +1,175 @@
+"""The verbs of the command, with their options. What a verb needs is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ckptbench import __version__
+from ckptbench.common.errors import ConfigError
+from ckptbench.report.commands.options import (
+    A_BLOCKING,
+    AN_ASYNCHRONOUS,
+    BANDWIDTH,
+    COUNT,
+    EVERY,
+    SIZE,
+    TIME,
+    written,
+)
+
+WRONG_USE = 2
+FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb that the arguments name, and return the exit status. What is wrong with options is told in one line."""
+    try:
+        done = ckptbench.main(list(arguments), prog_name="ckptbench", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Error: interrupted", err=True)
+        return 1
+    except click.ClickException as error:
+        click.echo(f"Error: {error.format_message()}", err=True)
+        return error.exit_code
+    return done if isinstance(done, int) else 0
+
+
+def _help_json(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    from ckptbench.report.commands.printed import KEYS
+
+    formatter = ctx.make_formatter()
+    formatter.write_dl(list(KEYS.items()))
+    click.echo(formatter.getvalue(), nl=False)
+    ctx.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="ckptbench")
+def ckptbench() -> None:
+    """What checkpoints cost, and how often to take them."""
+
+
+# fmt: off
+@ckptbench.command()
+@click.option("--gpus", type=COUNT, metavar="NUMBER", help="How many train together.")
+@click.option("--mtbf", type=TIME, help="Mean time between failures of the whole job.")
+@click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
+@click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
+@click.option("--log", type=FILE, metavar="FILE", help="Your own log of failures, or a table of sacct.")
+@click.option("--step", type=TIME, help="One step of the training, without checkpoints.")
+@click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
+@click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
+@click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
+@click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write it.")
+@click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
+@click.option("--node-bandwidth", type=BANDWIDTH, help="How fast one node does.")
+@click.option("--gpus-per-node", type=COUNT, metavar="NUMBER", help="8 where nothing is said.")
+@click.option("--shared-by", type=COUNT, metavar="NUMBER", help="So many GPUs hold one copy of the state in parts: all where nothing is said (FSDP); 1: each has all of it.")
+@click.option("--write-fixed", type=TIME, help="What each write takes besides.")
+@click.option("--copy-bandwidth", type=BANDWIDTH, help="How fast a GPU copies its part aside: an asynchronous checkpoint stops training for that.")
+@click.option("--restart", type=TIME, help="From a failure until training goes on.")
+@click.option("--restart-per-gpu", type=TIME, help="What each GPU adds to it.")
+@click.option("--read-bandwidth", type=BANDWIDTH, help="How fast a GPU reads its part: that is added to --restart.")
+@click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
+@click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
+@click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
+@click.option("--training-log", type=FILE, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Other options win, and say what it does not tell.")
+@click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
+@click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--help-json", is_flag=True, is_eager=True, expose_value=False, callback=_help_json, help="Say what the keys of --json mean.")
+@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write a page too, which starts with this case and computes others in the browser.")
+@click.pass_context
+def decide(
+    ctx: click.Context, /, save_steps: bool, as_json: bool, html: Path | None, **options: Any
+) -> None:
+    """How often to checkpoint, and what that loses.
+
+    A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
+
+    \b
+    ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
+        --blocking 60s --async 3s+90s --restart 8min --now 2h
+    """
+    from ckptbench.report.commands.options import Asked
+
+    if save_steps and as_json:
+        raise click.UsageError("--save-steps and --json: give one of them")
+    asked = Asked(**options)
+    asked.check()
+    if html is not None:
+        from ckptbench.report.commands.html import check_new
+
+        check_new(html, asked)
+    if asked.is_of_tables:
+        from ckptbench.report.commands.tables import answer_from_tables
+
+        answer = answer_from_tables(asked)
+    else:
+        from ckptbench.report.commands.printed import answer_from_options
+
+        answer = answer_from_options(asked)
+    text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
+    click.echo(text, nl=False)
+    if html is not None:
+        from ckptbench.report.commands.html import write_case
+
+        write_case(html, asked, written(ctx))
+# fmt: on
+
+
+@ckptbench.command()
+@click.argument("file", type=NEW_FILE)
+def page(file: Path) -> None:
+    """Write the calculator to FILE: one HTML file that computes in the browser, and asks the network for nothing."""
+    from ckptbench.report.commands.html import write_calculator
+
+    write_calculator(file)
+
+
+# fmt: off
+@ckptbench.command()
+@click.option("--repeats", type=click.IntRange(2), metavar="NUMBER", help="Of the calibration: more of them make its intervals narrower.")
+@click.option("--config", type=FILE, metavar="FILE", help="Of the study, where it is not config/config.yaml.")
+def audit(repeats: int | None, config: Path | None) -> int:
+    """Is this machine's study to be believed? As `make audit` in a clone of ckptbench: less than three minutes."""
+    return make("audit", {"REPEATS": repeats, "CONFIG": config and config.absolute()})
+# fmt: on
+
+
+PARTS = ("Makefile", "Snakefile", "src/ckptbench")
+"""What tells a clone from another folder."""
+
+
+def make(target: str, settings: Mapping[str, object]) -> int:
+    """Make the target in the clone that is the working folder, or around it. Returns the exit status, 1 where it failed.
+
+    Settings that are not None reach it through the environment. Raises ConfigError where there is no clone.
+    """
+    here = Path.cwd()
+    clone = next((each for each in (here, *here.parents) if _is_clone(each)), None)
+    if clone is None:
+        raise ConfigError(
+            f"{here} is no clone of ckptbench, which `ckptbench {target}` needs: clone the repository, and start it there"
+        )
+    given = {name: str(own) for name, own in settings.items() if own is not None}
+    command = ["make", "--no-print-directory", target]
+    done = subprocess.run(command, cwd=clone, env={**os.environ, **given}, check=False)
+    return 1 if done.returncode else 0
+
+
+def _is_clone(folder: Path) -> bool:
+    return all((folder / part).exists() for part in PARTS)

@@ -1,0 +1,104 @@
+"""The registry of figures: what the workflow must know of each without importing matplotlib.
+
+A figure is one module of this folder: a literal `FIGURE` says its title, its tables and for which studies it is drawn; `draw` draws it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckptbench.matrix.catalogue import FAULTS, NOTHING
+from ckptbench.matrix.cell import Cell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ckptbench.report.figures.kit.panels import PaperFigure
+
+OWN_SAVES = "own_saves"
+"""The table that a study of an own training has beside those of the main study."""
+
+
+def _draws_failures(cell: Cell) -> bool:
+    """Whether drawn failures strike the run: the decision predicts the goodput of such runs."""
+    return "mean_s" in FAULTS[cell.faults.name].options
+
+
+OF: Mapping[str, Callable[[Cell], bool]] = {
+    "every run": lambda cell: True,
+    "undisturbed runs": lambda cell: cell.is_undisturbed,
+    "timed checkpoints": lambda cell: cell.is_undisturbed and not cell.is_baseline,
+    "deterministic baselines": lambda cell: (
+        cell.deterministic and cell.is_baseline and cell.is_undisturbed
+    ),
+    "compared runs": lambda cell: cell.is_compared,
+    "negative controls": lambda cell: cell.omit != NOTHING,
+    "killed runs": lambda cell: cell.is_killed,
+    "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
+    "drawn failures": _draws_failures,
+}
+"""Which cells give a figure something to show, by the words of its `of`."""
+NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
+    "any": lambda cells: True,
+    "several strategies": lambda cells: len({cell.strategy for cell in cells}) > 1,
+    "three numbers of ranks": lambda cells: len({cell.ranks for cell in cells}) > 2,
+    "three epochs": lambda cells: max(cell.epochs for cell in cells) > 2,
+}
+"""Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FigureEntry:
+    """What the literal `FIGURE` of a module says."""
+
+    module: str
+    title: str
+    tables: tuple[str, ...]
+    """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
+    of: str = "every run"
+    needs: str = "any"
+    own: bool = False
+    """Whether a study of an own training draws it too."""
+
+    def shows(self, cell: Cell) -> bool:
+        """Whether this cell gives the figure something to show."""
+        return OF[self.of](cell)
+
+    def is_of(self, cells: Iterable[Cell]) -> bool:
+        """Whether a study with these cells draws it."""
+        shown = [cell for cell in cells if self.shows(cell)]
+        return bool(shown) and NEEDS[self.needs](shown)
+
+    def draw(self, tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+        """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
+        from ckptbench.report.figures.kit.style import paper
+
+        function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
+        function = importlib.import_module(f"ckptbench.report.figures.{self.module}").draw
+        with paper(tables):
+            return function(tables)
+
+
+def _entry(module: Path) -> Iterable[FigureEntry]:
+    """The entry of a module, read from its source: importing it would import matplotlib. None of a module that is no figure."""
+    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "FIGURE":
+            yield FigureEntry(module.stem, **ast.literal_eval(statement.value))
+
+
+FIGURES: dict[str, FigureEntry] = {
+    entry.module: entry
+    for module in sorted(Path(__file__).parent.glob("*.py"))
+    for entry in _entry(module)
+}
+OWN_FIGURES = {
+    name: replace(entry, tables=(*entry.tables, OWN_SAVES))
+    for name, entry in FIGURES.items()
+    if entry.own
+}
+"""Those of an own training."""

@@ -1,0 +1,107 @@
+"""The useful part of the time of runs that failures struck, against how often they strike: a curve for each recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ckptbench.matrix.catalogue import FAULTS
+from ckptbench.matrix.named import has_name
+from ckptbench.report.answer.setups import CHECKPOINT, PANEL, ordered, with_hardware
+from ckptbench.report.figures.kit import axes as kit
+from ckptbench.report.figures.kit.captions import caption
+from ckptbench.report.figures.kit.disturbed import with_disturbed
+from ckptbench.report.figures.kit.panels import (
+    PaperFigure,
+    legend,
+    mark_disturbed,
+    nothing_to_show,
+    small_multiples,
+)
+from ckptbench.report.figures.kit.series import in_series
+from ckptbench.report.figures.kit.style import INK, LINE_STYLES, LineStyle, look
+
+FIGURE = {
+    "title": "Useful time against failures",
+    "tables": ("goodput", "runs", "machine", "provenance"),
+    "of": "struck runs",
+}
+NOTHING = "No failure struck a run that has a baseline: there is no goodput to show."
+READING = (
+    "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it happened. Each point"
+    " is a setup under one trace of failures, each vertical line a 95 % interval over repeats; above 100 %, fewer ranks were faster than the baseline{of_ranks}"
+)
+OF_RANKS = ". Goodput of ranks: the same times the ranks that trained, of those that are paid for"
+SERIES = ("recovery", "strategy", "format", "interval")
+PANELS = (*PANEL, "ranks")
+QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%)"}
+DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
+"""Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
+MARKERS = "osD^vPX*"
+PANEL_IN = 1.25
+Styles = Mapping[str, tuple[LineStyle, str]]
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `goodput` and `provenance`."""
+    known = tables["goodput"]
+    shown = known[(known["failures"] > 0) & known["goodput"].notna()]
+    if shown.empty:
+        return nothing_to_show(NOTHING)
+    known = with_hardware(with_disturbed(shown, tables, paired=True))
+    known = ordered(known, (*PANELS, "framework", *SERIES, "failures_per_hour"))
+    rows = in_series(known, PANELS, SERIES, len(LINE_STYLES))
+    fewer = (rows["ranks_used"] < rows["ranks"]).any()
+    quantities = [*QUANTITIES] if fewer else ["goodput"]
+    reading = READING.format(of_ranks=OF_RANKS if fewer else "")
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT, "recovery"))
+    names = list(rows["series"].unique())
+    styles = dict(zip(names, cycle(zip(LINE_STYLES, MARKERS, strict=True)), strict=False))
+    panels = [panel for _, panel in rows.groupby("title", sort=False)]
+    cells = [(panel, name) for panel in panels for name in quantities]
+    titles = [panel["title"].iloc[0] for panel, _ in cells]
+    figure, drawn = small_multiples(titles, PANEL_IN, text)
+    ends = 100 * rows[[f"{name}_hi" for name in quantities]].to_numpy(float).ravel()
+    for axes, (panel, quantity) in zip(drawn, cells, strict=True):
+        _draw_panel(axes, panel, quantity, styles)
+        kit.goodput(axes.yaxis, 100 * rows[quantities].to_numpy(float).ravel(), ends)
+    legend(figure, _handles(styles) if len(names) > 1 else [])
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Styles) -> None:
+    color = look(panel["framework"].iloc[0]).color
+    rate = panel["failures_per_hour"]
+    low, high = (100 * panel[f"{quantity}_{end}"] for end in ("lo", "hi"))
+    axes.vlines(rate, low, high, colors=color, alpha=0.5, gid=f"{quantity} interval")
+    for name, own in panel.groupby("series", sort=False):
+        line_style, marker = styles[str(name)]
+        curve = own.sort_values("failures_per_hour")
+        drawn = np.array([has_name(each, DRAWN, FAULTS) for each in curve["history"]], bool)
+        for rows, joined in ((curve[drawn], line_style), (curve[~drawn], "")):
+            if len(rows):
+                axes.plot(
+                    rows["failures_per_hour"],
+                    100 * rows[quantity],
+                    color=color,
+                    linestyle=joined,
+                    marker=marker,
+                    label=str(name),
+                    gid=quantity,
+                )
+    mark_disturbed(axes, panel.assign(y=100 * panel[quantity]), "failures_per_hour", "y")
+    axes.set_xlim(0, 1.05 * rate.max())
+    axes.set_xlabel("Failures per hour")
+    axes.set_ylabel(QUANTITIES[quantity])
+
+
+def _handles(styles: Styles) -> list[Line2D]:
+    return [
+        Line2D([], [], color=INK, linestyle=line_style, marker=marker, label=name)
+        for name, (line_style, marker) in styles.items()
+    ]

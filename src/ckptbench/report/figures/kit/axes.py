@@ -1,0 +1,116 @@
+"""Axes for people: logarithmic ones with plain numbers, percents, and numbers of ranks. Linear axes are matplotlib's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+
+import numpy as np
+from matplotlib.axis import Axis, XAxis
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
+
+from ckptbench.report.figures.kit.style import FAINT
+
+ROOM = 0.05
+"""Part of a logarithmic axis that is left free at each end."""
+NARROWEST = 6
+"""The least factor between both ends of a logarithmic axis: it has two ticks at least."""
+LABEL = 1.3
+"""Least distance of two ticks, in what matplotlib takes for the size of a label."""
+LINEAR_PERCENT = 10
+"""A wide axis of percents is linear up to here."""
+WIDE_PERCENT = 100
+"""On a linear axis that goes further than this, a few percent cannot be told apart."""
+FARTHEST = 2
+"""How many times as far as the values, or the whole, intervals may make an axis reach."""
+MOST_RANKS = 6
+"""So many numbers of ranks have a tick."""
+
+
+def plain(number: float, _place: object = None) -> str:
+    """`20,000`, `0.05`: no powers, no trailing zeros."""
+    if abs(number) < 1000:
+        return str(np.format_float_positional(number, trim="-", precision=9))
+    return f"{number:,.0f}"
+
+
+class RoundNumbers(Locator):
+    """Ticks of a logarithmic axis at 1, 2 and 5, at 1 and 3, or at powers of ten: as many as have room for their labels."""
+
+    def __call__(self) -> list[float]:
+        assert self.axis is not None
+        low, high = sorted(self.axis.get_view_interval())
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        steps = [np.outer(powers, numbers).ravel() for numbers in ((1, 2, 5), (1, 3))]
+        choices = [*steps, *(powers[::every] for every in range(1, len(powers)))]
+        inside = [ticks[(low <= ticks) & (ticks <= high)] for ticks in choices]
+        several = [ticks for ticks in inside if len(ticks) > 1]
+        labels_a_decade = self.axis.get_tick_space() / np.log10(high / low)
+        for ticks in several:
+            if labels_a_decade * np.diff(np.log10(ticks)).min() >= LABEL:
+                return list(ticks)
+        return list(several[-1])
+
+
+def logarithmic(axis: Axis, values: Iterable[float]) -> None:
+    """A logarithmic axis around the positive values, with plain numbers."""
+    known = [value for value in values if value > 0 and isfinite(value)] or [1.0]
+    low, high = min(known), max(known)
+    more = max(NARROWEST * low / high, (high / low) ** (2 * ROOM)) ** 0.5
+    _set_scale(axis, "log")
+    _set_limits(axis, low / more, high * more)
+    axis.set_major_locator(RoundNumbers())
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(plain))
+
+
+def linear(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
+    """An axis that holds zero and all values; NaN is ignored. Returns the smallest and the largest."""
+    known = [0.0, *(value for value in values if isfinite(value))]
+    low, high = min(known), max(known)
+    room = 0.05 * (high - low or 1)
+    _set_limits(axis, low - room, high + room)
+    return low, high
+
+
+def percent(axis: Axis, values: Iterable[float]) -> None:
+    """As `linear`, but logarithmic beyond LINEAR_PERCENT where a value is beyond WIDE_PERCENT."""
+    low, high = linear(axis, values)
+    if max(-low, high) > WIDE_PERCENT:
+        _set_scale(axis, "symlog", linthresh=LINEAR_PERCENT)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(plain))
+        _set_limits(axis, 1.3 * low - 1, 1.3 * high)
+
+
+def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
+    """A linear axis from zero to 100 %, or to values above it and the upper `ends` of their intervals; NaN is ignored.
+
+    Fewer ranks may be faster than the baseline: a line is at 100 then. Ends that are far off do not stretch the axis.
+    """
+    least = max([100.0, *(value for value in values if isfinite(value))])
+    farthest = min(FARTHEST * least, max([least, *(end for end in ends if isfinite(end))]))
+    _set_limits(axis, 0.0, 1.05 * farthest)
+    if farthest > 100:
+        draw = axis.axes.axvline if isinstance(axis, XAxis) else axis.axes.axhline
+        draw(100, color=FAINT, gid="whole", zorder=0.9)  # above the grid
+
+
+def measured_ranks(axis: Axis, ranks: Iterable[int]) -> None:
+    """Powers of two, ticks at measured numbers of ranks only."""
+    known = sorted({float(number) for number in ranks})
+    _set_scale(axis, "log", base=2)
+    axis.set_major_locator(FixedLocator(known, nbins=MOST_RANKS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(plain))
+    _set_limits(axis, known[0] / 1.2, known[-1] * 1.2)
+
+
+def _set_scale(axis: Axis, name: str, **options: float) -> None:
+    setter = axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale
+    setter(name, **options)
+
+
+def _set_limits(axis: Axis, low: float, high: float) -> None:
+    setter = axis.axes.set_xlim if isinstance(axis, XAxis) else axis.axes.set_ylim
+    setter(low, high)

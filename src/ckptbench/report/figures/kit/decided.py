@@ -1,0 +1,124 @@
+"""What the figures on the decision share: which rows they show, what a curve is called, and an axis of lost time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ckptbench.decide.inputs import GIVEN
+from ckptbench.report.answer.setups import (
+    PANEL,
+    constants,
+    in_words,
+    ordered,
+    separating,
+    with_hardware,
+)
+from ckptbench.report.figures.kit.axes import logarithmic
+from ckptbench.report.figures.kit.captions import capitalized_sentences
+from ckptbench.report.figures.kit.series import varies_within
+from ckptbench.report.figures.kit.style import LINE_STYLES, LineStyle
+
+SERIES = ("strategy", "format", "recovery")
+MOST = 8
+"""How many curves a panel has. The tables have the rest."""
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222", "#E69F00", "#8A8A8A")
+"""Of curves within a panel: here a color is no framework."""
+LEAST = 1e-6
+"""A smaller loss, in percent, is drawn as this one."""
+PROJECTED = (
+    "projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
+    " to the GPUs"
+)
+NONE = "No setup with checkpoints was timed: there is no decision to show."
+Styles = Mapping[str, tuple[str, LineStyle]]
+
+
+def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, with `series`: what tells two of them apart beside the interval or the GPUs; and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
+    known = ordered(with_hardware(rows), (*PANEL, "framework", "ranks", *SERIES, "gpus"))
+    inside = [name for name in SERIES if varies_within(known, name)]
+    given = known["framework"] == GIVEN
+    names = ["framework", *separating(known, PANEL)]
+    system = in_words(known, names, ", ").mask(given, known["model"])
+    series = in_words(known, inside or ["strategy", "recovery"], ", ")
+    if system.nunique() > 1:
+        series = system + (", " + series if inside else "")
+    losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
+    return known.assign(
+        series=series,
+        **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
+    )
+
+
+def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
+    most = rows.groupby([rows[name] for name in ("framework", *PANEL)])["ranks"].transform("max")
+    return rows[rows["ranks"] == most]
+
+
+def known_and_beyond(rows: pd.DataFrame) -> pd.DataFrame:
+    """What was measured, and of what is projected that from the most ranks."""
+    beyond = of_most_ranks(rows)
+    return rows[~rows["projected"] | rows.index.isin(beyond.index)]
+
+
+def foremost(rows: pd.DataFrame) -> list[str]:
+    """The curves that are shown: those that lose the least at the most GPUs, in the order of the rows."""
+    last = rows[rows["gpus"] == rows["gpus"].max()]
+    best = last.groupby("series")["loss"].min().sort_values().index[:MOST]
+    return [str(name) for name in rows["series"].unique() if name in best]
+
+
+def looks(names: Sequence[str]) -> Styles:
+    """A color and a line style for each curve."""
+    return dict(zip(names, zip(cycle(COLORS), cycle(LINE_STYLES), strict=False), strict=False))
+
+
+def handles(styles: Styles) -> list[Line2D]:
+    """The lines of the legend. A single curve needs none."""
+    if len(styles) == 1:
+        return []
+    return [
+        Line2D([], [], color=color, linestyle=line_style, label=name)
+        for name, (color, line_style) in styles.items()
+    ]
+
+
+def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:
+    """The 95 % interval of a curve's loss, by its column of places."""
+    axes.fill_between(
+        curve[places], curve["loss_lo"], curve["loss_hi"], color=color, alpha=0.18, linewidth=0
+    )
+
+
+def lost(axes: Axes, losses: Iterable[float]) -> None:
+    """The axis of these losses, in percent."""
+    logarithmic(axes.yaxis, losses)
+    axes.set_ylabel("Time lost (%)")
+
+
+def caption(reading: str, rows: pd.DataFrame, shown: int, table: str, tables: Mapping[str, pd.DataFrame]) -> str:  # fmt: skip
+    """`reading` with the name of the failure rate, and where the costs are from. `shown` curves of the rows are drawn."""
+    titles = tables["failure_rates"].set_index("rate")["title"]
+    left_out = rows["series"].nunique() - shown
+    return capitalized_sentences(
+        [
+            reading.format(rate=titles[rows["rate"].iloc[0]]),
+            PROJECTED if rows["projected"].any() else "",
+            f"{left_out} more curves are in the table {table}" if left_out else "",
+            _common(rows),
+            *dict.fromkeys(tables["decision_costs"]["source"]),
+        ]
+    )
+
+
+def _common(rows: pd.DataFrame) -> str:
+    """In words, what all rows share. Of costs that a user gave: the title of their file."""
+    if (rows["framework"] == GIVEN).all():
+        return f"with {'; '.join(rows['model'].unique())}"
+    return ", ".join(constants(rows, ("framework", *PANEL, *SERIES)))

@@ -1,0 +1,63 @@
+"""Parts of a time or a size: greys, because colours are frameworks, told apart by hatches; waits are white."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from ckptbench.report.figures.kit.style import GREYS, INK
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a part is called, its grey (None: the colour of the framework), its hatch, and the columns that it adds up."""
+
+    name: str
+    grey: str | None
+    hatch: str = ""
+    columns: tuple[str, ...] = ()
+
+    def handle(self, own: str = INK) -> Patch:
+        """Its line in a legend."""
+        color = self.grey or own
+        return Patch(facecolor=color, edgecolor=INK, hatch=self.hatch, label=self.name)
+
+
+BAR = 0.6
+"""Height of a bar, as a part of its row."""
+
+
+def stack(axes: Axes, rows: pd.DataFrame, parts: Mapping[str, Part], own: str = INK) -> pd.Series:
+    """Bars of these columns end to end, of each row at its `y`; returns their ends. What is negative stands left of zero."""
+    ends = 0.0 * rows["y"]
+    for column, part in parts.items():
+        left, color = ends.where(rows[column] >= 0, 0.0), part.grey or own
+        axes.barh(rows["y"], rows[column], BAR, left, color=color, edgecolor=INK, hatch=part.hatch, gid=column)  # fmt: skip
+        ends = ends + rows[column].clip(lower=0)
+    return ends
+
+
+def write_beside(axes: Axes, places: Iterable[tuple[float, float]], words: Iterable[str], gid: str) -> None:  # fmt: skip
+    """Words right of the ends of bars, which are at these places."""
+    for place, text in zip(places, words, strict=True):
+        axes.annotate(text, place, (3, 0), textcoords="offset points", va="center", gid=gid)
+
+
+CAPTURE = Part("capture", GREYS[3], "//////")
+WRITE = Part("write", GREYS[1])
+SYNC = Part("sync", GREYS[3], "\\\\\\\\\\\\")
+CHECKSUM = Part("checksum", GREYS[4], "xxxxxx")
+COMMIT = Part("commit", GREYS[5], "||||||")
+RANKS_WAIT = Part("ranks wait", GREYS[5])
+UPDATE_WAITS = Part("update waits", GREYS[5], "......")
+SAVE_WAITS = Part("next save waits", GREYS[5], "oooo")
+REMOVAL = Part("removal", GREYS[5], "------")
+STALL = Part("stall", GREYS[1])
+HIDDEN = Part("hidden slowdown", GREYS[3], "//////")
+BLOCKED = Part("save blocks training", INK)
+EVALUATION = Part("evaluation", GREYS[4], "++++")
+END_WAITS = Part("end of training waits", GREYS[5], "****")

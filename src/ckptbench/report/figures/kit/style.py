@@ -1,0 +1,139 @@
+"""How every figure looks: the style file, fonts, and one colour and marker per framework everywhere."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib import font_manager
+
+from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.report.answer.labels import is_verbatim
+
+log = logging.getLogger("ckptbench")
+
+STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
+FALLBACK_FONTS = (
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "IPAexGothic",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+    "Symbola",
+    "Noto Emoji",
+    "Unifont",
+)
+"""Fonts for letters of users that matplotlib's own font lacks. Those that are installed are used, in this order."""
+MISSING_LETTERS = (
+    "no font has these letters of titles and names, and the figure shows boxes: %s. Install a font that has them (of Debian: fonts-noto-cjk for Chinese,"
+    " Japanese and Korean, fonts-symbola for emoji), remove the figure and run this again"
+)
+
+COLUMN_IN = 3.5
+"""Width of a figure of one column of panels."""
+PAGE_IN = 7.16
+"""Width of a figure of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A colour, and a marker that tells the same without colour."""
+
+    color: str
+    marker: str
+
+
+LOOKS = {
+    name: Look(entry.color, entry.marker)
+    for name, entry in FRAMEWORKS.items()
+    if entry.color is not None and entry.marker is not None
+}
+# Yellow, the palette's eighth, cannot be seen on white.
+SPARE_LOOKS = tuple(Look(color, marker) for marker in "PX*" for color in ("#E69F00", "#000000"))
+
+INK = "#222222"
+FAINT = "#8a8a8a"
+BAND = "#fbf3c0"
+GREYS = ("#404040", "#737373", "#a3a3a3", "#c9c9c9", "#e8e8e8", "#ffffff")
+"""Parts of a whole, first to last: greys, because colours are frameworks."""
+LineStyle = tuple[float, tuple[float, ...]]
+SOLID: LineStyle = (0, ())
+DASHED: LineStyle = (0, (4, 1.5))
+DOTTED: LineStyle = (0, (1, 1.2))
+DASH_DOTTED: LineStyle = (0, (5, 1.2, 1, 1.2))
+LINE_STYLES: tuple[LineStyle, ...] = (
+    SOLID,
+    DASHED,
+    DOTTED,
+    DASH_DOTTED,
+    (0, (9, 3)),
+    (0, (5, 1.2, 1, 1.2, 1, 1.2)),
+    (0, (1, 4)),
+    (0, (9, 2, 3, 2)),
+)
+"""Series of one framework, by their place in its order."""
+
+
+def look(framework: str) -> Look:
+    """The look of a framework. One that is not in LOOKS gets a spare look, which depends on its name alone; a user's script gets the first, as
+    a black that is paler for steps looks like the greys of parts."""
+    if is_verbatim(framework):
+        return SPARE_LOOKS[0]
+    spare = SPARE_LOOKS[zlib.crc32(framework.encode()) % len(SPARE_LOOKS)]
+    return LOOKS.get(framework, spare)
+
+
+@contextmanager
+def paper(tables: Mapping[str, pd.DataFrame] | None = None) -> Iterator[None]:
+    """matplotlib's defaults and the style file, whatever the user's settings, with fonts for the letters of the tables; undone at the end."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rc_file(STYLE_FILE, use_default_template=False)
+        _add_fonts(_letters(tables or {}))
+        yield
+
+
+def _letters(tables: Mapping[str, pd.DataFrame]) -> set[str]:
+    texts = (
+        frame[column].dropna().unique()
+        for frame in tables.values()
+        for column in frame.select_dtypes(object)
+    )
+    return {letter for column in texts for text in column for letter in str(text)}
+
+
+def _add_fonts(letters: set[str]) -> None:
+    """Fonts for those of the letters that the style's own font lacks."""
+    lacking = _without(letters, mpl.rcParams["font.family"][0])
+    if not lacking:
+        return
+    installed = set(font_manager.get_font_names())
+    families = [family for family in FALLBACK_FONTS if family in installed]
+    mpl.rcParams["font.family"] += families
+    if families:  # a PDF shows nothing of an OpenType font that is embedded as TrueType
+        mpl.rcParams["pdf.fonttype"] = 3
+    for family in families:
+        lacking = _without(lacking, family)
+    if lacking:
+        _warn(" ".join(f"{x} (U+{ord(x):04X})" for x in sorted(lacking)))
+
+
+@cache
+def _warn(letters: str) -> None:
+    """Once, though a figure is drawn and saved."""
+    log.warning(MISSING_LETTERS, letters)
+
+
+def _without(letters: set[str], family: str) -> set[str]:
+    """The letters that the family lacks."""
+    font = font_manager.get_font(font_manager.findfont(family))
+    known = font.get_charmap()
+    return {letter for letter in letters if letter.isprintable() and ord(letter) not in known}

@@ -1,0 +1,97 @@
+"""Where the time that a failure costs goes, by part, and what part of the time was useful all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ckptbench.report.answer.setups import (
+    CHECKPOINT,
+    PANEL,
+    faceted,
+    labelled,
+    ordered,
+    with_hardware,
+)
+from ckptbench.report.figures.kit.axes import goodput
+from ckptbench.report.figures.kit.captions import caption
+from ckptbench.report.figures.kit.disturbed import with_disturbed
+from ckptbench.report.figures.kit.panels import (
+    Panel,
+    PaperFigure,
+    draw_estimates,
+    forest,
+    legend,
+    nothing_to_show,
+)
+from ckptbench.report.figures.kit.parts import Part, stack, write_beside
+from ckptbench.report.figures.kit.style import GREYS, look
+
+FIGURE = {
+    "title": "Where the time of a failure goes",
+    "tables": ("goodput", "runs", "machine", "provenance"),
+    "of": "struck runs",
+}
+READING = (
+    "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"
+    " of 0 and count as gained. Coloured: work that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
+    " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline. How much of what the runs lost the"
+    " parts explain is in the column explained of the table goodput"
+)
+PARTS = {
+    "detection": Part("detection", GREYS[0], "", ("detection_s",)),
+    "ending": Part("ending the rest", GREYS[1], "", ("ending_s",)),
+    "launch": Part("choice, launch", GREYS[2], "", ("choice_s", "launch_s")),
+    "import": Part("import", GREYS[3], "", ("import_s",)),
+    "build": Part("build", GREYS[4], "", ("build_s",)),
+    "regroup": Part("regrouping", GREYS[5], "......", ("regroup_s",)),
+    "load": Part("load", GREYS[2], "//////", ("load_s",)),
+    "again": Part("done again (coloured)", None, "", ("unfinished_s", "again_s")),
+    "slower": Part("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
+    "rest": Part("rest", GREYS[5], "", ("rest_s",)),
+}
+ROW = (*CHECKPOINT, "history", "recovery")
+ROOM = 1.3
+"""The factor between the longest bar and the axis: the room for the numbers."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `goodput` and `provenance`."""
+    shown = tables["goodput"][tables["goodput"]["failures"] > 0]
+    if shown.empty:
+        return nothing_to_show("No failure struck a run: there is no recovery to show.")
+    rows = _prepared(with_disturbed(shown, tables, paired=True))
+    text = caption(rows, tables["provenance"], READING, (*PANEL, *ROW))
+    figure, panels = forest(
+        rows, text, pitch_in=0.19, xlabels=["One failure (s)", "Goodput (%)"], axes_widths=(3, 1.2)
+    )
+    for panel in panels:
+        _draw_parts(panel, rows)
+        useful, appearance = panel.axes[1], look(panel.framework)
+        draw_estimates(useful, panel.rows["y"], panel.rows, "goodput", appearance, factor=100)
+        goodput(useful.xaxis, 100 * rows["goodput"], 100 * rows["goodput_hi"])
+    own = look(panels[0].framework).color
+    present = [part for name, part in PARTS.items() if (rows[name] != 0).any()]
+    legend(figure, [part.handle(own) for part in present])
+    return figure
+
+
+def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows in order, each with `facet`, `label`, and the seconds of every part for one failure."""
+    parts = {
+        name: shown[list(part.columns)].sum(axis=1) / shown["failures"]
+        for name, part in PARTS.items()
+    }
+    known = with_hardware(shown).assign(**parts)
+    return labelled(faceted(ordered(known, (*PANEL, "framework", *ROW))), ROW)
+
+
+def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:
+    axes, rows, names = panel.axes[0], panel.rows, list(PARTS)
+    ends = stack(axes, rows, PARTS, look(panel.framework).color)
+    totals = rows[names].sum(axis=1).map("{:.3g} s".format)
+    write_beside(axes, zip(ends, rows["y"], strict=True), totals, "total")
+    facet = every.loc[every["facet"] == rows["facet"].iloc[0], names]
+    longest = facet.clip(lower=0).sum(axis=1).max()
+    axes.set_xlim(min(0.0, ROOM * facet.min(axis=None)), ROOM * longest)

@@ -1,0 +1,116 @@
+"""How long a restart takes from the launch to its first step, and whether a cold load came from storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from ckptbench.analysis.proof.restore import COLD, WARM
+from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.report.answer.setups import (
+    CHECKPOINT,
+    PANEL,
+    faceted,
+    labelled,
+    ordered,
+    with_hardware,
+)
+from ckptbench.report.figures.kit.captions import caption
+from ckptbench.report.figures.kit.disturbed import with_disturbed
+from ckptbench.report.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
+from ckptbench.report.figures.kit.parts import Part, stack, write_beside
+from ckptbench.report.figures.kit.style import BAND, DOTTED, FAINT, GREYS, look
+
+FIGURE = {
+    "title": "How long a restart takes",
+    "tables": ("restore", "runs", "machine", "provenance"),
+    "of": "killed runs",
+}
+READING = (
+    "Left: medians over restarts ({fewest} at least), of each the rank that took longest; the number is the load."
+    " Before a cold load the checkpoint's pages are dropped from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
+    " of the checkpoint's size (median; whole pages, so a small one passes 100): of a cold load at least {cold:.0f} % on every node, of a warm one"
+    " less than {warm:.0f} % on every node. Of {doubtful} of {rows} rows, which are shaded, the counters do not say so of every load"
+)
+PARTS = {
+    "launch_and_meet_s": Part("launch, meet", GREYS[0]),
+    "import_s": Part("import", GREYS[1]),
+    "join_s": Part("join", GREYS[2]),
+    "data_s": Part("data", GREYS[3]),
+    "build_s": Part("build", GREYS[4]),
+    "load_s": Part("load (coloured)", None),
+    "first_step_s": Part("first step", GREYS[5]),
+}
+"""Phases in their order. The checkpoint's part is in the colour of the framework."""
+ROW = (*CHECKPOINT, "cache")
+GROUPED = (*PANEL, "measured_on", "accelerator", "framework", *ROW)
+BOUNDS = {"cold": 100 * COLD, "warm": 100 * WARM}
+"""In percent of the checkpoint's size."""
+ROOM = 1.25
+"""The factor between the longest bar and the axis: the room for the numbers."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `restore` and `provenance`. Less state than a whole checkpoint, or none, takes less time, and is left out."""
+    restarts = tables["restore"]
+    shown = restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
+    if shown.empty:
+        return nothing_to_show("No run was restarted from a checkpoint: there is no restart to show.")  # fmt: skip
+    rows = prepared(with_disturbed(shown, tables))
+    fewest, doubtful = rows["restarts"].min(), (~rows["shown"]).sum()
+    reading = READING.format(fewest=fewest, doubtful=doubtful, rows=len(rows), **BOUNDS)
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
+    figure, panels = forest(
+        rows, text, pitch_in=0.17, xlabels=["Restart (s)", "Read (%)"], axes_widths=(3, 1.4)
+    )
+    for panel in panels:
+        phases, read = panel.axes
+        _draw_phases(phases, panel, rows[rows["facet"] == panel.rows["facet"].iloc[0]])
+        _draw_read(read, panel, max(100.0, rows["read_percent"].max()))
+        for y in panel.rows.loc[~panel.rows["shown"], "y"]:
+            for axes in panel.axes:
+                axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="not shown")
+    own = look(panels[0].framework).color
+    legend(figure, [part.handle(own) for part in PARTS.values()])
+    return figure
+
+
+def prepared(restarts: pd.DataFrame) -> pd.DataFrame:
+    """A row for the restarts of each setup, warm and cold: medians of its phases, and `shown`, whether the
+    counters say of every load what it is called."""
+    known = with_hardware(restarts).assign(
+        launch_and_meet_s=restarts["launch_s"] + restarts["meet_s"],
+        read_percent=(100 * restarts["read_bytes"] / restarts["bytes"]).astype("float64"),
+        shown=restarts["cold_shown"].fillna(False).astype(bool),
+    )
+    medians = {name: (name, "median") for name in (*PARTS, "read_percent")}
+    rows = known.groupby(list(GROUPED), as_index=False).agg(
+        **medians,
+        shown=("shown", "all"),
+        disturbed=("disturbed", "any"),
+        restarts=("run", "size"),
+    )
+    return labelled(faceted(ordered(rows, (*PANEL, "framework", *ROW))), ROW)
+
+
+def _draw_phases(axes: Axes, panel: Panel, facet: pd.DataFrame) -> None:
+    rows = panel.rows
+    ends = stack(axes, rows, PARTS, look(panel.framework).color)
+    loads = rows["load_s"].map("{:.2g} s".format)
+    write_beside(axes, zip(ends, rows["y"], strict=True), loads, "load")
+    axes.set_xlim(0, ROOM * facet[list(PARTS)].sum(axis=1).max())
+
+
+def _draw_read(axes: Axes, panel: Panel, most: float) -> None:
+    rows, appearance = panel.rows, look(panel.framework)
+    axes.vlines(list(BOUNDS.values()), *axes.get_ylim(), FAINT, linestyles=DOTTED, gid="bounds")
+    known = rows[rows["read_percent"].notna()]
+    axes.plot(known["read_percent"], known["y"], appearance.marker, color=appearance.color, gid="read")  # fmt: skip
+    middle = axes.get_yaxis_transform()
+    for y in rows.loc[rows["read_percent"].isna(), "y"]:
+        axes.text(0.5, y, "not counted", transform=middle, ha="center", va="center")
+    axes.set_xlim(-0.08 * most, 1.08 * most)
+    axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))

@@ -1,0 +1,73 @@
+"""The time that is lost at the best interval, against the number of GPUs: what was measured solid, what is projected dashed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ckptbench.report.figures.kit.axes import logarithmic
+from ckptbench.report.figures.kit.decided import (
+    NONE,
+    caption,
+    curves_of,
+    draw_band,
+    foremost,
+    handles,
+    known_and_beyond,
+    looks,
+    lost,
+)
+from ckptbench.report.figures.kit.panels import (
+    PaperFigure,
+    legend,
+    nothing_to_show,
+    small_multiples,
+)
+from ckptbench.report.figures.kit.style import DASHED, INK, SOLID
+
+FIGURE = {
+    "title": "The best goodput against GPUs",
+    "tables": ("scale", "failure_rates", "decision_costs"),
+    "of": "timed checkpoints",
+    "own": True,
+}
+READING = (
+    "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."
+    " Bands are 95 % intervals. Where curves cross, another setup is the better one from there on"
+)
+KNOWN: dict[str, Any] = {"linestyle": SOLID, "marker": "o", "markersize": 4}
+BEYOND: dict[str, Any] = {"linestyle": DASHED}
+PANEL_IN = 1.9
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `scale`, `failure_rates` and `decision_costs`."""
+    if tables["scale"].empty:
+        return nothing_to_show(NONE)
+    shown = known_and_beyond(curves_of(tables["scale"]))
+    colors = {name: color for name, (color, _) in looks(foremost(shown)).items()}
+    text = caption(READING, shown, len(colors), "scale", tables)
+    figure, (axes,) = small_multiples([""], PANEL_IN, text)
+    for name, color in colors.items():
+        _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), color)
+    drawn = shown[shown["series"].isin(list(colors))]
+    lost(axes, drawn["loss"])
+    logarithmic(axes.xaxis, drawn["gpus"])
+    axes.set_xlabel("GPUs")
+    kinds = {"costs known": KNOWN} | ({"projected": BEYOND} if drawn["projected"].any() else {})
+    of_curves = handles({name: (color, SOLID) for name, color in colors.items()})
+    of_kinds = [Line2D([], [], color=INK, label=name, **look) for name, look in kinds.items()]
+    legend(figure, [*of_curves, *of_kinds])
+    return figure
+
+
+def _draw_curve(axes: Axes, curve: pd.DataFrame, color: str) -> None:
+    draw_band(axes, curve, "gpus", color)
+    known = curve[~curve["projected"]]
+    beyond = curve[curve["projected"] | (curve["gpus"] == known["gpus"].max())]
+    for rows, look, gid in ((known, KNOWN, "measured"), (beyond, BEYOND, "projected")):
+        axes.plot(rows["gpus"], rows["loss"], color=color, gid=gid, **look)

@@ -1,0 +1,161 @@
+"""How long one checkpoint blocks training: every checkpoint, and what the time goes into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
+from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.report.answer.setups import CHECKPOINT, PANEL, prepared
+from ckptbench.report.figures import OWN_SAVES
+from ckptbench.report.figures.kit.axes import logarithmic
+from ckptbench.report.figures.kit.captions import caption
+from ckptbench.report.figures.kit.disturbed import with_disturbed
+from ckptbench.report.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
+from ckptbench.report.figures.kit.parts import (
+    CAPTURE,
+    CHECKSUM,
+    COMMIT,
+    HIDDEN,
+    RANKS_WAIT,
+    REMOVAL,
+    SAVE_WAITS,
+    STALL,
+    SYNC,
+    UPDATE_WAITS,
+    WRITE,
+    stack,
+)
+from ckptbench.report.figures.kit.style import FAINT, INK, look
+
+FIGURE = {
+    "title": "What one checkpoint blocks",
+    "tables": ("stall", "checkpoint_cost", "runs", "machine", "provenance"),
+    "of": "undisturbed runs",
+    "own": True,
+}
+NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
+READING = (
+    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until {until} (grey); means are those of the table"
+    " checkpoint_cost. Crosses are checkpoints {first}; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
+    " Right: {shares}"
+)
+WORDS = {
+    "until": "every byte and the commit record are on stable storage",
+    "first": "before the steady state",
+    "shares": "mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it",
+}
+WORDS_OWN = {
+    "until": "the engine says that it is finished, which is not yet durable",
+    "first": "that are the first of a run",
+    "shares": "of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero",
+}
+WHEN = STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
+PARTS = {
+    "capture_s": CAPTURE,
+    "write_s": WRITE,
+    "sync_s": SYNC,
+    "checksum_s": CHECKSUM,
+    "commit_s": COMMIT,
+    "wait_s": RANKS_WAIT,
+    "update_hold_s": UPDATE_WAITS,
+    "save_hold_s": SAVE_WAITS,
+    "removal_hold_s": REMOVAL,
+}
+"""Parts of the stall by their column, in the order of time."""
+PARTS_OWN = {"stall_s": STALL, "hidden_s": HIDDEN}
+"""Of what a checkpoint of an own training costs."""
+LANES = {"stall_s": -0.2, "durable_s": 0.2}
+"""Columns of both times of a checkpoint, each with its place in the row of its setup."""
+MEANS = {"stall_s": "mean_stall_s", "durable_s": "mean_durable_s"}
+"""By them the columns of their means over a setup."""
+VISIBLE = 0.002
+"""Share of a stall from which on a part can be seen."""
+SPREAD = 0.15
+"""How far from the middle of its lane a point may lie."""
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `stall`, `checkpoint_cost` and `provenance`."""
+    shown = tables["stall"]
+    if shown.empty:
+        return nothing_to_show(NOTHING)
+    costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
+    if own := OWN_SAVES in tables:
+        shown = shown.merge(tables[OWN_SAVES][["run", "step", "hidden_s"]], on=["run", "step"])
+    rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
+    rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
+    reading = READING.format(**(WORDS_OWN if own else WORDS))
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
+    figure, panels = forest(
+        rows, text, pitch_in=0.26, xlabels=["One checkpoint (s)", "Share (%)"], axes_widths=(3, 2)
+    )
+    for panel in panels:
+        points, shares = panel.axes
+        _draw_points(points, panel)
+        _draw_shares(shares, panel.rows, own)
+        logarithmic(points.xaxis, rows[[*LANES]].to_numpy(float).ravel())
+    legend(figure, _legend(rows, panels[0].framework, own))
+    return figure
+
+
+def _draw_points(axes: Axes, panel: Panel) -> None:
+    for group, rows in groups(panel.rows, ["y"]):
+        # The golden ratio's multiples spread evenly however many there are, and are always the same.
+        spread = SPREAD * (2 * (np.arange(len(rows)) * GOLDEN % 1) - 1)
+        for column, lane in LANES.items():
+            places = rows.assign(place=group["y"] + lane + spread)
+            for when in WHEN:
+                own = places[places["when"] == when]
+                marks = _look(panel.framework, column, when)
+                axes.plot(own[column], own["place"], gid=column, **marks)
+            mean, y = rows[MEANS[column]].iloc[:1], group["y"] + lane
+            axes.vlines(mean, y - 0.2, y + 0.2, colors=INK, zorder=3, gid=f"mean {column}")
+
+
+def _look(framework: str, column: str, when: str) -> dict[str, Any]:
+    own = look(framework)
+    color, marker = (own.color, own.marker) if column == "stall_s" else (FAINT, "D")
+    return {
+        "color": color,
+        "marker": "x" if when == BEFORE else marker,
+        "markerfacecolor": "none" if when == AT_START else color,
+        "linestyle": "",
+        "markersize": 2.5,
+        "markeredgewidth": 0.4,
+        "alpha": 0.6,
+    }
+
+
+def _draw_shares(axes: Axes, rows: pd.DataFrame, own: bool) -> None:
+    timed = rows[~rows["warmup"]]
+    counted = pd.concat([steady_or_all(of_setup) for _, of_setup in timed.groupby("y")])
+    each = counted[[*PARTS_OWN]] if own else parts_of_stall(counted)
+    parts = each.groupby(counted["y"]).mean().clip(lower=0.0)
+    percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
+    stack(axes, percent.reset_index(), PARTS_OWN if own else PARTS)
+    axes.set_xlim(0, 100)
+
+
+def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
+    """What each marker is, and the parts that can be seen in any stall."""
+    shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
+    visible = [part for column, part in PARTS.items() if shares[column] > VISIBLE]
+    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "finished" if own else "durable"}
+    names |= {("stall_s", when): when for when in WHEN[1:] if (rows["when"] == when).any()}
+    if own and ("stall_s", BEFORE) in names:
+        names["stall_s", BEFORE] = "first of a run"
+    return [
+        *(Line2D([], [], label=name, **_look(framework, *key)) for key, name in names.items()),
+        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean"),
+        *(part.handle() for part in (PARTS_OWN.values() if own else visible)),
+    ]

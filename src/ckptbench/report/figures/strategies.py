@@ -1,0 +1,141 @@
+"""What a checkpoint of each strategy costs: stall, slowdown, durable, overhead and memory side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ckptbench.report.answer.setups import CHECKPOINT, PANEL, prepared
+from ckptbench.report.figures import OWN_SAVES
+from ckptbench.report.figures.kit.axes import linear, logarithmic, percent
+from ckptbench.report.figures.kit.captions import caption, continued
+from ckptbench.report.figures.kit.disturbed import with_disturbed
+from ckptbench.report.figures.kit.panels import (
+    Panel,
+    PaperFigure,
+    draw_estimates,
+    forest,
+    legend,
+    nothing_to_show,
+)
+from ckptbench.report.figures.kit.style import BAND, INK, look
+
+FIGURE = {
+    "title": "What a checkpoint of each strategy costs",
+    "tables": ("strategies", "runs", "machine", "provenance"),
+    "of": "timed checkpoints",
+    "needs": "several strategies",
+    "own": True,
+}
+NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
+READING = (
+    "points are estimates, bars their 95 % intervals, which go further where they end at the edge of a panel; where a row has no point, nothing could be"
+    " estimated. Of one checkpoint: {measures}. Overhead is the estimate to quote, at the interval of the row"
+)
+MEASURED = (
+    "stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
+    " a power cut, of those that reach the level shared; memory, the peak above the baseline's"
+)
+MEASURED_OWN = (
+    "stall, the time that training is blocked; hidden, by how much more the gaps between updates are longer than quiet ones until it is finished; finished, the"
+    " time until the engine says so, which is not yet durable; memory, the peak above that at the start of a save"
+)
+TORN = "shaded rows are torn: a version was not the state of its step"
+UNCOMPARED = "no version was compared with the state of its step"
+FARTHEST = 3
+"""An axis goes so many times as far as its largest estimate, and no further: intervals of few runs can be far wider."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """A column of panels: the column of the table, its names on the axis (in a study of an own training last), and the factor between the two."""
+
+    column: str
+    label: str
+    label_own: str = ""
+    factor: float = 1.0
+    is_logarithmic: bool = False
+
+
+MEASURES = (
+    _Measure("stall_s", "Stall (s)", is_logarithmic=True),
+    _Measure("slowdown_s", "Slowdown (s)", "Hidden (s)"),
+    _Measure("durable_s", "Durable (s)", "Finished (s)", is_logarithmic=True),
+    _Measure("overhead", "Overhead (%)", factor=100.0),
+    _Measure("memory_bytes", "Memory (MB)", factor=1e-6),
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `strategies` and `provenance`."""
+    shown, own = tables["strategies"], OWN_SAVES in tables
+    measures = [measure for measure in MEASURES if shown[measure.column].notna().any()]
+    interrupted = continued(tables["provenance"])
+    if not measures:
+        return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
+    rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
+    reading = _reading(rows, interrupted, own=own)
+    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
+    names = [(own and measure.label_own) or measure.label for measure in measures]
+    widths = [1] * len(measures)
+    figure, panels = forest(rows, text, pitch_in=0.15, xlabels=names, axes_widths=widths)
+    for panel in panels:
+        for axes, measure in zip(panel.axes, measures, strict=True):
+            _draw_measure(axes, panel, measure)
+            _set_axis(axes, rows, measure)
+    legend(figure, _legend(rows))
+    return figure
+
+
+def _marked(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, torn ones so named."""
+    torn = _is_torn(rows)
+    return rows.assign(label=rows["label"].mask(torn, rows["label"] + " (torn)"))
+
+
+def _is_torn(rows: pd.DataFrame) -> pd.Series:
+    return rows["consistent"].eq(False).fillna(False).astype(bool)
+
+
+def _reading(rows: pd.DataFrame, interrupted: str, *, own: bool) -> str:
+    parts = [
+        READING.format(measures=MEASURED_OWN if own else MEASURED),
+        *([TORN] if _is_torn(rows).any() else []),
+        *([interrupted] if interrupted else []),
+        *([UNCOMPARED] if rows["consistent"].isna().all() else []),
+    ]
+    return "; ".join(parts)
+
+
+def _draw_measure(axes: Axes, panel: Panel, measure: _Measure) -> None:
+    rows, appearance = panel.rows, look(panel.framework)
+    for y in rows.loc[_is_torn(rows), "y"]:
+        axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="torn")
+    if not measure.is_logarithmic:
+        axes.axvline(0, color=INK, linewidth=0.5)
+    draw_estimates(axes, rows["y"], rows, measure.column, appearance, factor=measure.factor)
+
+
+def _set_axis(axes: Axes, rows: pd.DataFrame, measure: _Measure) -> None:
+    """All panels of a measure have the same axis. Intervals that are far wider than the estimates do not stretch it."""
+    ends = [f"{measure.column}{end}" for end in ("", "_lo", "_hi")]
+    values = measure.factor * rows[ends].to_numpy(float).ravel()
+    estimates = measure.factor * rows[measure.column].astype(float)
+    largest = FARTHEST * estimates.abs().max()
+    if measure.is_logarithmic:
+        logarithmic(axes.xaxis, values.clip(estimates.min() / FARTHEST, largest))
+    else:
+        scale = percent if measure.column == "overhead" else linear
+        scale(axes.xaxis, values.clip(-largest, largest))
+
+
+def _legend(rows: pd.DataFrame) -> list[Artist]:
+    point = Line2D([], [], color=INK, marker="o", label="estimate and interval")
+    band = Patch(facecolor=BAND, label="torn")
+    return [point, *([band] if _is_torn(rows).any() else [])]

@@ -1,0 +1,227 @@
+"""One checkpoint of each strategy on one time axis: what training and the checkpoint do at every moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ckptbench.analysis.tables.grouping import groups
+from ckptbench.matrix.levels import LEVELS
+from ckptbench.report.answer import labels
+from ckptbench.report.answer.setups import PANEL, SEPARATOR, ordered, per_framework, with_hardware
+from ckptbench.report.figures import OWN_SAVES
+from ckptbench.report.figures.kit.captions import caption
+from ckptbench.report.figures.kit.disturbed import COLUMN, MARK, with_disturbed
+from ckptbench.report.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
+    PaperFigure,
+    folded,
+    legend,
+    nothing_to_show,
+)
+from ckptbench.report.figures.kit.parts import (
+    BLOCKED,
+    CAPTURE,
+    CHECKSUM,
+    COMMIT,
+    END_WAITS,
+    EVALUATION,
+    REMOVAL,
+    SAVE_WAITS,
+    SYNC,
+    UPDATE_WAITS,
+    WRITE,
+    Part,
+)
+from ckptbench.report.figures.kit.style import INK, PAGE_IN, look
+
+FIGURE = {
+    "title": "One checkpoint of each strategy",
+    "tables": ("timeline", "runs", "machine", "provenance"),
+    "of": "timed checkpoints",
+    "own": True,
+}
+NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
+READING = (
+    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was {done}, or to the end of the epoch."
+    " Upper lane of a rank (the first and the last are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
+    " {durable}. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Long steps are cut at the edges; paler"
+    " parts are of the checkpoint before or after; the table timeline has the other setups"
+)
+WORDS = {"done": "committed", "durable": "it survives a power cut"}
+WORDS_OWN = {
+    "done": "finished",
+    "durable": "the engine says that it is finished, which is not yet durable; one that goes on beside training without saying when it has its copy is drawn as"
+    " written from its start",
+}
+PARTS: Mapping[str, Part] = {
+    "step": Part("step", None),
+    "evaluation": EVALUATION,
+    "save": BLOCKED,
+    "hold update": UPDATE_WAITS,
+    "hold save": SAVE_WAITS,
+    "hold removal": REMOVAL,
+    "hold end": END_WAITS,
+    "capture": CAPTURE,
+    "write": WRITE,
+    "sync": SYNC,
+    "checksum": CHECKSUM,
+    "commit": COMMIT,
+    "removal": REMOVAL,
+}
+"""By the kind of a span, and of a hold with its reason."""
+PROGRESS = ("step", "evaluation")
+"""Kinds of spans that are of no checkpoint."""
+IN_TRAINING = (*PROGRESS, "save", "hold")
+"""Kinds of spans in the upper lane of a rank."""
+ONE_PICTURE = (*PANEL, "ranks", "interval")
+"""Columns in which all strategies that are shown are equal."""
+LANE_IN = 0.115
+BETWEEN_RANKS, BETWEEN_STRATEGIES = 0.35, 0.9
+"""Room below the lanes of a rank and of a strategy, in lanes."""
+LANE = 0.88
+"""Height of what is drawn in a lane, in lanes."""
+PALE = 0.3
+BEFORE, AFTER = 0.25, 0.5
+"""How much of the time axis may show what is before and after the longest checkpoint, as shares of its length."""
+STEP_ALPHA = 0.45
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
+    """From the tables `timeline` and `provenance`."""
+    if tables["timeline"].empty:
+        return nothing_to_show(NOTHING)
+    rows = _with_parts(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
+    own = OWN_SAVES in tables
+    levels = ", ".join(_levels(rows)) or "none"
+    reading = READING.format(levels=levels, **(WORDS_OWN if own else WORDS))
+    text = caption(rows, tables["provenance"], reading, ONE_PICTURE)
+    panels = [
+        (framework, *_in_lanes(of_framework)) for framework, of_framework in per_framework(rows)
+    ]
+    heights = [LANE_IN * bottom for *_, bottom in panels]
+    figure = PaperFigure(PAGE_IN, sum(heights) + len(panels) * PANEL_EDGES_IN + LINE_IN, text)
+    grid = figure.subplots(len(panels), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for axes, (framework, spans, names, bottom) in zip(grid, panels, strict=True):
+        axes.set_title(labels.name(framework))
+        _draw_spans(axes, spans, look(framework).color)
+        axes.set_ylim(bottom, 0)
+        axes.set_yticks(list(names), list(names.values()))
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    grid[-1].set_xlim(*_ends_s(rows))
+    grid[-1].set_xlabel("Time since the start of the save (s)")
+    figure.marks_disturbed = bool(rows[COLUMN].any())
+    legend(figure, _legend(rows, own))
+    return figure
+
+
+def _chosen(every: pd.DataFrame) -> pd.DataFrame:
+    """One setup of each framework and strategy, in order, and of several ranks the first and the last.
+
+    All are equal in ONE_PICTURE: in what most strategies of most frameworks have; then in the most ranks, as these show
+    how strategies share the work, and in the longest interval, where no save is in the way of the next.
+    """
+    columns = [name for name in ONE_PICTURE if name in every]
+    pictures = [
+        (own[["framework", "strategy"]].drop_duplicates().shape[0], picture, own)
+        for picture, own in groups(every, columns)
+    ]
+    _, _, own = max(
+        reversed(pictures),
+        key=lambda each: (each[0], each[1]["ranks"], labels.order("interval", each[1]["interval"])),
+    )
+    in_order = ordered(own, ("framework", "strategy", "format"))
+    first = in_order.groupby(["framework", "strategy"])["format"].transform("first")
+    shown = in_order[in_order["format"] == first]
+    return shown[shown["rank"].isin([0, shown["ranks"].max() - 1])]
+
+
+def _with_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `part`, a key of PARTS, and `other`, whether it is of another checkpoint. The capture ends before the write begins; it is left out where
+    training waits for the write anyway."""
+
+    def end_s(kind: str) -> pd.Series:
+        ends = rows["end_s"].where(rows["kind"] == kind)
+        return ends.groupby([rows[name] for name in ("run", "rank", "of_step")]).transform("max")
+
+    is_copied = end_s("save") < end_s("write")
+    moved = (rows["kind"] == "write") & is_copied
+    holds = rows["kind"] == "hold"
+    return rows.assign(
+        start_s=rows["start_s"].mask(moved, rows["start_s"].clip(lower=end_s("capture"))),
+        part=rows["kind"].mask(holds, "hold " + rows["why"]),
+        other=~rows["kind"].isin(PROGRESS) & (rows["of_step"] != rows["step"]),
+    )[(rows["kind"] != "capture") | is_copied]
+
+
+def _ends_s(rows: pd.DataFrame) -> tuple[float, float]:
+    """Ends of the time axis: the windows, as far as they are not far longer than the checkpoints in them."""
+    longest_s = rows.loc[~rows["kind"].isin(PROGRESS) & ~rows["other"], "end_s"].max()
+    first_s, last_s = rows["start_s"].min(), rows["end_s"].max()
+    return max(first_s, -BEFORE * longest_s), min(last_s, (1 + AFTER) * longest_s)
+
+
+def _levels(rows: pd.DataFrame) -> list[str]:
+    return [level for level in LEVELS if (rows["level"] == level).any()]
+
+
+def _in_lanes(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str], float]:
+    """The spans with `y`, their lane; the names of ranks by their places; and where the last lane ends.
+
+    Of each rank the upper lane is training; below it is one for each level.
+    """
+    spans, names, top, bottom = [], {}, 0.0, 0.0
+    for strategy, of_strategy in rows.groupby("strategy", sort=False):
+        levels = _levels(of_strategy)
+        for rank, own in of_strategy.groupby("rank"):
+            training = own["kind"].isin(IN_TRAINING)
+            spans.append(own[training].assign(y=top))
+            for place, level in enumerate(levels, start=1):
+                ends = ["capture"] if level != levels[-1] else ["capture", "removal"]
+                here = own["level"].eq(level) | own["kind"].isin(ends)
+                spans.append(own[here & ~training].assign(y=top + place))
+            bottom = top + 1 + len(levels)
+            name = labels.describe("strategy", strategy)
+            if rows["rank"].nunique() > 1:
+                name = f"{name}{SEPARATOR}rank 0" if rank == 0 else f"rank {rank}"
+            names[(top + bottom) / 2] = folded(f"{name} {MARK}" if own[COLUMN].any() else name)
+            top = bottom + BETWEEN_RANKS
+        top += BETWEEN_STRATEGIES - BETWEEN_RANKS
+    return pd.concat(spans), names, bottom
+
+
+def _draw_spans(axes: Axes, spans: pd.DataFrame, color: str) -> None:
+    for name, part in PARTS.items():
+        for other, own in spans[spans["part"] == name].groupby("other"):
+            axes.barh(
+                own["y"],
+                own["end_s"] - own["start_s"],
+                LANE,
+                own["start_s"],
+                align="edge",
+                color=part.grey or color,
+                edgecolor="white" if name == "step" else INK,
+                hatch=part.hatch,
+                alpha=STEP_ALPHA if name == "step" else PALE if other else 1,
+                gid=own["kind"].iloc[0],
+            )
+    commits = spans[(spans["part"] == "commit") & ~spans["other"]]
+    axes.plot(commits["end_s"], commits["y"] + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
+
+
+def _legend(rows: pd.DataFrame, own: bool) -> list[Artist]:
+    # What has no length, as the end of a save that was seen from outside, cannot be seen.
+    seen = set(rows.loc[rows["end_s"] > rows["start_s"], "part"]) - {"step"}
+    parts = dict.fromkeys(part for name, part in PARTS.items() if name in seen)
+    of_what = "training" if own else "framework"
+    step = Patch(facecolor=INK, alpha=STEP_ALPHA, label=f"step (colour of the {of_what})")
+    name = "finished" if own else "durable"
+    durable = Line2D([], [], color=INK, marker="D", linestyle="", markersize=2.5, label=name)
+    return [step, *(part.handle() for part in parts), durable]

@@ -1,0 +1,74 @@
+"""The page as one file: every style, script and number that `page.html` names is put into it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+
+import pandas as pd
+import vl_convert
+
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.rates import FailureRate
+from ckptbench.report.page.start import Pairs, payload
+from ckptbench.report.page.translate import javascript
+
+STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
+SCRIPT = re.compile(r'<script((?: type="application/json" id="[\w-]+")?) src="([\w.]+)"></script>')
+VEGA = "/* {license} */\n(function () {{\n{bundle}\n}})();"
+PLACE = "<!-- the answer of a study -->"
+STUDY = (
+    '<details class="study"><summary>The answer of the study</summary><pre>{answer}</pre></details>'
+)
+BUNDLED = f"""import {{ View, parse, expressionFunction }} from "/npm/vega@{vl_convert.get_vega_version()}/+esm";
+globalThis.vega = {{ View, parse, expressionFunction }};"""
+"""Vega-Lite, a third of the usual bundle, is left out: the chart is compiled here."""
+
+
+def page(
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: Choices,
+    case: Pairs | None = None,
+    answer: str = "",
+) -> str:
+    """The text of the file. It starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+
+    A case is written in the options of the command, without their dashes: `("gpus", "256")`, `("async", "3s+90s")`; all of them are in
+    `start.EXAMPLE`. `answer` is the screen of a study (`answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
+    """
+    made = {
+        "start.json": _json(payload(costs, rates, choices, case)),
+        "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
+        "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
+        "vega.js": VEGA.format(
+            license=_own("vega-license.txt"), bundle=vl_convert.javascript_bundle(BUNDLED)
+        ),
+    }
+
+    def content(name: str) -> str:
+        return made[name] if name in made else _own(name)
+
+    def script(match: re.Match[str]) -> str:
+        # In HTML a script ends at the first of these, wherever that stands.
+        text = content(match[2]).replace("</script", "<\\/script")
+        return f"<script{match[1]}>\n{text}\n</script>"
+
+    with_style = STYLE.sub(lambda match: f"<style>\n{content(match[1])}</style>", _own("page.html"))
+    study = STUDY.format(answer=escape(answer.strip("\n"))) if answer else ""
+    return SCRIPT.sub(script, with_style.replace(PLACE, study))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _own(name: str) -> str:
+    return _text("ckptbench.report.page", name)
+
+
+def _text(package: str, name: str) -> str:
+    return (resources.files(package) / name).read_text(encoding="utf-8")

@@ -1,0 +1,216 @@
+"""What the page starts from, as plain values for JSON: cases, failure rates, the draws of both, and how numbers are read and said.
+
+A case is a list of pairs in the words of the command's options, such as `("gpus", "256")`, `("now", "2h")` and, once for each strategy, `("blocking", "60s")` or
+`("async", "sharded=3s+90s")`. What a study has measured is known beside it with its draws.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ckptbench.analysis.tables.grouping import records
+from ckptbench.analysis.tables.schema import Row
+from ckptbench.common.errors import ConfigError
+from ckptbench.decide import OTHERS, sampling
+from ckptbench.decide.choices import Choices
+from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
+from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.matrix.interval import Interval
+from ckptbench.report.answer import quantities
+from ckptbench.report.answer.labels import counted, describe, name
+from ckptbench.report.answer.quantities import unit_of_times
+from ckptbench.report.answer.setups import (
+    PANEL,
+    SEPARATOR,
+    faceted,
+    in_words,
+    ordered,
+    with_hardware,
+)
+
+Pairs = Sequence[tuple[str, str]]
+
+EXAMPLE: Pairs = (
+    ("gpus", "256"), ("mtbf", "14h"), ("step", "2.5s"), ("blocking", "60s"), ("async", "3s+90s"), ("restart", "8min"), ("now", "2h"),
+)  # fmt: skip
+"""From which the page starts without a study."""
+PLACES = 3
+"""Significant digits of a measured time in a field. The page computes with all of them."""
+
+
+class Draws:
+    """The draws of all numbers, each kept once. Strategies of one setup share many."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+
+    def known(self, values: NDArray[np.float64]) -> Row:
+        """The estimate, which comes first, and where the draws are: None if they are all the same as it."""
+        place = None
+        if (values != values[0]).any():
+            text = base64.b64encode(values[1:].astype("<f4").tobytes()).decode("ascii")
+            place = self.texts.setdefault(text, len(self.texts))
+        return {"value": float(values[0]), "draws": place}
+
+
+def measured_cases(costs: pd.DataFrame, choices: Choices, draws: Draws) -> list[Row]:
+    """One for each setup and recovery of the table `decision_costs`, that with the most ranks of the first system first."""
+    if costs.empty:
+        return []
+    rows = _named(costs[costs["representative"]])
+    most = rows.groupby("system", sort=False)["ranks"].transform("max") == rows["ranks"]
+    ordered = rows.assign(most=most).sort_values("most", ascending=False, kind="stable")
+    groups = ordered.groupby(["system", "ranks", "recovery"], sort=False)
+    return [_case(records(group), choices, draws) for _, group in groups]
+
+
+def _named(costs: pd.DataFrame) -> pd.DataFrame:
+    """The rows in the order of figures, with the names that readers choose from."""
+    columns = (*PANEL, "framework", "ranks", "strategy", "format", "recovery")
+    known = faceted(ordered(with_hardware(costs), columns))
+    named = [SEPARATOR.join(filter(None, (name(each), facet))) for each, facet in zip(known["framework"], known["facet"], strict=True)]  # fmt: skip
+    in_setup = known.groupby(["framework", "facet", "ranks", "recovery", "strategy"])
+    several = [
+        column for column in ("format", "interval") if (in_setup[column].nunique() > 1).any()
+    ]
+    return known.assign(
+        system=known["model"].where(known["framework"] == GIVEN, pd.Series(named, known.index, dtype=object)),
+        named=in_words(known, ["strategy", *several], ", "),
+    )  # fmt: skip
+
+
+def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
+    first = rows[0]
+    given = first["framework"] == GIVEN
+    ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
+    where = counted(ranks, "GPU" if given else "rank")
+    strategies = [_strategy(row, ranks, choices, draws) for row in rows]
+    step = draws.known(sampling.step_s(first) * sampling.slower(first))
+    restarts = {each["down"]["value"] for each in strategies}
+    restart = {"value": next(iter(restarts)), "draws": strategies[0]["down"]["draws"]}
+    steps = Interval.parse(first["interval"]).steps(epoch)
+    return {
+        "title": SEPARATOR.join([first["system"], where, describe("recovery", first["recovery"])]),
+        "how": "given" if given else "measured",
+        "where": where if given else f"{where} on {first['hardware']}",
+        "source": ". ".join(
+            text[0].upper() + text[1:] for text in (first["source"], first["note"]) if text
+        ),
+        "ranks": ranks,
+        "replaces": bool(first["replaces"]),
+        "pairs": [
+            ("gpus", str(ranks)),
+            ("rate", choices.rate),
+            ("step", in_a_field(step["value"])),
+            *(each.pop("pair") for each in strategies),
+            ("restart", in_a_field(restart["value"]) if len(restarts) == 1 else "as measured"),
+            ("now", f"{steps} step{'' if steps == 1 else 's'}"),
+        ],
+        "step": step,
+        "slower": draws.known(sampling.slower(first)),
+        "restart": restart if len(restarts) == 1 else None,
+        "strategies": strategies,
+    }
+
+
+def _strategy(row: Row, ranks: int, choices: Choices, draws: Draws) -> Row:
+    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks, choices)
+    # The time until a replacement comes depends on the number of GPUs: the page adds it.
+    recovering = sampling.recovering(row, ranks, replace(choices, replacement_minutes=0.0))
+    values = {
+        "stall": saving.stall_s,
+        "durable": saving.durable_s,
+        "slowdown": saving.slowdown_s,
+        "down": recovering.down_s,
+        "pause": recovering.pause_s,
+        "survived": sampling.survived(row),
+        "globalTier": np.zeros(1) if global_tier is None else global_tier.saving.durable_s,
+    }
+    known = {cost: draws.known(np.atleast_1d(each)) for cost, each in values.items()}
+    stall_s, durable_s = known["stall"]["value"], known["durable"]["value"]
+    own, text = row["named"], in_a_field(stall_s)
+    # Where it may be durable as soon as training goes on, it is a blocking one.
+    waits = not row["durable_s"] > np.fmax(row["stall_s"], row["stall_s_hi"])
+    pair = ("blocking", f"{own}={text}") if waits else ("async", f"{own}={text}+{in_a_field(durable_s - stall_s)}")  # fmt: skip
+    every = int(row["shared_every"])
+    return {**known, "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "growth": json.loads(row["growth"] or "null")}  # fmt: skip
+
+
+def in_a_field(seconds: float) -> str:
+    """A time as people write it."""
+    unit = unit_of_times([seconds])
+    return f"{float(f'{seconds * unit.scale:.{PLACES}g}'):g} {unit.name}"
+
+
+def payload(
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: Choices,
+    case: Pairs | None = None,
+) -> Row:
+    """The page starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+
+    Raises ConfigError where the chosen rate is none of `rates`.
+    """
+    names = [rate.name for rate in rates]
+    if choices.rate not in names:
+        raise ConfigError(f"decision.rate is {choices.rate}: use one of {', '.join(sorted(names))}")
+    draws = Draws()
+    own = [] if case is None else [_written("your case", case)]
+    measured = [] if costs is None else measured_cases(costs, choices, draws)
+    return {
+        "cases": [*own, *measured, _written("an example", EXAMPLE)],
+        "rates": [_rate(rate, draws) for rate in rates],
+        "choices": asdict(choices),
+        "draws": list(draws.texts),
+        "number_of_draws": sampling.DRAWS,
+        "ends": [sampling.LOWEST, sampling.HIGHEST],
+        "longest": LONGEST,
+        "most_steps": MOST_STEPS,
+        "other_rates": OTHERS,
+        "least_useful": LEAST_USEFUL,
+        "words": _words(),
+    }
+
+
+def _written(title: str, pairs: Pairs) -> Row:
+    """A case of which nothing was measured."""
+    return {"title": title, "how": "", "pairs": pairs, "strategies": []}
+
+
+def _rate(rate: FailureRate, draws: Draws) -> Row:
+    hours = 1 / (sampling.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
+    return {"name": rate.name, "title": rate.title, "source": rate.source, **draws.known(hours)}
+
+
+def _words() -> Row:
+    """The constants of `answer/quantities.py`: words.js has its functions."""
+    return {
+        "times": quantities.TIMES,
+        "sizes": quantities.SIZES,
+        "bandwidths": quantities.BANDWIDTHS,
+        "part": quantities.PART.pattern,
+        "steps": quantities.STEPS.pattern,
+        "largest": quantities.LARGEST,
+        "count": quantities.COUNT.pattern,
+        "most": quantities.MOST,
+        "units": [
+            *({**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST),
+            asdict(quantities.DAYS),
+        ],
+        "digits": quantities.DIGITS,
+        "most_digits": quantities.MOST_DIGITS,
+        "narrow": quantities.NARROW,
+        "steps_wide": quantities.STEPS_WIDE,
+        "not_zero": quantities.NOT_ZERO,
+        "tells": quantities.TELLS,
+    }
