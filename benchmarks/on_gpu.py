@@ -75,15 +75,15 @@ from strategies import IDENTITY, measure, show, usable  # noqa: E402
 from ckptbench.checkpoints.levels import Levels  # noqa: E402
 from ckptbench.frameworks.contract import Arrays, Sgd  # noqa: E402
 from ckptbench.frameworks.pytorch import PyTorch  # noqa: E402
-from ckptbench.matrix.catalogue import formats_of  # noqa: E402
 from ckptbench.matrix.levels import SHARED  # noqa: E402
 from ckptbench.matrix.networks.models import ARCHITECTURES  # noqa: E402
-from ckptbench.matrix.variant import Variant  # noqa: E402
+from ckptbench.matrix.plugin_spec import PluginSpec  # noqa: E402
+from ckptbench.matrix.registry import formats_of  # noqa: E402
 from ckptbench.runs.position import Position  # noqa: E402
 from ckptbench.runs.recorder import Recorder  # noqa: E402
 from ckptbench.strategies.timed import TimedCheckpointer  # noqa: E402
 from ckptbench.training.digest import digests  # noqa: E402
-from ckptbench.world.seats import Place  # noqa: E402
+from ckptbench.world.ranks import RankContext  # noqa: E402
 
 MODEL, BATCH = "resnet50", 8
 CLOSE = 1e-3
@@ -156,11 +156,11 @@ def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _framework(device: str, *, deterministic: bool = False) -> PyTorch:
-    place = Place(
+    world = RankContext(
         rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
         addresses=("127.0.0.1:1",), accelerator=device,
     )  # fmt: skip
-    return PyTorch.join(place, seed=1, deterministic=deterministic)
+    return PyTorch.join(world, seed=1, deterministic=deterministic)
 
 
 def _build(framework: PyTorch, seed: int = 1) -> PyTorch:
@@ -193,10 +193,10 @@ def _restarted(device: str, strategy: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         levels = Levels({SHARED: Path(folder, "versions")}, keep=2)
         timed = TimedCheckpointer(
-            Variant(strategy),
+            PluginSpec(strategy),
             subject=framework,
             barrier=framework.barrier,
-            place=framework._place,
+            world=framework._place,
             format=formats_of("pytorch", strategy)[0],
             identity=IDENTITY,
             levels=levels,

@@ -33,15 +33,15 @@ from ratio import report
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.registry import NATIVE
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMISE = 1.03
@@ -69,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     (ROOT / "results").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
-        place = Place(
+        place = RankContext(
             rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
             addresses=("127.0.0.1:1",),
         )  # fmt: skip
@@ -84,7 +84,7 @@ def main() -> None:
 class Training:
     """PyTorch's ResNet-50 on random images."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankContext) -> None:
         draw = np.random.default_rng(0)
         self.images = draw.random((BATCH, 32, 32, 3), np.float32)
         self.labels = draw.integers(10, size=BATCH)
@@ -155,7 +155,11 @@ class Run:
 
 
 def one_run(
-    folder: Path, training: Training, place: Place, options: argparse.Namespace, draw: random.Random
+    folder: Path,
+    training: Training,
+    place: RankContext,
+    options: argparse.Namespace,
+    draw: random.Random,
 ) -> Run:
     plain = PlainScript(folder / "plain", training.framework, options.keep)
     trace = folder / "trace-0.jsonl"

@@ -38,17 +38,17 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common import page_cache
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.matrix.catalogue import STRATEGIES, formats_of, load
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import ARCHITECTURES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES, formats_of, load
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import Checkpoint, read_trace
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.strategies.writer import write_file
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 ROOT = Path(__file__).resolve().parents[1]
 NONE = "none"
@@ -117,12 +117,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rank(rank: int, port: int, options: argparse.Namespace, folder: Path) -> None:
-    place = Place(
+    world = RankContext(
         rank=rank, world_size=options.ranks, local_rank=rank, node="here",
         threads=max(1, (os.cpu_count() or 1) // options.ranks),
         addresses=(f"127.0.0.1:{port}",) * options.ranks, accelerator=options.device,
     )  # fmt: skip
-    bench = Bench(place, options, folder)
+    bench = Bench(world, options, folder)
     bench.run()
     (folder / f"rank-{rank}.json").write_text(json.dumps(bench.found), encoding="utf-8")
 
@@ -143,14 +143,14 @@ class Opened:
 class Bench:
     """One rank: a framework, and every strategy over it."""
 
-    def __init__(self, place: Place, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, world: RankContext, options: argparse.Namespace, folder: Path) -> None:
         self._options = options
         self._folder = folder
-        self._place = place
-        draw = np.random.default_rng(place.rank)
+        self._place = world
+        draw = np.random.default_rng(world.rank)
         self._images = draw.random((options.batch, 32, 32, 3), np.float32)
         self._labels = draw.integers(10, size=options.batch)
-        self._framework = PyTorch.join(place, seed=1, deterministic=False)
+        self._framework = PyTorch.join(world, seed=1, deterministic=False)
         network = ARCHITECTURES[options.model]((32, 32, 3), 10)
         sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
         weights = dict(network.initial_weights(1))
@@ -161,10 +161,10 @@ class Bench:
     def _open(self, name: str) -> Opened:
         levels = Levels({SHARED: self._folder / name}, keep=KEEP)
         timed = TimedCheckpointer(
-            Variant(name),
+            PluginSpec(name),
             subject=self._framework,
             barrier=self._framework.barrier,
-            place=self._place,
+            world=self._place,
             format=formats_of("pytorch", name)[0],
             identity=IDENTITY,
             levels=levels,
@@ -261,15 +261,15 @@ class Bench:
 class Machine:
     """What memory and disk of this machine do with as many bytes as one rank's share, prepared beforehand."""
 
-    def __init__(self, framework: PyTorch, path: Path, place: Place) -> None:
-        state = sum(tensor.nbytes for tensor in framework.state()) // place.world_size
+    def __init__(self, framework: PyTorch, path: Path, world: RankContext) -> None:
+        state = sum(tensor.nbytes for tensor in framework.state()) // world.world_size
         self.nbytes = -(-state // 4096) * 4096
         self._source = np.ones(self.nbytes, np.uint8)
         self._map = mmap.mmap(-1, self.nbytes)
         self._target = np.frombuffer(self._map, np.uint8)
         self._target[:] = 1
         self._device_source = None
-        if place.accelerator == "cuda":
+        if world.accelerator == "cuda":
             framework.keep_memory(self._target)
             self._device_source = torch.ones(self.nbytes, dtype=torch.uint8, device="cuda")
         self._path = path

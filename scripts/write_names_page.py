@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Iterable
 from itertools import starmap
 
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.plugin_spec import Entry, Option
+from ckptbench.matrix.registry import (
     FAULTS,
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
 )
-from ckptbench.matrix.networks.models import ARCHITECTURES
-from ckptbench.matrix.variant import Entry, Option
 
 INTRODUCTION = """\
 # Words and names

@@ -24,8 +24,8 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import MEMORY
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import Variant
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan, RunSpec
 
@@ -63,11 +63,14 @@ def spec_of(folder: Path, history: str, lock: Path) -> RunSpec:
         format="safetensors",
         interval=Interval.parse(f"s{BETWEEN}"),
         deterministic=True,
-        strategy=Variant("deepfreeze", (("memory", 1), ("shared", 0))),
+        strategy=PluginSpec("deepfreeze", (("memory", 1), ("shared", 0))),
         **(
-            {"faults": Variant("listed", (("name", "node"),)), "recovery": Variant(STRUCK[history])}
+            {
+                "faults": PluginSpec("listed", (("name", "node"),)),
+                "recovery": PluginSpec(STRUCK[history]),
+            }
             if history in STRUCK
-            else {"faults": Variant(history)}
+            else {"faults": PluginSpec(history)}
         ),
     )
     dataset = folder / "dataset"

@@ -14,8 +14,8 @@ from pathlib import Path
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals
 from ckptbench.training.rank import log_to
-from ckptbench.world.place import take_place
-from ckptbench.world.variables import LOGS, read_seat
+from ckptbench.world.joining import join_ranks
+from ckptbench.world.variables import LOGS, read_assignment
 
 LONG_S = 900
 """Longer than any test waits for this rank's end."""
@@ -24,17 +24,17 @@ LAST_WORDS = "the reason why it died"
 
 def main() -> int:
     folder, accelerator, acts = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-    seat, _ = read_seat()
+    assignment, _ = read_assignment()
     die_with_parent()
     ignore_stop_signals()
-    log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
-    act = acts.get(str(seat.rank), acts["others"])
+    log_to(Path(os.environ[LOGS]) / f"rank-{assignment.rank}.log")
+    act = acts.get(str(assignment.rank), acts["others"])
     if act == "vanish":
         return 0
     if act == "sleep":
         time.sleep(LONG_S)
     try:
-        place, link = take_place(accelerator=accelerator)
+        place, link = join_ranks(accelerator=accelerator)
     except CkptbenchError as error:
         print(f"{type(error).__name__}: {error}")
         return 1

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from ckptbench.common.files import read_json
-from ckptbench.matrix.catalogue import FRAMEWORKS
-from ckptbench.world.seats import same_host
+from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.world.ranks import same_host
 from tests.cluster import pbs_conf
 from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES

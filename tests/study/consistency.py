@@ -17,12 +17,12 @@ from scenarios import main
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
-from ckptbench.matrix.catalogue import STRATEGIES, formats_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES, formats_of
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 SAVES = 6
 """Of each strategy, one a step. The first ones often go through other code than those that follow."""
@@ -70,7 +70,7 @@ class Dawdling:
         return dataclasses.replace(tensor, read=read)
 
 
-def consistency(framework: str, place: Place, folder: Path) -> Arrays:
+def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By strategy, format and step of a version: the names of the tensors that it has otherwise than they were at the step.
 
     Parameters, slots, running statistics and random states. Every step is followed by a save and the save by a step. The
@@ -80,7 +80,7 @@ def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint. Of TensorFlow, under
     TRACED: see `_written_before_the_hook`.
     """
-    scenario = Scenario(framework, place, "small_cnn")
+    scenario = Scenario(framework, world, "small_cnn")
     dawdling = Dawdling(scenario.framework)
     found: Arrays = {}
     for name, entry in STRATEGIES.items():
@@ -93,7 +93,7 @@ def consistency(framework: str, place: Place, folder: Path) -> Arrays:
     found |= _in(UNAWAITED, _torn(scenario, dawdling, strategy))
     if "tensorflow" in sys.modules:
         found[TRACED] = np.asarray(_written_before_the_hook(scenario), str)
-    return found | (_in(STRANGE, _strange(scenario)) if place.world_size == 1 else {})
+    return found | (_in(STRANGE, _strange(scenario)) if world.world_size == 1 else {})
 
 
 def _in(group: str, found: Arrays) -> Arrays:
@@ -102,9 +102,9 @@ def _in(group: str, found: Arrays) -> Arrays:
 
 def _open(scenario: Scenario, name: str, format: str, folder: Path) -> TimedCheckpointer:
     return open_strategy(
-        Variant(name),
+        PluginSpec(name),
         scenario.framework,
-        scenario.place,
+        scenario.world,
         format=format,
         store=CheckpointStore(folder, keep=SAVES),
     )
@@ -112,8 +112,8 @@ def _open(scenario: Scenario, name: str, format: str, folder: Path) -> TimedChec
 
 def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -> Arrays:
     """The names by step, as the training loop saves and compares."""
-    framework, place = scenario.framework, scenario.place
-    size = 8 * place.world_size
+    framework, world = scenario.framework, scenario.world
+    size = 8 * world.world_size
     hook = strategy.hook
     before, framework.before_update = framework.before_update, hook and dawdling.waiting(hook)
     if before is not None or hook is not None:  # TensorFlow compiles the hook into its step
@@ -126,7 +126,7 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -
         if step == SAVES - 1 and not strategy._blocking:
             scenario.build()
         if step == SAVES // 2:
-            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{place.rank}"))
+            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{world.rank}"))
         then[step] = _digests(framework)
         framework.barrier()
         dawdling.begin()

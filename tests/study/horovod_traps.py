@@ -15,7 +15,7 @@ from scenario import Scenario, varied_weights
 from scenarios import main
 
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 if TYPE_CHECKING:
     import torch
@@ -60,12 +60,12 @@ def rebuild(scenario: Scenario) -> None:
     scenario.framework.build(scenario.network, varied_weights(scenario.network), Sgd(**SETTINGS), 8)
 
 
-def begun(framework: str, place: Place, folder: Path) -> tuple[Scenario, Path]:
+def begun(framework: str, world: RankContext, folder: Path) -> tuple[Scenario, Path]:
     """Three steps, and the checkpoint after them, which rank 0 writes, and each rank's own state."""
-    scenario = Scenario(framework, place, "small_cnn", **SETTINGS)
-    scenario.train(0, 3, 8 * place.world_size)
+    scenario = Scenario(framework, world, "small_cnn", **SETTINGS)
+    scenario.train(0, 3, 8 * world.world_size)
     chosen = scenario.framework.formats["torch_save"]
-    if place.rank == 0:
+    if world.rank == 0:
         chosen.save(scenario.framework, folder / chosen.filename)
     scenario.framework.barrier()
     return scenario, folder / chosen.filename
@@ -85,16 +85,16 @@ def everything(scenario: Scenario) -> Arrays:
     return {**scenario.framework.tensors(), **buffers}
 
 
-def saved_and_restarted(framework: str, place: Place, folder: Path) -> Arrays:
+def saved_and_restarted(framework: str, world: RankContext, folder: Path) -> Arrays:
     """Ours: what every rank held at the checkpoint, and what it holds after the restart."""
-    scenario, path = begun(framework, place, folder)
+    scenario, path = begun(framework, world, folder)
     saved, rank_state = everything(scenario), scenario.framework.rank_state()
     return labelled(saved=saved, restarted=restart_ours(scenario, path, rank_state))
 
 
-def load_before_wrapping(framework: str, place: Place, folder: Path) -> Arrays:
+def load_before_wrapping(framework: str, world: RankContext, folder: Path) -> Arrays:
     """Plain: the optimizer's state is loaded, then Horovod wraps the optimizer."""
-    scenario, path = begun(framework, place, folder)
+    scenario, path = begun(framework, world, folder)
     program, state = Program(scenario), read(path)
     program.network.load_state_dict(state["model"])
     program.optimizer.load_state_dict(state["optimizer"])
@@ -102,14 +102,16 @@ def load_before_wrapping(framework: str, place: Place, folder: Path) -> Arrays:
     return labelled(saved=loaded, restarted=program.state(program.wrapped()))
 
 
-def broadcast(framework: str, place: Place, folder: Path, *, parameters_first: bool) -> Arrays:
+def broadcast(
+    framework: str, world: RankContext, folder: Path, *, parameters_first: bool
+) -> Arrays:
     """Plain: rank 0 loads into the wrapped optimizer and sends its state to the others, in one order or the other."""
     import horovod.torch as hvd
 
-    scenario, path = begun(framework, place, folder)
+    scenario, path = begun(framework, world, folder)
     program, state = Program(scenario), read(path)
     optimizer = program.wrapped()
-    if place.rank == 0:
+    if world.rank == 0:
         program.network.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
     if parameters_first:
@@ -120,9 +122,9 @@ def broadcast(framework: str, place: Place, folder: Path, *, parameters_first: b
     return labelled(restarted=program.state(optimizer))
 
 
-def load_one_file(framework: str, place: Place, folder: Path) -> Arrays:
+def load_one_file(framework: str, world: RankContext, folder: Path) -> Arrays:
     """Plain: every rank loads what rank 0 wrote, into the wrapped optimizer."""
-    scenario, path = begun(framework, place, folder)
+    scenario, path = begun(framework, world, folder)
     module: Any = scenario.framework.module  # type: ignore[attr-defined]
     saved = {name: tensor.numpy().copy() for name, tensor in module.state_dict().items()}
     program, state = Program(scenario), read(path)
@@ -143,13 +145,13 @@ def labelled(**moments: Arrays) -> Arrays:
     return {f"{moment}/{name}": a for moment, found in moments.items() for name, a in found.items()}
 
 
-def sums(framework: str, place: Place, folder: Path) -> Arrays:
+def sums(framework: str, world: RankContext, folder: Path) -> Arrays:
     """Two tensors summed over the ranks, each in a buffer of its own and both in one."""
     import horovod.torch as hvd
     import torch
 
-    Scenario(framework, place, "plain_cnn")
-    torch.manual_seed(place.rank)
+    Scenario(framework, world, "plain_cnn")
+    torch.manual_seed(world.rank)
     tensors = [torch.randn(1000), torch.randn(1500)]
     alone = [
         hvd.allreduce(tensor, op=hvd.Sum, name=f"alone.{n}") for n, tensor in enumerate(tensors)
@@ -161,22 +163,22 @@ def sums(framework: str, place: Place, folder: Path) -> Arrays:
     )
 
 
-def fail(framework: str, place: Place, folder: Path, *, how: str) -> Arrays:
+def fail(framework: str, world: RankContext, folder: Path, *, how: str) -> Arrays:
     """The last rank ends in the middle of training while the others go on to their next step."""
     import os
     import signal
 
-    scenario = Scenario(framework, place, "plain_cnn")
-    scenario.train(0, 2, 8 * place.world_size)
-    if place.rank == place.world_size - 1:
+    scenario = Scenario(framework, world, "plain_cnn")
+    scenario.train(0, 2, 8 * world.world_size)
+    if world.rank == world.world_size - 1:
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         scenario.framework.abort()
         os._exit(1)
     try:
-        scenario.train(2, 100, 8 * place.world_size)
+        scenario.train(2, 100, 8 * world.world_size)
     except Exception as error:
-        (folder / f"error-{place.rank}.txt").write_text(f"{type(error).__name__}: {error}")
+        (folder / f"error-{world.rank}.txt").write_text(f"{type(error).__name__}: {error}")
         scenario.framework.abort()
         raise
     raise AssertionError("98 steps without the last rank")

@@ -13,19 +13,19 @@ from pathlib import Path
 from ckptbench.common.shared_memory import named_segments
 from ckptbench.frameworks import chainer
 from ckptbench.training import rank
-from ckptbench.world.variables import read_seat
+from ckptbench.world.variables import read_assignment
 
 
 def main() -> int:
     plan, folder = sys.argv[1], Path(sys.argv[2])
-    seat, ranks = read_seat()
+    assignment, ranks = read_assignment()
 
     def die(prefix: str) -> None:
         """In the place of `forget_names`, which each rank calls when all have mapped the segment."""
         maps = Path("/proc/self/maps").read_text()
         mapped = [str(path) for path in named_segments(prefix) if f"{path}\n" in maps]
-        (folder / str(seat.rank)).write_text("\n".join(mapped))
-        if seat.rank == ranks - 1:
+        (folder / str(assignment.rank)).write_text("\n".join(mapped))
+        if assignment.rank == ranks - 1:
             os.kill(os.getpid(), signal.SIGKILL)
         signal.pause()  # until it is ended too
 

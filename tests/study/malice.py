@@ -23,10 +23,10 @@ from scenario import open_strategy
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
-from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, formats_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import NATIVE, STRATEGIES, formats_of
 from ckptbench.runs.position import Position
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 class Payload:
@@ -49,7 +49,7 @@ class Malice:
     """A reader that runs what was planted: what a format's reader would be without its care."""
 
 
-def outcomes(framework: Framework, place: Place, written: str, folder: Path) -> Arrays:
+def outcomes(framework: Framework, world: RankContext, written: str, folder: Path) -> Arrays:
     """Of a format of the framework, or of the files of a strategy; by `<file>/<kind>/`:
 
     what became of the `load`, whether it `ran` the code, whether the code is `live`.
@@ -58,8 +58,8 @@ def outcomes(framework: Framework, place: Place, written: str, folder: Path) -> 
     store = CheckpointStore(folder / "checkpoints", keep=1)
     variant, format = NATIVE, written
     if written in STRATEGIES:
-        variant, format = Variant(written), formats_of("", written)[0]
-    strategy = open_strategy(variant, framework, place, format=format, store=store)
+        variant, format = PluginSpec(written), formats_of("", written)[0]
+    strategy = open_strategy(variant, framework, world, format=format, store=store)
     strategy.ready()
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
     strategy.settle()
@@ -114,12 +114,12 @@ def _drop_optimizer(path: Path) -> None:
             torch.save(state, path)
 
 
-def load_gap(framework: Framework, place: Place, strategy: str, folder: Path) -> str:
+def load_gap(framework: Framework, world: RankContext, strategy: str, folder: Path) -> str:
     """The error with which the load of a version ends whose index knows only half of a tensor."""
     folder.mkdir(parents=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
     format = formats_of("", strategy)[0]
-    saving = open_strategy(Variant(strategy), framework, place, format=format, store=store)
+    saving = open_strategy(PluginSpec(strategy), framework, world, format=format, store=store)
     saving.ready()
     saving.save(Position(step=0, epoch=0, step_in_epoch=0))
     saving.settle()
@@ -235,10 +235,10 @@ def _plant_bytes_entry(path: Path, marker: Path) -> None:
         file.write(payload)
     index = pickle.loads(path.read_bytes())
     first = min(index.state_dict_metadata)
-    (place,) = (where for what, where in index.storage_data.items() if what.fqn == first)
+    (world,) = (where for what, where in index.storage_data.items() if what.fqn == first)
     index.state_dict_metadata[first] = BytesStorageMetadata()
     changes = {"relative_path": DCP_TENSORS, "offset": offset, "length": len(payload)}
-    index.storage_data[MetadataIndex(first)] = dataclasses.replace(place, **changes)
+    index.storage_data[MetadataIndex(first)] = dataclasses.replace(world, **changes)
     path.write_bytes(pickle.dumps(index))
 
 

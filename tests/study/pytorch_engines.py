@@ -21,36 +21,36 @@ from ckptbench.checkpoints.version import read_version, version_name
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.processes import end_with_parent
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.matrix.catalogue import formats_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import formats_of
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)
 NEXT = Position(step=4, epoch=0, step_in_epoch=4)
 LAST = Position(step=5, epoch=0, step_in_epoch=5)
 WAYS = {
-    "thread_fresh": Variant("dcp_async", (("stager", "fresh"),)),
-    "process": Variant("dcp_async", (("checkpointer", "process"),)),
-    "process_fresh": Variant("dcp_async", (("checkpointer", "process"), ("stager", "fresh"))),
+    "thread_fresh": PluginSpec("dcp_async", (("stager", "fresh"),)),
+    "process": PluginSpec("dcp_async", (("checkpointer", "process"),)),
+    "process_fresh": PluginSpec("dcp_async", (("checkpointer", "process"), ("stager", "fresh"))),
 }
 """Variants of `dcp_async` whose versions must be whole. Its defaults go through `test_frameworks.py`."""
 BLOCKED = {
     "thread_fresh": ("__1_0.distcp", WAYS["thread_fresh"]),
     "process": ("__1_0.distcp", WAYS["process"]),
-    "torchsnapshot": (".snapshot_metadata", Variant("torchsnapshot")),
+    "torchsnapshot": (".snapshot_metadata", PluginSpec("torchsnapshot")),
 }
 """A file that one of two ranks writes, and the variant that does."""
 PATIENCE_S = 300
 
 
-def engine(framework: str, place: Place, folder: Path) -> Arrays:
+def engine(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By way: the state `then`, and as it is `loaded`; by kind of staging: the tensors that a late copy finds.
 
     `failed/<way>`: the error that a save finds after one that could not be written, on any rank.
     """
-    scenario = Scenario(framework, place, "small_cnn")
+    scenario = Scenario(framework, world, "small_cnn")
     found: Arrays = {}
     opened = []
     before = _helpers()
@@ -73,11 +73,11 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, folder: Path, variant: Variant) -> TimedCheckpointer:
+def _open(scenario: Scenario, folder: Path, variant: PluginSpec) -> TimedCheckpointer:
     return open_strategy(
         variant,
         scenario.framework,
-        scenario.place,
+        scenario.world,
         format=formats_of("pytorch", variant.name)[0],
         store=CheckpointStore(folder, keep=2),
     )
@@ -85,7 +85,7 @@ def _open(scenario: Scenario, folder: Path, variant: Variant) -> TimedCheckpoint
 
 def _saved_and_loaded(scenario: Scenario, strategy: TimedCheckpointer, folder: Path) -> Arrays:
     """Two saves, as the second one has the memory of the first. Training goes on while each is written."""
-    size = 8 * scenario.place.world_size
+    size = 8 * scenario.world.world_size
     scenario.build()
     scenario.train(0, 3, size)
     strategy.save(SAVED)
@@ -152,10 +152,10 @@ def _late(scenario: Scenario, folder: Path, staging: str) -> Arrays:
     The first tensors are copied at once. The others are copied when the step is done, or, where training waits for the
     copy so that there can be no step, a moment later.
     """
-    size = 8 * scenario.place.world_size
+    size = 8 * scenario.world.world_size
     scenario.build()
     scenario.train(0, 3, size)
-    strategy = _open(scenario, folder, Variant("dcp_async", (("staging", staging),)))
+    strategy = _open(scenario, folder, PluginSpec("dcp_async", (("staging", staging),)))
     stepped = threading.Event()
     before = scenario.framework.held()
     with _slow_copies(stepped, PATIENCE_S if staging == "unawaited" else 0.2):
@@ -197,7 +197,7 @@ def _slow_copies(stepped: threading.Event, most_seconds: float) -> Iterator[None
         StateDictStager._offload_tensor = copy
 
 
-ALONE = Place(
+ALONE = RankContext(
     rank=0, world_size=1, local_rank=0, node="localhost", threads=1, addresses=("127.0.0.1:0",)
 )
 

@@ -6,17 +6,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ckptbench.matrix.catalogue import FRAMEWORKS, load
+from ckptbench.matrix.registry import FRAMEWORKS, load
 from ckptbench.runs.plan import Plan
 from ckptbench.training import rank
-from ckptbench.world.variables import read_seat
+from ckptbench.world.variables import read_assignment
 
 MESSAGE = "raised on purpose in the third step"
 
 
 def main() -> int:
     framework: Any = load(FRAMEWORKS[Plan.read(Path(sys.argv[1])).cell.framework].location)
-    seat, ranks = read_seat()
+    assignment, ranks = read_assignment()
     step, done = framework.step, []
 
     def raise_in_third(self: Any, images: Any, labels: Any) -> float:
@@ -26,7 +26,7 @@ def main() -> int:
         loss: float = step(self, images, labels)
         return loss
 
-    if seat.rank == ranks - 1:
+    if assignment.rank == ranks - 1:
         framework.step = raise_in_third
     return rank.main(sys.argv[1:2])
 

@@ -13,7 +13,7 @@ from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 SCENARIOS = Path(__file__).with_name("scenarios.py")
 Found = dict[str, np.ndarray[Any, Any]]

@@ -11,7 +11,6 @@ import numpy as np
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Arrays, Framework, Sgd
-from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, load
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
     AuxiliaryHead,
@@ -27,11 +26,12 @@ from ckptbench.matrix.networks.layers import (
     ReLU,
 )
 from ckptbench.matrix.networks.models import ARCHITECTURES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, load
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 IMAGE, CLASSES = (32, 32, 3), 10
 BRANCHED = (16, 10, 2)
@@ -141,18 +141,23 @@ def levels_with(store: CheckpointStore) -> Levels:
 
 
 def open_strategy(
-    variant: Variant, framework: Framework, place: Place, *, format: str, store: CheckpointStore
+    variant: PluginSpec,
+    framework: Framework,
+    world: RankContext,
+    *,
+    format: str,
+    store: CheckpointStore,
 ) -> TimedCheckpointer:
     """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
     return TimedCheckpointer(
         variant,
         training_state=framework,
         barrier=framework.barrier,
-        place=place,
+        world=world,
         format=format,
         identity=Identity(run_id="", cell={}, training={}, dataset_sha256="", lock_sha256=""),
         levels=levels_with(store),
-        recorder=Recorder(store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")),
+        recorder=Recorder(store.folder.with_name(f"{store.folder.name}-{world.rank}.jsonl")),
         on_stage=lambda stage: None,
     )
 
@@ -161,13 +166,13 @@ _joined: dict[tuple[object, ...], Framework] = {}
 """The framework of this process, by how it has joined: a process joins once."""
 
 
-def _join(framework: str, place: Place, *, seed: int, deterministic: bool) -> Framework:
+def _join(framework: str, world: RankContext, *, seed: int, deterministic: bool) -> Framework:
     """Scenarios that one process runs one after another share its framework, whose random generators go on."""
     how = (framework, seed, deterministic)
     if how not in _joined:
         assert not _joined, "a process joins once: give its scenarios one seed and one mode"
         found = load(FRAMEWORKS[framework].location)
-        _joined[how] = found.join(place, seed=seed, deterministic=deterministic)
+        _joined[how] = found.join(world, seed=seed, deterministic=deterministic)
     return _joined[how]
 
 
@@ -177,7 +182,7 @@ class Scenario:
     def __init__(
         self,
         framework: str,
-        place: Place,
+        world: RankContext,
         model: str,
         *,
         seed: int = 5,
@@ -187,9 +192,9 @@ class Scenario:
         **sgd: float,
     ) -> None:
         """`joined` is called between the framework's `join` and its `build`."""
-        self.place = place
+        self.world = world
         self.model = model
-        self.framework = _join(framework, place, seed=seed, deterministic=deterministic)
+        self.framework = _join(framework, world, seed=seed, deterministic=deterministic)
         self._settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
         self._weights = weights
         joined(self.framework)
@@ -212,8 +217,8 @@ class Scenario:
         for step in range(first, last):
             images, labels = batch(step, size, image_of(self.model))
             share = slice(
-                self.place.rank * size // self.place.world_size,
-                (self.place.rank + 1) * size // self.place.world_size,
+                self.world.rank * size // self.world.world_size,
+                (self.world.rank + 1) * size // self.world.world_size,
             )
             losses.append(self.framework.step(images[share], labels[share]))
         return losses

@@ -22,14 +22,14 @@ from ckptbench.checkpoints.version import open_version, read_version, version_na
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
-from ckptbench.matrix.catalogue import STRATEGIES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.rank import log_to
-from ckptbench.world.place import take_place
-from ckptbench.world.seats import Place
-from ckptbench.world.variables import LOGS, read_seat
+from ckptbench.world.joining import join_ranks
+from ckptbench.world.ranks import RankContext
+from ckptbench.world.variables import LOGS, read_assignment
 
 EARLIER = Position(step=2, epoch=0, step_in_epoch=2)
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)
@@ -37,10 +37,16 @@ SAVED = Position(step=3, epoch=0, step_in_epoch=3)
 
 
 def forward(
-    framework: str, place: Place, folder: Path, *, named: str, others: list[str], **options: Any
+    framework: str,
+    world: RankContext,
+    folder: Path,
+    *,
+    named: str,
+    others: list[str],
+    **options: Any,
 ) -> Arrays:
     """By model: logits and parameter counts of a freshly built network; and names of what `named` consists of."""
-    scenario = Scenario(framework, place, named, **options)
+    scenario = Scenario(framework, world, named, **options)
     found = _in(named, {**_predicted(scenario), **_names(scenario.framework)})
     for model in others:
         scenario.build(model)
@@ -72,17 +78,24 @@ def _names(framework: Framework) -> Arrays:
 
 
 def train(
-    framework: str, place: Place, folder: Path, *, model: str, size: int, steps: int, **options: Any
+    framework: str,
+    world: RankContext,
+    folder: Path,
+    *,
+    model: str,
+    size: int,
+    steps: int,
+    **options: Any,
 ) -> Arrays:
     """All tensors after some steps on global batches of `size` samples, and this rank's losses."""
-    scenario = Scenario(framework, place, model, **options)
+    scenario = Scenario(framework, world, model, **options)
     losses = scenario.train(0, steps, size)
     biased = np.asarray(scenario.framework.biased_variance)
     tensors = scenario.framework.tensors()
     return {**tensors, "losses": np.asarray(losses), "biased_variance": biased}
 
 
-def averaged(framework: str, place: Place, folder: Path, **options: Any) -> Arrays:
+def averaged(framework: str, world: RankContext, folder: Path, **options: Any) -> Arrays:
     """As `train` with half the learning rate, where the hook `average` doubles every gradient; and what it was given."""
     given: list[tuple[int, int]] = []
 
@@ -94,7 +107,7 @@ def averaged(framework: str, place: Place, folder: Path, **options: Any) -> Arra
     def joined(framework: Framework) -> None:
         framework.average = double
 
-    scenario = Scenario(framework, place, options["model"], joined=joined, learning_rate=0.025)
+    scenario = Scenario(framework, world, options["model"], joined=joined, learning_rate=0.025)
     try:
         losses = scenario.train(0, options["steps"], options["size"])
     finally:
@@ -106,21 +119,23 @@ def averaged(framework: str, place: Place, folder: Path, **options: Any) -> Arra
     return {**tensors, "losses": np.asarray(losses), "given": np.asarray(given)}
 
 
-def head(framework: str, place: Place, folder: Path, *, deterministic: bool = False) -> Arrays:
+def head(
+    framework: str, world: RankContext, folder: Path, *, deterministic: bool = False
+) -> Arrays:
     """By network: the logits before a first step from equal weights, the step's loss, and all tensors after it.
 
     `branched` has an auxiliary head; the others are its own way to logits alone, and that of the head alone. Of one rank,
     under `read/<format>/`: what a network that is built anew holds after it has read a checkpoint of `branched`.
     """
     weights = varied_weights(network_of("branched"))
-    scenario = Scenario(framework, place, "branched", weights=weights, deterministic=deterministic)
+    scenario = Scenario(framework, world, "branched", weights=weights, deterministic=deterministic)
     found: Arrays = {}
     for model in ("main_alone", "head_alone", "branched"):
         scenario.build(model)
         logits = {"logits": scenario.predict(8)}
-        losses = {"loss": np.asarray(scenario.train(0, 1, 8 * place.world_size))}
+        losses = {"loss": np.asarray(scenario.train(0, 1, 8 * world.world_size))}
         found |= _in(model, {**logits, **losses, **scenario.framework.tensors()})
-    formats = scenario.framework.formats.items() if place.world_size == 1 else ()
+    formats = scenario.framework.formats.items() if world.world_size == 1 else ()
     for name, chosen in formats:
         (folder / f"head-{name}").mkdir()
         chosen.save(scenario.framework, folder / f"head-{name}" / chosen.filename)
@@ -131,14 +146,16 @@ def head(framework: str, place: Place, folder: Path, *, deterministic: bool = Fa
     return found
 
 
-def step(framework: str, place: Place, folder: Path, *, model: str, size: int) -> Arrays:
+def step(framework: str, world: RankContext, folder: Path, *, model: str, size: int) -> Arrays:
     """Losses of two steps, and the logits after them; of networks whose tensors are too large to hand over."""
-    scenario = Scenario(framework, place, model, learning_rate=0.001)
+    scenario = Scenario(framework, world, model, learning_rate=0.001)
     losses = scenario.train(0, 2, size)
     return {"losses": np.asarray(losses), "logits": scenario.predict(8)}
 
 
-def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options: Any) -> Arrays:
+def save(
+    framework: str, world: RankContext, folder: Path, *, last: int = 6, **options: Any
+) -> Arrays:
     """Train three steps, write a checkpoint in every format and by every strategy, train to the end of step `last`.
 
     Under `saved/`: model and optimizer as they were then. `left`: threads and processes that the strategies have left.
@@ -149,19 +166,19 @@ def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options
     def open_all(joined: Framework) -> None:
         before.update(_living())
         for name in strategies_of(framework):
-            strategies[name] = _open(name, joined, place, folder)
+            strategies[name] = _open(name, joined, world, folder)
         hooks = [strategy.hook for strategy in strategies.values() if strategy.hook is not None]
         joined.before_update = lambda: [hook() for hook in hooks]
 
-    scenario = Scenario(framework, place, "small_cnn", joined=open_all, **options)
+    scenario = Scenario(framework, world, "small_cnn", joined=open_all, **options)
     for strategy in strategies.values():
         strategy.ready()
-    scenario.train(0, EARLIER.step, 8 * place.world_size)
+    scenario.train(0, EARLIER.step, 8 * world.world_size)
     for strategy in strategies.values():
         strategy.save(EARLIER)
-    scenario.train(EARLIER.step, SAVED.step, 8 * place.world_size)
-    np.savez(folder / f"state-{place.rank}.npz", **scenario.framework.rank_state())
-    if place.rank == 0:
+    scenario.train(EARLIER.step, SAVED.step, 8 * world.world_size)
+    np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.rank_state())
+    if world.rank == 0:
         for name, chosen in scenario.framework.formats.items():
             (folder / name).mkdir()
             chosen.save(scenario.framework, folder / name / chosen.filename)
@@ -169,7 +186,7 @@ def save(framework: str, place: Place, folder: Path, *, last: int = 6, **options
         strategy.save(SAVED)
     then = _in("saved", scenario.framework.held())
     scenario.framework.barrier()
-    scenario.train(3, last, 8 * place.world_size)
+    scenario.train(3, last, 8 * world.world_size)
     for strategy in strategies.values():
         strategy.close()
     left = np.asarray(_still_living(before), str)
@@ -195,11 +212,13 @@ def _hook(joined: Framework) -> None:
     joined.before_update = lambda: None
 
 
-def _open(strategy: str, framework: Framework, place: Place, folder: Path) -> TimedCheckpointer:
+def _open(
+    strategy: str, framework: Framework, world: RankContext, folder: Path
+) -> TimedCheckpointer:
     return open_strategy(
-        Variant(strategy),
+        PluginSpec(strategy),
         framework,
-        place,
+        world,
         format=STRATEGIES[strategy].formats[0],
         store=CheckpointStore(folder / strategy, keep=1),
     )
@@ -207,12 +226,12 @@ def _open(strategy: str, framework: Framework, place: Place, folder: Path) -> Ti
 
 def _load(strategy: str, scenario: Scenario, saved: Path) -> None:
     version = read_version(saved / strategy / version_name(SAVED.step))
-    _open(strategy, scenario.framework, scenario.place, saved).load(version)
+    _open(strategy, scenario.framework, scenario.world, saved).load(version)
 
 
 def resume(
     framework: str,
-    place: Place,
+    world: RankContext,
     folder: Path,
     *,
     formats: list[str],
@@ -227,7 +246,7 @@ def resume(
     ranks has written; or, as `refused`, why it cannot be loaded.
     """
     # `save` trains with a hook, and TensorFlow compiles a step without one into operations that round otherwise.
-    scenario = Scenario(framework, place, "small_cnn", joined=_hook, **options)
+    scenario = Scenario(framework, world, "small_cnn", joined=_hook, **options)
     found: Arrays = {}
     for format in formats:
         if found:
@@ -237,9 +256,9 @@ def resume(
         else:
             chosen = scenario.framework.formats[format]
             chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
-            with np.load(Path(saved) / f"state-{place.rank}.npz", allow_pickle=False) as state:
+            with np.load(Path(saved) / f"state-{world.rank}.npz", allow_pickle=False) as state:
                 scenario.framework.load_rank_state({name: state[name] for name in state.files})
-        scenario.train(3, last, 8 * place.world_size)
+        scenario.train(3, last, 8 * world.world_size)
         found |= _in(format, _everything(scenario))
     for strategy in strategies_of(framework) if others is not None else []:
         scenario.build()
@@ -252,14 +271,14 @@ def resume(
     return found
 
 
-def full(framework: str, place: Place, folder: Path) -> Arrays:
+def full(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By strategy: the error of a save, or of the next one, where no file can grow beyond LARGEST_FILE."""
-    scenario = Scenario(framework, place, "plain_cnn")
+    scenario = Scenario(framework, world, "plain_cnn")
     assert sum(tensor.nbytes for tensor in scenario.framework.state()) > 2 * LARGEST_FILE
     found = {}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name in strategies_of(framework):
-        strategy = _open(name, scenario.framework, place, folder)
+        strategy = _open(name, scenario.framework, world, folder)
         strategy.ready()
         _limit_files((LARGEST_FILE, limits[1]))
         try:
@@ -291,12 +310,14 @@ LARGEST_FILE = 1 << 14
 """Bytes. More than the state that only one rank has."""
 
 
-def many(framework: str, place: Place, folder: Path, *, strategy: str, saves: int) -> Arrays:
+def many(framework: str, world: RankContext, folder: Path, *, strategy: str, saves: int) -> Arrays:
     """The steps of the sound versions after so many saves, all of which the store keeps; and what the engine has `listed`."""
-    scenario = Scenario(framework, place, "plain_cnn")
+    scenario = Scenario(framework, world, "plain_cnn")
     store = CheckpointStore(folder / f"many-{strategy}", keep=saves)
     format = STRATEGIES[strategy].formats[0]
-    saving = open_strategy(Variant(strategy), scenario.framework, place, format=format, store=store)
+    saving = open_strategy(
+        PluginSpec(strategy), scenario.framework, world, format=format, store=store
+    )
     for step in range(1, saves + 1):
         saving.save(Position(step=step, epoch=0, step_in_epoch=step))
     saving.close()
@@ -306,20 +327,20 @@ def many(framework: str, place: Place, folder: Path, *, strategy: str, saves: in
     return {"sound": np.asarray(sorted(sound)), "listed": np.asarray(listed, str)}
 
 
-def hook(framework: str, place: Place, folder: Path) -> Arrays:
+def hook(framework: str, world: RankContext, folder: Path) -> Arrays:
     """The state that `before_update` sees in each of three steps, `before` the step and in it.
 
     And the tensors at the end of a training `with` the hook, and of the same training `without`.
     """
-    scenario = Scenario(framework, place, "plain_cnn")
-    scenario.train(0, 3, 8 * place.world_size)
+    scenario = Scenario(framework, world, "plain_cnn")
+    scenario.train(0, 3, 8 * world.world_size)
     found = _in("without", scenario.framework.tensors())
     seen: list[Arrays] = []
     scenario.framework.before_update = lambda: seen.append(_state(scenario.framework))
     scenario.build()
     for step in range(3):
         found |= _in(f"before/{step}", _state(scenario.framework))
-        scenario.train(step, step + 1, 8 * place.world_size)
+        scenario.train(step, step + 1, 8 * world.world_size)
     scenario.framework.before_update = None
     for step, state in enumerate(seen):
         found |= _in(f"seen/{step}", state)
@@ -338,15 +359,15 @@ def _named_segments() -> list[str]:
 
 
 def forget(
-    framework: str, place: Place, folder: Path, *, part: str, others: list[str] | None = None
+    framework: str, world: RankContext, folder: Path, *, part: str, others: list[str] | None = None
 ) -> Arrays:
     """The tensors `before` a part of the state is forgotten, and after each of two steps that follow.
 
     `begun`: after the first of these steps, with the weights of `before` and slots that have never been updated. The
     framework must have none of the parts `others` to forget.
     """
-    scenario = Scenario(framework, place, "plain_cnn")
-    size = 8 * place.world_size
+    scenario = Scenario(framework, world, "plain_cnn")
+    size = 8 * world.world_size
     scenario.train(0, 3, size)
     moments = {"before": scenario.framework.tensors()}
     for other in others or []:
@@ -356,7 +377,7 @@ def forget(
         scenario.train(step, step + 1, size)
         moments[moment] = scenario.framework.tensors()
     weights = {name: moments["before"][f"model/{name}"] for name in scenario.network.parameters()}
-    anew = Scenario(framework, place, "plain_cnn", weights=weights)
+    anew = Scenario(framework, world, "plain_cnn", weights=weights)
     anew.train(3, 4, size)
     moments["begun"] = anew.framework.tensors()
     return {f"{moment}/{name}": a for moment, found in moments.items() for name, a in found.items()}
@@ -371,9 +392,9 @@ def _refuse(framework: Framework, part: str) -> None:
     assert part in words, words
 
 
-def settings(framework: str, place: Place, folder: Path, *, deterministic: bool) -> Arrays:
+def settings(framework: str, world: RankContext, folder: Path, *, deterministic: bool) -> Arrays:
     """Which settings of deterministic mode are on in this rank, after a step."""
-    scenario = Scenario(framework, place, "small_cnn", deterministic=deterministic)
+    scenario = Scenario(framework, world, "small_cnn", deterministic=deterministic)
     scenario.train(0, 1, 8)
     on = {name: os.environ.get(name) == value for name, value in LIBRARIES.items()}
     for module, flags in (
@@ -404,23 +425,23 @@ def _chainer_flags(chainer: Any) -> dict[str, bool]:
     return {name: getattr(chainer.config, name) for name in names}
 
 
-def load_malicious(framework: str, place: Place, folder: Path) -> Arrays:
+def load_malicious(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By format or strategy: what became of loading each malicious version of a checkpoint; see `malice.py`."""
-    scenario = Scenario(framework, place, "small_cnn")
+    scenario = Scenario(framework, world, "small_cnn")
     found = {}
     for format in (*scenario.framework.formats, *strategies_of(framework)):
         scenario.build()
-        outcomes = malice.outcomes(scenario.framework, place, format, folder / format)
+        outcomes = malice.outcomes(scenario.framework, world, format, folder / format)
         found |= {f"{format}/{name}": outcome for name, outcome in outcomes.items()}
     return found
 
 
-def load_half(framework: str, place: Place, folder: Path) -> Arrays:
+def load_half(framework: str, world: RankContext, folder: Path) -> Arrays:
     """What became of loading what is not whole.
 
     By format: a checkpoint that lacks the optimizer's state. By strategy: one whose index has half of a tensor alone.
     """
-    scenario = Scenario(framework, place, "small_cnn")
+    scenario = Scenario(framework, world, "small_cnn")
     found = {}
     for format in set(scenario.framework.formats) & set(malice.HALVED):
         scenario.build()
@@ -428,16 +449,18 @@ def load_half(framework: str, place: Place, folder: Path) -> Arrays:
         found[format] = np.asarray(malice.load_half(scenario.framework, format, folder / format))
     for strategy in set(strategies_of(framework)) & set(malice.GAPS):
         scenario.build()
-        error = malice.load_gap(scenario.framework, place, strategy, folder / strategy)
+        error = malice.load_gap(scenario.framework, world, strategy, folder / strategy)
         found[strategy] = np.asarray(error)
     return found
 
 
-def several(framework: str, place: Place, folder: Path, *, parts: dict[str, list[Any]]) -> Arrays:
+def several(
+    framework: str, world: RankContext, folder: Path, *, parts: dict[str, list[Any]]
+) -> Arrays:
     """What several scenarios find one after another in one process; by part: a scenario and its options."""
     found: Arrays = {}
     for part, (name, options) in parts.items():
-        found |= _in(part, SCENARIOS[name](framework, place, folder, **options))
+        found |= _in(part, SCENARIOS[name](framework, world, folder, **options))
     return found
 
 
@@ -467,10 +490,10 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
 
 def main(scenarios: dict[str, Callable[..., Arrays]]) -> None:
     framework, scenario, folder, options = sys.argv[1:]
-    log_to(Path(os.environ[LOGS]) / f"rank-{read_seat()[0].rank}.log")
-    place, link = take_place(accelerator="cpu")
-    found = scenarios[scenario](framework, place, Path(folder), **json.loads(options))
-    np.savez(Path(folder) / f"found-{place.rank}.npz", **found)
+    log_to(Path(os.environ[LOGS]) / f"rank-{read_assignment()[0].rank}.log")
+    world, link = join_ranks(accelerator="cpu")
+    found = scenarios[scenario](framework, world, Path(folder), **json.loads(options))
+    np.savez(Path(folder) / f"found-{world.rank}.npz", **found)
     link.close()
 
 

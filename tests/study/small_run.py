@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.matrix.training import Training
 
 TRAINING = Training(

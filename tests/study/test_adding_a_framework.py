@@ -82,8 +82,8 @@ def add_the_framework(folder: Path, page: Page) -> None:
     source = folder / "src" / "ckptbench"
     given = (source / "frameworks" / "numpy_framework.py").read_text(encoding="utf-8")
     (source / "frameworks" / "mine.py").write_text(given.replace("NumpyFramework", "Mine"))
-    catalogue = source / "matrix" / "catalogue.py"
-    insert(catalogue, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))
+    registry = source / "matrix" / "registry.py"
+    insert(registry, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))
     (folder / "envs" / "mine.in").write_text(page.block("### 3. The locks", "text"))
     models = source / "networks" / "models.py"
     with models.open("a", encoding="utf-8") as file:
@@ -122,7 +122,7 @@ def test_the_steps_touch_one_file_one_registry_and_the_locks(added: Checkout) ->
         if path.is_file() and not path.is_symlink() and differs(path, added.folder)
     }
     assert changed == {
-        "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/catalogue.py", "envs/mine.in", "envs/mine.txt",
+        "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/registry.py", "envs/mine.in", "envs/mine.txt",
         "src/ckptbench/matrix/networks/models.py", STUDY,
         "workflow/schemas/config.schema.json", "config/README.md", "docs/names.md", "docs/tables.md",
     }  # fmt: skip

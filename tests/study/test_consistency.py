@@ -14,8 +14,8 @@ from consistency import SAVES, STRANGE, STRANGERS, TRACED, UNAWAITED
 from ranks import Found, part_of, run_scenario
 from selection import RANKS
 
-from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES, formats_of
 from ckptbench.matrix.networks.tensor_groups import group_of
+from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, formats_of
 
 SCRIPT = Path(__file__).with_name("consistency.py")
 PAIRS = [

@@ -13,8 +13,8 @@ from checkout import Checkout
 from selection import FULL
 from warm.environments import warm_environments
 
-from ckptbench.matrix import catalogue
-from ckptbench.matrix.catalogue import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS
+from ckptbench.matrix import registry
+from ckptbench.matrix.registry import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS
 
 STUDY = "config/studies/tiny-determinism.yaml"
 FIGURES = (
@@ -161,7 +161,7 @@ def test_every_restart_is_a_row_with_its_parts_and_cold_ones_read_from_storage(
     done: Checkout,
 ) -> None:
     restarts, failures = done.table("restore"), done.table("failures")
-    killed = restarts[restarts["history"].isin(catalogue.KILLED)]
+    killed = restarts[restarts["history"].isin(registry.KILLED)]
     assert len(killed) == failures["run"].isin(killed["run"]).sum()
     assert (killed["after"] != "").all()
     parts = [

@@ -9,7 +9,7 @@ import pytest
 from ranks import Found, at_the_end, part_of, run_scenario
 from selection import FULL, RANKS
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
 

@@ -19,7 +19,7 @@ from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.runs.plan import Plan
 
 RAISING = Path(__file__).with_name("raising_rank.py")

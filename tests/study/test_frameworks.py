@@ -16,10 +16,10 @@ from scenario import HEAD_WEIGHT, WITHOUT_DROPOUT, network_of, strategies_of
 from selection import FULL, RANKS
 from warm.environments import warm_environments
 
-from ckptbench.matrix.catalogue import FRAMEWORKS, OMISSIONS
 from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.networks.tensor_groups import group_of
+from ckptbench.matrix.registry import FRAMEWORKS, OMISSIONS
 from ckptbench.training.ablation import REPLACED
 
 REFERENCE = next(iter(FRAMEWORKS))

@@ -14,7 +14,7 @@ import pytest
 from ranks import Found, run_scenario
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 TRAPS = Path(__file__).with_name("horovod_traps.py")
 BOTH = pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 
 from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import End, Phase, Regroup, SaveFailed, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
@@ -140,8 +140,8 @@ def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, dig
     """Training lasts until the new rank is there: the host of the lost one is barred for three seconds."""
     cell = dataclasses.replace(
         small_run.cell_of("horovod_pytorch", epochs=50, interval="s500", deterministic=False),
-        faults=Variant("listed", (("name", "one"),)),
-        recovery=Variant("horovod_elastic"),
+        faults=PluginSpec("listed", (("name", "one"),)),
+        recovery=PluginSpec("horovod_elastic"),
     )
     command = [
         sys.executable, "scripts/train_cell.py",

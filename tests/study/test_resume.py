@@ -25,8 +25,8 @@ from selection import FULL
 from warm.environments import warm_environments
 
 from ckptbench.common.files import read_json
-from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.runs.layout import trace_path
 
 Digests = list[dict[str, str]]

@@ -13,7 +13,7 @@ from checkout import Checkout
 from selection import FULL
 from warm.environments import warm_environments
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 TINY = "config/studies/tiny.yaml"
 TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline", "training")

@@ -13,7 +13,7 @@ import pytest
 from checkout import ROOT, ranks_of
 from small_run import TRAINING, cell_of
 
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import Trace, read_trace
 
@@ -28,8 +28,8 @@ def traces(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Trace
     runs = tmp_path_factory.mktemp("torchft")
     cell = dataclasses.replace(
         cell_of("pytorch", epochs=EPOCHS, interval="s30", deterministic=False),
-        faults=Variant("listed", (("name", "one"),)),
-        recovery=Variant("torchft"),
+        faults=PluginSpec("listed", (("name", "one"),)),
+        recovery=PluginSpec("torchft"),
     )
     command = [
         sys.executable, "scripts/train_cell.py", "--cell", json.dumps(cell.to_json()),

@@ -11,7 +11,7 @@ from malice import GAPS, HALVED
 from ranks import Found, run_scenario
 from scenario import strategies_of
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 CHECKPOINTS = [(name, format) for name, entry in FRAMEWORKS.items() for format in entry.formats]
 UNREAD = ("lambda_layer",)

@@ -17,7 +17,7 @@ from checkout import ROOT
 from small_run import TRAINING, cell_of
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 SOURCE = Path(__file__).with_name("wall_clock.c")
 SET_BY_S = (0, -3600, 3600)
@@ -59,7 +59,7 @@ def test_no_time_of_a_struck_run_changes(
 ) -> None:
     cell = dataclasses.replace(
         cell_of("pytorch", epochs=4, interval="e1", deterministic=False),
-        faults=Variant("listed", (("name", "two"),)),
+        faults=PluginSpec("listed", (("name", "two"),)),
     )
     command = [
         sys.executable, "scripts/train_cell.py", "--cell", json.dumps(cell.to_json()),

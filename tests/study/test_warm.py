@@ -11,7 +11,7 @@ import pytest
 from checkout import wait_for
 from warm.environments import warm_environments
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 FRAMEWORK = next(iter(FRAMEWORKS))
 pytestmark = pytest.mark.frameworks(FRAMEWORK)

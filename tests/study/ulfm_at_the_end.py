@@ -17,7 +17,7 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.ulfm import UlfmRank
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 REACHED = Position(step=8, epoch=1, step_in_epoch=4)
 LATER_S = 0.5
@@ -26,11 +26,11 @@ LATER_S = 0.5
 
 def main(when: str) -> None:
     number = int(os.environ["OMPI_COMM_WORLD_RANK"])
-    place = Place(
+    world = RankContext(
         rank=number, local_rank=number, world_size=3, node="here", accelerator="cpu", threads=1,
         addresses=("127.0.0.1:1",) * 3,
     )  # fmt: skip
-    rank = UlfmRank(place, cast(Link, None), {"replace": False})
+    rank = UlfmRank(world, cast(Link, None), {"replace": False})
     if when == "after_the_end":
         rank.finish()
     if number == 2:

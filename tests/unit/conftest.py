@@ -22,13 +22,13 @@ from ckptbench.launch.run import Execution
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import Plan
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
 from ckptbench.world.control import ControlServer
-from ckptbench.world.seats import seats_of
+from ckptbench.world.ranks import assign_ranks
 
 HANGS_SECONDS = 30
 SMALL = {
@@ -95,7 +95,7 @@ def make_plan(dataset: Path, tmp_path: Path) -> Callable[..., Plan]:
 def struck_plan(make_plan: Callable[..., Plan]) -> Plan:
     """A run of three ranks with the failures of `struck_plans`."""
     plan = make_plan("never")
-    faults = Variant("listed", (("name", "x"),))
+    faults = PluginSpec("listed", (("name", "x"),))
     cell = dataclasses.replace(plan.cell, ranks=3, faults=faults)
     return dataclasses.replace(plan, cell=cell, listed=FAILURES, failures=FAILURES)
 
@@ -119,7 +119,7 @@ def make_server() -> Iterator[MakeServer]:
     servers = []
 
     def make(*nodes: str) -> ControlServer:
-        server = ControlServer(seats_of(list(nodes)), host="127.0.0.1")
+        server = ControlServer(assign_ranks(list(nodes)), host="127.0.0.1")
         server.serve()
         servers.append(server)
         return server

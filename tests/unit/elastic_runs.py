@@ -9,13 +9,13 @@ from run_folders import FakeRun, cell
 
 from ckptbench.common.files import write_json
 from ckptbench.data.order import shares_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs import events
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.seal import seal
 
-LISTED = Variant("listed", (("name", "one"),))
+LISTED = PluginSpec("listed", (("name", "one"),))
 SECOND = 10**9
 EPOCH = 1_700_000_000 * SECOND
 """When the clock of the day shows 0 of the monotonic clock."""

@@ -13,7 +13,7 @@ from training_tables import Setup, machine, run_name, scaling, whole_curve
 
 from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 RUNS = COLLECTED["runs"].table.rows([])
 """Of the runs nothing is known but what the derived tables say."""

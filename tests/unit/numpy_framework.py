@@ -5,11 +5,11 @@ from __future__ import annotations
 from ckptbench.frameworks.numpy_framework import NumpyFramework
 from ckptbench.matrix.networks.models import linear
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 __all__ = ["ALONE", "NumpyFramework", "Unasked", "linear"]
 
-ALONE = Place(
+ALONE = RankContext(
     rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
 )
 

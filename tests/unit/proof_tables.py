@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from training_tables import Setup
 
-from ckptbench.matrix.catalogue import FAULTS, FRAMEWORKS, KILLED, OMISSIONS
+from ckptbench.matrix.registry import FAULTS, FRAMEWORKS, KILLED, OMISSIONS
 
 GROUPS = {
     "counters": 3,

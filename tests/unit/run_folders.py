@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.files import write_json
-from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import SHARED
+from ckptbench.matrix.registry import NO_FORMAT
 from ckptbench.matrix.training import Training
 from ckptbench.runs.events import (
     Begun,

@@ -15,14 +15,14 @@ from test_native import built
 
 from ckptbench.checkpoints.levels import KEPT_SPREAD, Levels
 from ckptbench.matrix.levels import MEMORY, SHARED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.deepfreeze import DeepFreeze
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place, seats_of
+from ckptbench.world.ranks import RankContext, assign_ranks
 
 PATIENCE_S = 300
 T = TypeVar("T")
@@ -59,14 +59,14 @@ class Together(NumpyFramework):
         self.meeting.wait()
 
 
-def places(nodes: Iterable[str]) -> list[Place]:
-    seats = seats_of(list(nodes))
+def places(nodes: Iterable[str]) -> list[RankContext]:
+    assignments = assign_ranks(list(nodes))
     return [
         dataclasses.replace(
-            ALONE, rank=seat.rank, world_size=len(seats), local_rank=seat.local_rank, node=seat.node,
-            addresses=("127.0.0.1:1",) * len(seats), nodes=tuple(each.node for each in seats),
+            ALONE, rank=assignment.rank, world_size=len(assignments), local_rank=assignment.local_rank, node=assignment.node,
+            addresses=("127.0.0.1:1",) * len(assignments), nodes=tuple(each.node for each in assignments),
         )
-        for seat in seats
+        for assignment in assignments
     ]  # fmt: skip
 
 
@@ -97,11 +97,11 @@ class Nodes:
         self.meeting = Meeting(len(nodes))
         self.frameworks = [self._framework() for _ in nodes]
         levels_of = levels_of or (lambda node: levels_of_node(folder, node, levels))
-        self.levels = [levels_of(place.node) for place in self.places]
-        for place, own in zip(self.places, self.levels, strict=True):
-            if place.local_rank == 0:
+        self.levels = [levels_of(world.node) for world in self.places]
+        for world, own in zip(self.places, self.levels, strict=True):
+            if world.local_rank == 0:
                 own.begin_local(after)
-        variant = Variant("deepfreeze", tuple(sorted(options.items())))
+        variant = PluginSpec("deepfreeze", tuple(sorted(options.items())))
         self._pool = ThreadPoolExecutor(len(nodes))
         self.ranks = self.all(lambda rank: self._open(rank, variant, attempt))
 
@@ -111,12 +111,12 @@ class Nodes:
         framework.meeting = self.meeting  # type: ignore[attr-defined]
         return framework  # type: ignore[return-value]
 
-    def _open(self, rank: int, variant: Variant, attempt: int) -> TimedCheckpointer:
+    def _open(self, rank: int, variant: PluginSpec, attempt: int) -> TimedCheckpointer:
         timed = TimedCheckpointer(
             variant,
             training_state=self.frameworks[rank],
             barrier=self.frameworks[rank].barrier,
-            place=self.places[rank],
+            world=self.places[rank],
             format=FORMAT,
             identity=self.identity,
             levels=self.levels[rank],

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.columns import LOST_PARTS
-from ckptbench.matrix import catalogue
+from ckptbench.matrix import registry
 
 FRAMEWORKS = ("chainer", "pytorch", "tensorflow")
 RANKS = (1, 2)
@@ -137,7 +137,7 @@ class Shape:
                 "device": "cpu",
                 "cores": 2,
                 "nodes": 1,
-                "blocking": catalogue.STRATEGIES[strategy].blocking,
+                "blocking": registry.STRATEGIES[strategy].blocking,
                 "shared_every": 1,
                 "copies": 0,
                 "checkpoint_file_system": "ext4",

@@ -10,13 +10,13 @@ from numpy_framework import ALONE
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import NATIVE
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 IDENTITY = Identity(
     run_id="a1" * 16,
@@ -37,10 +37,10 @@ def levels_with(store: CheckpointStore) -> Levels:
 def timed(
     store: CheckpointStore,
     training_state: Framework,
-    place: Place = ALONE,
+    world: RankContext = ALONE,
     *,
     format: str = "npz",
-    variant: Variant = NATIVE,
+    variant: PluginSpec = NATIVE,
     on_stage: Callable[[str], None] = lambda stage: None,
     trace: Path | None = None,
 ) -> TimedCheckpointer:
@@ -50,12 +50,12 @@ def timed(
         variant,
         training_state=training_state,
         barrier=training_state.barrier,
-        place=place,
+        world=world,
         format=format,
         identity=IDENTITY,
         levels=levels_with(store),
         recorder=Recorder(
-            trace or store.folder.with_name(f"{store.folder.name}-{place.rank}.jsonl")
+            trace or store.folder.with_name(f"{store.folder.name}-{world.rank}.jsonl")
         ),
         on_stage=on_stage,
     )

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-CATALOGUE = "matrix/catalogue.py"
+CATALOGUE = "matrix/registry.py"
 PLANNED = """
 from ckptbench.config.study import load_config, schema
 from ckptbench.config.expansion import expand
@@ -109,7 +109,7 @@ def test_a_strategy_and_a_recovery_are_a_file_and_an_entry(
     add_module(source, heading, module)
     add_entry(source, registry, entry)
     code = f"""
-from ckptbench.matrix.catalogue import {registry}, load
+from ckptbench.matrix.registry import {registry}, load
 from scripts.write_names_page import document
 entry = {registry}["mine"]
 place = entry.rank if hasattr(entry, "rank") else entry.location

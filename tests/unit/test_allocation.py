@@ -18,7 +18,7 @@ from ckptbench.launch.allocation import (
 )
 from ckptbench.launch.starters import PBS_RSH, Program, rank_processes
 from ckptbench.world import variables
-from ckptbench.world.seats import Seat, same_host
+from ckptbench.world.ranks import RankAssignment, same_host
 from ckptbench.world.variables import rank_of
 
 HOST = socket.gethostname()
@@ -39,7 +39,7 @@ def on(scheduler: str, *nodes: str, here: str | None = None) -> Allocation:
 def processes(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[list[str]]:
     program = Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC if mpi else None)
     variables = {"CKPTBENCH_CONTROL": "n1:5", "PYTHONPATH": "/s"}
-    started = rank_processes(program, allocation, allocation.seats(ranks), variables)
+    started = rank_processes(program, allocation, allocation.assignments(ranks), variables)
     return [process.command for process in started]
 
 
@@ -50,18 +50,18 @@ def commands(allocation: Allocation, ranks: int, *, mpi: bool = False) -> list[s
 def test_without_a_scheduler_all_ranks_sit_on_this_host() -> None:
     allocation = read_allocation({})
     assert allocation.scheduler == "none"
-    assert allocation.seats(2) == (Seat(0, HOST, 0), Seat(1, HOST, 1))
+    assert allocation.assignments(2) == (RankAssignment(0, HOST, 0), RankAssignment(1, HOST, 1))
 
 
 def test_ranks_fill_nodes_block_wise_and_evenly() -> None:
-    seats = on("slurm", "a", "b", "c").seats(7)
-    assert [seat.node for seat in seats] == [*"aaabbcc"]
-    assert [seat.local_rank for seat in seats] == [0, 1, 2, 0, 1, 0, 1]
+    assignments = on("slurm", "a", "b", "c").assignments(7)
+    assert [assignment.node for assignment in assignments] == [*"aaabbcc"]
+    assert [assignment.local_rank for assignment in assignments] == [0, 1, 2, 0, 1, 0, 1]
 
 
 def test_more_nodes_than_ranks_is_an_error() -> None:
     with pytest.raises(LaunchError, match="job 7 holds 2 nodes for 1 ranks"):
-        on("slurm", "a", "b").seats(1)
+        on("slurm", "a", "b").assignments(1)
 
 
 def test_slurm_says_which_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_what_starts_ranks_in_a_batch_script_is_none_of_them(*, mpi: bool) -> No
     """Slurm counts it as task 0. It would be killed in the place of a rank 0 that hangs."""
     allocation = on("slurm", "n1", "n2")
     program = Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC if mpi else None)
-    (starter,) = rank_processes(program, allocation, allocation.seats(2), {})
+    (starter,) = rank_processes(program, allocation, allocation.assignments(2), {})
     here = {"SLURM_PROCID": "0", "PMI_RANK": "0", **starter.variables}
     here = {name: value for name, value in here.items() if value is not None}
     assert rank_of(here) is None

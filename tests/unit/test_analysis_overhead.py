@@ -16,7 +16,7 @@ from ckptbench.analysis.cost.estimates import leading
 from ckptbench.analysis.cost.overhead import overhead
 from ckptbench.analysis.cost.scaling import scaling
 from ckptbench.analysis.cost.statistics import Estimate, Interval
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 ESTIMATES = ["paired", "paired_lo", "paired_hi", "in_run", "in_run_lo", "in_run_hi"]
 
@@ -270,7 +270,7 @@ def test_a_gpu_is_never_paired_with_a_cpu(tmp_path: Path) -> None:
 def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
     tmp_path: Path,
 ) -> None:
-    elastic = {"recovery": Variant("ulfm"), "ranks": 2}
+    elastic = {"recovery": PluginSpec("ulfm"), "ranks": 2}
     runs = [
         FakeRun(cell=cell("e1", ranks=2)),
         FakeRun(cell=cell("never", **elastic), step_s=lambda rank, step: 0.2),

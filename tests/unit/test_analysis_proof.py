@@ -17,7 +17,7 @@ from ckptbench.analysis.derive import derive
 from ckptbench.analysis.proof.missing import missing_parts
 from ckptbench.analysis.tables.registry import TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 BETWEEN = (Kill(rank=0, step=15),)
 """Twenty steps, a checkpoint after ten: the restart goes on from there."""
@@ -30,7 +30,7 @@ def whole(**fields: Any) -> FakeRun:
 
 
 def killed(omit: str = "nothing", kills: tuple[Kill, ...] = BETWEEN, **fields: Any) -> FakeRun:
-    faults = Variant("killed_between" if len(kills) == 1 else "killed_thrice")
+    faults = PluginSpec("killed_between" if len(kills) == 1 else "killed_thrice")
     framework = fields.pop("framework", "chainer" if omit != "nothing" else "pytorch")
     format = {"pytorch": "torch_save", "chainer": "npz", "tensorflow": "hdf5"}[framework]
     own = cell(ranks=2, framework=framework, format=format, faults=faults, omit=omit)
@@ -326,7 +326,7 @@ def test_a_load_is_held_against_the_last_attempt_that_saved_its_step(tmp_path: P
             return [(0, 21), (10, 21), (20, 22), (20, 30)]
 
     kills = (Kill(0, 21, "begun"), Kill(0, 21, "begun"), Kill(0, 22))
-    own = cell(ranks=1, epochs=3, faults=Variant("killed_thrice"))
+    own = cell(ranks=1, epochs=3, faults=PluginSpec("killed_thrice"))
     run = Saves(cell=own, proof=True, kills=kills, state=state)
     first = FakeRun(cell=own.reference, proof=True, state=state)
     found = tables(tmp_path, run, first)

@@ -15,7 +15,7 @@ from run_folders import FakeRun, Kill, cell
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.common.errors import RunFolderError
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.seal import seal
 
@@ -25,7 +25,7 @@ SIZE = 1024
 
 def killed(*kills: Kill, **fields: Any) -> FakeRun:
     once = "killed_inside" if kills[0].inside else "killed_between"
-    faults = Variant(once if len(kills) == 1 else "killed_thrice")
+    faults = PluginSpec(once if len(kills) == 1 else "killed_thrice")
     cell_fields = {name: fields.pop(name) for name in ("ranks", "cache") if name in fields}
     return FakeRun(cell=cell(faults=faults, **cell_fields), kills=kills, proof=True, **fields)
 
@@ -149,7 +149,7 @@ def test_what_one_of_two_ranks_recorded_is_enough(tmp_path: Path) -> None:
 def test_only_a_restart_of_the_resume_proof_says_at_which_moment_the_kill_came(
     tmp_path: Path,
 ) -> None:
-    listed = Variant("listed", (("name", "x"),))
+    listed = PluginSpec("listed", (("name", "x"),))
     run = FakeRun(cell=cell(faults=listed), kills=(Kill(0, 15),), proof=True)
     assert restore(tmp_path, run)["after"].tolist() == [""]
 

@@ -19,7 +19,7 @@ from ckptbench.analysis.derive import derive
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
 from ckptbench.analysis.tables.registry import DERIVED, EVERY, TABLES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from scripts.write_tables_page import document
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -198,7 +198,7 @@ def test_the_parts_of_a_stall_add_up_to_it_where_training_waits_for_a_removal(
 def test_write_and_sync_of_a_save_behind_training_are_no_parts_of_its_stall(
     tmp_path: Path, slowest: int
 ) -> None:
-    behind = cell(ranks=2, strategy=Variant("async"), format="safetensors")
+    behind = cell(ranks=2, strategy=PluginSpec("async"), format="safetensors")
     holds_s = {"update": 0.01, "save": 0.02, "removal": 0.04, "end": 5.0}
     run = FakeRun(
         cell=behind,

@@ -27,8 +27,8 @@ from ckptbench.common import page_cache
 from ckptbench.common.block_device import BlockDevice, device_of
 from ckptbench.common.errors import CheckpointError, ConfigError
 from ckptbench.config.study import load_config
-from ckptbench.matrix.catalogue import FRAMEWORKS, STRATEGIES
 from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES
 
 QUESTION = Question(
     check="a", subject="b", limit=1.0, holds="good", fails="bad", unknown="who knows"

@@ -22,14 +22,14 @@ from test_native import FIRST, SECOND, built, newest, same
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Sgd, Tensor
-from ckptbench.matrix.catalogue import STRATEGIES, SYNCED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.background import BackgroundWriter
 from ckptbench.strategies.state_files import FORMAT, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 from tests.living import is_running
 
 ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])
@@ -54,12 +54,12 @@ def strategy(
     engine: str,
     folder: Path,
     framework: NumpyFramework,
-    place: Place = ALONE,
+    world: RankContext = ALONE,
     on_stage: Callable[[str], None] = lambda stage: None,
 ) -> TimedCheckpointer:
     store = CheckpointStore(folder, keep=2)
     opened = timed(
-        store, framework, place, format=FORMAT, variant=Variant(engine), on_stage=on_stage
+        store, framework, world, format=FORMAT, variant=PluginSpec(engine), on_stage=on_stage
     )
     opened.ready()
     return opened
@@ -75,7 +75,7 @@ def update(framework: NumpyFramework, saving: TimedCheckpointer, value: float) -
 
 def reader(folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
     return timed(
-        CheckpointStore(folder, keep=2), framework, format=FORMAT, variant=Variant("deepfreeze")
+        CheckpointStore(folder, keep=2), framework, format=FORMAT, variant=PluginSpec("deepfreeze")
     )
 
 
@@ -337,7 +337,7 @@ def test_the_file_of_a_removed_version_is_written_over(tmp_path: Path, engine: s
 def test_shares_of_two_ranks_are_the_state(tmp_path: Path, writers: list[BackgroundWriter]) -> None:
     first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
     folder = tmp_path / "store"
-    ranks = [strategy("deepfreeze", folder, built(), place) for place in (first, second)]
+    ranks = [strategy("deepfreeze", folder, built(), world) for world in (first, second)]
     for rank in ranks:
         rank.save(FIRST)
     for rank in ranks:
@@ -353,7 +353,7 @@ def test_a_rank_that_writes_no_state_needs_no_process(
     tmp_path: Path, writers: list[BackgroundWriter]
 ) -> None:
     first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
-    ranks = [strategy("async", tmp_path / "store", built(), place) for place in (first, second)]
+    ranks = [strategy("async", tmp_path / "store", built(), world) for world in (first, second)]
     for rank in ranks:
         rank.save(FIRST)
     for rank in ranks:

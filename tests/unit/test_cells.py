@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import (
     FRAMEWORKS,
     RECOVERIES,
     STRATEGIES,
@@ -16,9 +19,6 @@ from ckptbench.matrix.catalogue import (
     StrategyEntry,
     registered,
 )
-from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.variant import Variant
 
 
 def cell(**changes: object) -> Cell:
@@ -42,7 +42,7 @@ def test_an_id_is_readable() -> None:
 
 def test_every_field_that_is_not_usual_shows_in_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STRATEGIES, "async", StrategyEntry(location="a:b", stages=("begun",)))
-    unusual = cell(deterministic=True, accelerator="cuda", strategy=Variant("async"), repeat=2)
+    unusual = cell(deterministic=True, accelerator="cuda", strategy=PluginSpec("async"), repeat=2)
     assert unusual.id == (
         "pytorch-resnet50-digits-r2-b8-n3-async-torch_save-e1-deterministic-cuda-rep2"
     )
@@ -100,24 +100,24 @@ def test_a_checkpoint_is_due_after_every_interval(interval: str, due: list[int])
     ("fields", "message"),
     [
         (
-            {"strategy": Variant("no_such_strategy")},
+            {"strategy": PluginSpec("no_such_strategy")},
             'unknown strategy "no_such_strategy": use native',
         ),
         (
-            {"recovery": Variant("no_such_recovery")},
+            {"recovery": PluginSpec("no_such_recovery")},
             'unknown recovery "no_such_recovery": use restart',
         ),
         (
-            {"strategy": Variant("native", (("levels", "memory"),))},
+            {"strategy": PluginSpec("native", (("levels", "memory"),))},
             "strategy native has no option 'levels': it takes none",
         ),
         (
-            {"strategy": Variant("local")},
+            {"strategy": PluginSpec("local")},
             "strategy local does not serve pytorch: use it with chainer",
         ),
         (
             {
-                "strategy": Variant("local", (("every", "often"),)),
+                "strategy": PluginSpec("local", (("every", "often"),)),
                 "framework": "chainer",
                 "format": "npz",
             },
@@ -142,12 +142,12 @@ def test_options_of_a_strategy_are_in_the_id_and_survive_json(
 ) -> None:
     entry = StrategyEntry(location="local:Local", stages=("begun",), options={"every": 1})
     monkeypatch.setitem(STRATEGIES, "local", entry)
-    chosen = Variant.of("strategy", "local", {"every": 3}, entry)
+    chosen = PluginSpec.of("strategy", "local", {"every": 3}, entry)
     one = cell(strategy=chosen)
     assert "-local_every_3-" in one.id
     assert Cell.from_json(json.loads(json.dumps(one.to_json()))) == one
-    assert one.baseline.strategy == Variant("native")
-    assert Variant.of("strategy", "local", {"every": 1}, entry) == Variant("local")
+    assert one.baseline.strategy == PluginSpec("native")
+    assert PluginSpec.of("strategy", "local", {"every": 1}, entry) == PluginSpec("local")
     assert chosen.chosen(entry.options) == {"every": 3}
 
 
@@ -159,7 +159,7 @@ def test_a_strategy_is_known_by_the_text_that_tables_have(monkeypatch: pytest.Mo
         registered("asynchronous")
 
 
-EXPONENTIAL = Variant("exponential")
+EXPONENTIAL = PluginSpec("exponential")
 
 
 @pytest.fixture
@@ -181,9 +181,9 @@ def recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("recoveries")
 def test_a_recovery_has_its_own_environment_where_it_needs_packages() -> None:
-    struck = cell(faults=EXPONENTIAL, recovery=Variant("shrink"))
+    struck = cell(faults=EXPONENTIAL, recovery=PluginSpec("shrink"))
     assert struck.environment == struck.baseline.environment == "pytorch_shrink"
-    assert cell(faults=EXPONENTIAL, recovery=Variant("agent")).environment == "pytorch"
+    assert cell(faults=EXPONENTIAL, recovery=PluginSpec("agent")).environment == "pytorch"
 
 
 @pytest.mark.usefixtures("recoveries")
@@ -191,13 +191,13 @@ def test_a_recovery_has_its_own_environment_where_it_needs_packages() -> None:
 def test_an_elastic_recovery_is_compared_with_undisturbed_runs_that_have_it(
     name: str, kept: str
 ) -> None:
-    patient = Variant(name, (("patience_s", 30.0),))
+    patient = PluginSpec(name, (("patience_s", 30.0),))
     struck = cell(faults=EXPONENTIAL, recovery=patient)
-    assert struck.reference == cell(recovery=Variant(kept))
-    assert struck.baseline == cell(recovery=Variant(kept)).baseline
-    assert struck.baseline.recovery == Variant(kept)
+    assert struck.reference == cell(recovery=PluginSpec(kept))
+    assert struck.baseline == cell(recovery=PluginSpec(kept)).baseline
+    assert struck.baseline.recovery == PluginSpec(kept)
     assert struck.reference.reference == struck.reference
-    assert cell(faults=EXPONENTIAL, recovery=Variant(kept)).baseline == struck.baseline
+    assert cell(faults=EXPONENTIAL, recovery=PluginSpec(kept)).baseline == struck.baseline
 
 
 @pytest.mark.usefixtures("recoveries")
@@ -205,32 +205,32 @@ def test_an_elastic_recovery_is_compared_with_undisturbed_runs_that_have_it(
     ("fields", "message"),
     [
         (
-            {"framework": "chainer", "format": "npz", "recovery": Variant("shrink")},
+            {"framework": "chainer", "format": "npz", "recovery": PluginSpec("shrink")},
             "recovery shrink does not serve chainer: use it with pytorch",
         ),
         (
             {
-                "strategy": Variant("sharded"),
+                "strategy": PluginSpec("sharded"),
                 "format": "safetensors",
-                "recovery": Variant("shrink"),
+                "recovery": PluginSpec("shrink"),
             },
             "recovery shrink does not go with strategy sharded: use it with native",
         ),
         (
-            {"accelerator": "cuda", "faults": EXPONENTIAL, "recovery": Variant("shrink")},
+            {"accelerator": "cuda", "faults": EXPONENTIAL, "recovery": PluginSpec("shrink")},
             "recovery shrink has no environment for accelerator cuda: use accelerator cpu, or recovery restart",
         ),
         (
-            {"faults": Variant("killed_inside"), "recovery": Variant("agent")},
+            {"faults": PluginSpec("killed_inside"), "recovery": PluginSpec("agent")},
             "recovery agent with faults killed_inside: they are there to compare restarts; use recovery restart, or other "
             "faults",
         ),
         (
-            {"recovery": Variant("agent")},
+            {"recovery": PluginSpec("agent")},
             "recovery agent with faults none: there is nothing to recover from; use recovery restart, or other faults",
         ),
         (
-            {"recovery": Variant("shrink", (("patience_s", 30.0),))},
+            {"recovery": PluginSpec("shrink", (("patience_s", 30.0),))},
             "recovery shrink_patience_s_30 with faults none: there is nothing to recover from; use recovery shrink, or "
             "other faults",
         ),
@@ -246,7 +246,9 @@ def test_a_recovery_that_the_cell_cannot_have_is_refused(
 
 @pytest.mark.usefixtures("recoveries")
 def test_an_elastic_recovery_can_be_undisturbed_and_on_a_gpu_where_it_needs_no_packages() -> None:
-    assert cell(recovery=Variant("shrink")).is_undisturbed
-    assert cell(history="again", recovery=Variant("shrink")).reference.recovery == Variant("shrink")
-    on_gpu = cell(accelerator="cuda", faults=EXPONENTIAL, recovery=Variant("agent"))
+    assert cell(recovery=PluginSpec("shrink")).is_undisturbed
+    assert cell(history="again", recovery=PluginSpec("shrink")).reference.recovery == PluginSpec(
+        "shrink"
+    )
+    on_gpu = cell(accelerator="cuda", faults=EXPONENTIAL, recovery=PluginSpec("agent"))
     assert on_gpu.environment == "pytorch-cuda"

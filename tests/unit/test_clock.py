@@ -29,7 +29,7 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.finished import duration_s
@@ -340,7 +340,7 @@ def test_a_struck_run_whose_clocks_contradict_each_other_is_refused(
     starts[last]["unix_ns"] -= HOUR_S * 10**9
     path.write_text("".join(json.dumps(event) + "\n" for event in starts))
     manifest = read_json(plan.run_folder / "manifest.json")
-    struck = dataclasses.replace(plan.cell, faults=Variant("exponential"))
+    struck = dataclasses.replace(plan.cell, faults=PluginSpec("exponential"))
     write_json(
         plan.run_folder / "manifest.json",
         manifest | {"cell": struck.to_json(), "cell_id": struck.id},

@@ -18,8 +18,8 @@ from ckptbench.config.expansion import expand
 from ckptbench.config.planning import check_source
 from ckptbench.config.study import load_config, schema
 from ckptbench.data.sources import nt3
-from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"

@@ -20,9 +20,9 @@ from ckptbench.checkpoints.levels import KEPT_LOCAL
 from ckptbench.checkpoints.pieces import write_pieces
 from ckptbench.checkpoints.version import Version
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.matrix.catalogue import STRATEGIES, StrategyEntry
 from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES, StrategyEntry
 from ckptbench.runs.events import Digest, File, Pause, Save
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -125,7 +125,7 @@ def test_a_version_is_held_against_what_its_own_attempt_saved(tmp_path: Path) ->
         own = trained(moment)
         return {**own, STATISTICS: own[STATISTICS] + 100 * moment.attempt}
 
-    killed = cell(ranks=2, epochs=4, faults=Variant("killed_between"))
+    killed = cell(ranks=2, epochs=4, faults=PluginSpec("killed_between"))
     run = proof(cell=killed, kills=(Kill(rank=0, step=25),), state=state)
     (row,) = consistency(tmp_path, run)
     assert (row["versions_compared"], row["consistent"]) == (4, True)
@@ -200,7 +200,7 @@ class Late(Strategy):
 
 
 @pytest.fixture
-def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Variant]:
+def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginSpec]:
     entry = StrategyEntry(
         location="test_consistency:Late",
         stages=("begun", "written"),
@@ -227,11 +227,11 @@ def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Variant]:
     waiting: list[int] = []
     monkeypatch.setattr(NumpyFramework, "step", stepping)
     monkeypatch.setattr(Late, "save", saving)
-    yield Variant("late")
+    yield PluginSpec("late")
     Late.go.set()
 
 
-def proven(plan: Plan, strategy: Variant | None = None) -> Plan:
+def proven(plan: Plan, strategy: PluginSpec | None = None) -> Plan:
     """The same run with a proof, in the folder that the name of its cell asks for."""
     own = plan.cell
     if strategy is not None:
@@ -257,7 +257,7 @@ def of_run(plan: Plan) -> dict[str, Any]:
 def test_every_version_that_is_left_is_compared_after_training(
     make_plan: MakePlan, execution: Execution, name: str
 ) -> None:
-    plan = proven(make_plan("s3"), None if name == "native" else Variant(name))
+    plan = proven(make_plan("s3"), None if name == "native" else PluginSpec(name))
     run_cell(plan, execution)
     row = of_run(plan)
     assert (row["versions_taken"], row["versions_compared"], row["whole"]) == (4, 2, 2)
@@ -277,7 +277,7 @@ def test_versions_at_a_near_level_are_compared_too(
     make_plan: MakePlan, execution: Execution, tmp_path: Path
 ) -> None:
     """Memory takes every checkpoint, the shared level every second; both are left after training."""
-    deepfreeze = Variant("deepfreeze", (("memory", 1), ("shared", 2)))
+    deepfreeze = PluginSpec("deepfreeze", (("memory", 1), ("shared", 2)))
     plan = proven(make_plan("s3"), deepfreeze)
     run_cell(dataclasses.replace(plan, memory_folder=tmp_path / "memory"), execution)
     trace = read_trace(plan.run_folder / "trace-0.jsonl")
@@ -291,7 +291,7 @@ def test_versions_at_a_near_level_are_compared_too(
 
 
 def test_a_strategy_that_reads_too_late_is_torn_with_the_names_of_its_tensors(
-    make_plan: MakePlan, execution: Execution, late_strategy: Variant
+    make_plan: MakePlan, execution: Execution, late_strategy: PluginSpec
 ) -> None:
     plan = proven(make_plan("s3", keep=9), late_strategy)
     run_cell(plan, execution)

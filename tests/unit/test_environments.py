@@ -23,7 +23,7 @@ from ckptbench.environments.folder import environment_sha256, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
 from ckptbench.environments.ready import changes, described
-from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"

@@ -12,7 +12,7 @@ import pytest
 from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.schedule import failures_of, first_failures, intervals
 
@@ -21,14 +21,18 @@ BASELINE = Cell(
     framework="pytorch", model="small_cnn", dataset="digits", ranks=4, batch_size=8, epochs=1, format="none",
     interval=NEVER,
 )  # fmt: skip
-DRAWN = Variant("exponential", (("mean_s", 20.0), ("most", 5)))
+DRAWN = PluginSpec("exponential", (("mean_s", 20.0), ("most", 5)))
 
 
-LISTED = Variant("listed", (("name", "x"),))
+LISTED = PluginSpec("listed", (("name", "x"),))
 
 
 def drawn(
-    faults: Variant, listed: Iterable[Failure] = (), *, seed: int = 1, nodes: Sequence[str] = NODES
+    faults: PluginSpec,
+    listed: Iterable[Failure] = (),
+    *,
+    seed: int = 1,
+    nodes: Sequence[str] = NODES,
 ) -> tuple[Failure, ...]:
     struck = dataclasses.replace(BASELINE, faults=faults)
     return failures_of(struck, listed, seed=seed, nodes=nodes, steps_per_epoch=9)
@@ -71,7 +75,7 @@ def test_nodes_fail_as_units_of_their_own() -> None:
 
 
 def test_a_run_without_faults_has_no_failures() -> None:
-    assert drawn(Variant("none")) == ()
+    assert drawn(PluginSpec("none")) == ()
 
 
 def test_a_listed_failure_survives_the_way_through_a_file() -> None:

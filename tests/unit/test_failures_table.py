@@ -18,13 +18,13 @@ from ckptbench.analysis.cost.goodput import goodput
 from ckptbench.analysis.cost.statistics import student
 from ckptbench.analysis.derive import derive
 from ckptbench.common.files import write_json
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs import events
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.seal import seal
 
-LISTED = Variant("listed", (("name", "one"),))
+LISTED = PluginSpec("listed", (("name", "one"),))
 SECOND = 10**9
 EPOCH = 1_700_000_000 * SECOND
 """When the clock of the day shows 0 of the monotonic clock."""
@@ -351,7 +351,7 @@ def test_a_hang_that_nobody_gives_up_costs_its_time(tmp_path: Path) -> None:
 def test_a_struck_run_is_no_timing(tmp_path: Path) -> None:
     story = killed_once(tmp_path)
     run = Run.read(story.folder)
-    assert dataclasses.replace(run.cell, faults=Variant("none")) == run.cell.reference
+    assert dataclasses.replace(run.cell, faults=PluginSpec("none")) == run.cell.reference
     (row,) = collect([story.folder])["runs"].to_dict("records")
     assert not row["timing_valid"]
     assert row["history"] == "listed_name_one"

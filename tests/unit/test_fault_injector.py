@@ -28,7 +28,7 @@ from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.control import ControlServer
-from ckptbench.world.seats import Seat
+from ckptbench.world.ranks import RankAssignment
 from ckptbench.world.variables import CONTROL, RANK, TOKEN
 
 VICTIM = Path(__file__).with_name("victim.py")
@@ -209,7 +209,7 @@ def test_a_rank_that_hangs_is_lost_and_one_that_computes_is_not(tmp_path: Path, 
         losses.append(loss)
         return Verdict.GIVE_UP
 
-    control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    control = ControlServer([RankAssignment(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     log = tmp_path / "rank-0.log"
     rank = Process([sys.executable, "-c", HANGS, does], {RANK: "0"}, [log])
     environment = {
@@ -241,7 +241,7 @@ print("rank ended by", -rank.wait(), flush=True)
 
 def test_a_rank_that_hangs_is_ended_before_what_has_started_it(tmp_path: Path) -> None:
     """`horovodrun` would first end the injector, which could not write that the hang is over."""
-    control = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    control = ControlServer([RankAssignment(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     starter = Process(
         [sys.executable, "-c", STARTS_ONE_THAT_HANGS, HANGS], {}, [tmp_path / "starter.log"]
     )

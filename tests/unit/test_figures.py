@@ -16,7 +16,7 @@ from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.files import write_figure
 from scripts.write_tables_page import captions
@@ -144,7 +144,9 @@ def test_a_figure_is_drawn_only_where_it_says_something() -> None:
     assert not few & {"strategies", "scaling", "training"}
     assert "scaling" in drawn_of(ranks=[1, 2, 4], epochs=[2])
     assert "training" in drawn_of(ranks=[1], epochs=[3])
-    other = dataclasses.replace(WITH_CHECKPOINTS, strategy=Variant("async"), format="safetensors")
+    other = dataclasses.replace(
+        WITH_CHECKPOINTS, strategy=PluginSpec("async"), format="safetensors"
+    )
     cells = [BASELINE, WITH_CHECKPOINTS, other]
     assert FIGURES["strategies"].is_of(cells)
     assert not FIGURES["strategies"].is_of(cells[:2])

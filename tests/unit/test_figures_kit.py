@@ -10,8 +10,8 @@ from figure_parts import caption_of, titles
 from figure_tables import Study, together
 from matplotlib.figure import Figure
 
-from ckptbench.matrix.catalogue import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
 from ckptbench.matrix.networks.tensor_groups import GROUPS
+from ckptbench.matrix.registry import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
 from ckptbench.report.answer import labels
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.axes import logarithmic, measured_ranks, percent, plain

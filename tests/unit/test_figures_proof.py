@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from proof_tables import Restarts
 
 from ckptbench.analysis.proof.restore import COLD, WARM
-from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.report.figures import FIGURES, proofs
 from ckptbench.report.figures.controls import outcome
 from ckptbench.report.figures.divergence import distance
@@ -56,10 +56,10 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         "determinism",
         "divergence",
     }
-    control = {"faults": Variant("killed_inside"), "omit": "momentum"}
+    control = {"faults": PluginSpec("killed_inside"), "omit": "momentum"}
     assert shows("controls", **control)
-    assert shows("restore", faults=Variant("killed_inside"))
-    assert not shows("recovery", faults=Variant("killed_inside"))
+    assert shows("restore", faults=PluginSpec("killed_inside"))
+    assert not shows("recovery", faults=PluginSpec("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
     assert FIGURES["determinism_cost"].shows(deterministic)
 

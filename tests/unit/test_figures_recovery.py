@@ -12,7 +12,7 @@ from figure_tables import Study, together
 from test_figures_proof import BASELINE, WITH_CHECKPOINTS
 
 from ckptbench.analysis.tables.columns import LOST_PARTS
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.recovery import PARTS
 
@@ -79,7 +79,7 @@ def test_without_a_failure_the_figure_says_so() -> None:
 def test_only_a_study_with_faults_asks_for_it() -> None:
     assert not FIGURES["recovery"].shows(BASELINE)
     assert not FIGURES["recovery"].shows(WITH_CHECKPOINTS)
-    struck = dataclasses.replace(WITH_CHECKPOINTS, faults=Variant("exponential"))
+    struck = dataclasses.replace(WITH_CHECKPOINTS, faults=PluginSpec("exponential"))
     assert FIGURES["recovery"].shows(struck)
     assert not FIGURES["overhead"].shows(struck)
 

@@ -10,7 +10,7 @@ import pytest
 from figure_parts import caption_of, lines, row_labels
 from figure_tables import Study
 
-from ckptbench.matrix.catalogue import STRATEGIES
+from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.report.answer import labels
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.style import paper

@@ -24,8 +24,8 @@ from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.failures.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
 from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
-from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.events import Event, Phase, Start, Strike, World
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path
@@ -49,7 +49,7 @@ SGD = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
 @pytest.fixture
 def plan(make_plan: Callable[..., Plan]) -> Plan:
     plan = make_plan("never")
-    cell = dataclasses.replace(plan.cell, ranks=3, faults=Variant("listed", (("name", "x"),)))
+    cell = dataclasses.replace(plan.cell, ranks=3, faults=PluginSpec("listed", (("name", "x"),)))
     plan = dataclasses.replace(plan, cell=cell, listed=FAILURES, failures=FAILURES)
     for rank in range(3):
         comes(plan, rank)
@@ -294,7 +294,7 @@ def make_rank(
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "")
 
     def make(**options: Any) -> HorovodElasticRank:
-        defaults = Variant("horovod_elastic").chosen(RECOVERIES["horovod_elastic"].options)
+        defaults = PluginSpec("horovod_elastic").chosen(RECOVERIES["horovod_elastic"].options)
         rank = HorovodElasticRank(ALONE, cast(Any, Line()), {**defaults, **options})
         rank.adopt(framework)
         return rank

@@ -21,10 +21,10 @@ from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.matrix.catalogue import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
@@ -40,7 +40,7 @@ STAGES = (*STRATEGIES["native"].stages, SYNCED)
 def cell(faults: str, *, epochs: int = 4, interval: str = "s5") -> Cell:
     return Cell(
         framework="pytorch", model="small_cnn", dataset="digits", ranks=2, batch_size=8, epochs=epochs,
-        format="torch_save", interval=Interval.parse(interval), faults=Variant(faults),
+        format="torch_save", interval=Interval.parse(interval), faults=PluginSpec(faults),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_kills_come_after_the_first_checkpoint_in_order_and_depend_on_the_seed_a
 @pytest.mark.parametrize("faults", KILLED)
 def test_kills_come_when_a_checkpoint_in_the_background_is_surely_there(faults: str) -> None:
     """The first one is durable when the second begins, and perhaps not before."""
-    behind = dataclasses.replace(cell(faults), strategy=Variant("async"), format="safetensors")
+    behind = dataclasses.replace(cell(faults), strategy=PluginSpec("async"), format="safetensors")
     assert all((drawn(behind, seed)[0].step or 0) > 10 for seed in range(100))
     with pytest.raises(ConfigError, match="too short"):
         kills_of(behind, seed=1, steps_per_epoch=2)
@@ -154,7 +154,7 @@ def test_a_killed_run_goes_on_by_itself_and_ends_with_the_same_bits(
     make_plan: MakePlan, execution: Execution, faults: str
 ) -> None:
     whole = proven(make_plan("s2", name="whole"))
-    killed = proven(make_plan("s2", name="killed"), faults=Variant(faults))
+    killed = proven(make_plan("s2", name="killed"), faults=PluginSpec(faults))
     run_cell(whole, execution), run_cell(killed, execution)
     manifest = read_json(killed.run_folder / "manifest.json")
     kills = 3 if faults == "killed_thrice" else 1
@@ -184,7 +184,7 @@ def test_what_a_restart_leaves_out_shows_at_once_and_at_the_end(
     make_plan: MakePlan, execution: Execution, omit: str, left_out: set[str]
 ) -> None:
     whole = proven(make_plan("s2", name="whole"))
-    killed = proven(make_plan("s2", name="killed"), faults=Variant("killed_between"), omit=omit)
+    killed = proven(make_plan("s2", name="killed"), faults=PluginSpec("killed_between"), omit=omit)
     run_cell(whole, execution), run_cell(killed, execution)
     (loaded,) = digests(killed, "loaded")
     # Both attempts may have saved the same step: the first one's is what was loaded.
@@ -200,7 +200,7 @@ def same_but(one: dict[str, str], other: dict[str, str], names: set[str]) -> boo
 def test_a_run_whose_kill_never_comes_is_no_result(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = proven(make_plan("s2"), faults=Variant("killed_inside"))
+    killed = proven(make_plan("s2"), faults=PluginSpec("killed_inside"))
     never = Failure(step=6, moment="save", stage="never", rank=0)
     monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (never,))
     with pytest.raises(LaunchError, match="did not strike: what it waits for never came"):
@@ -211,7 +211,7 @@ def test_a_run_whose_kill_never_comes_is_no_result(
 def test_a_death_that_was_not_planned_ends_the_run(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = proven(make_plan("s2"), faults=Variant("killed_between"))
+    killed = proven(make_plan("s2"), faults=PluginSpec("killed_between"))
     monkeypatch.setattr(
         "numpy_framework.NumpyFramework.barrier", lambda _: os.kill(os.getpid(), signal.SIGKILL)
     )
@@ -223,7 +223,7 @@ def test_a_death_that_was_not_planned_ends_the_run(
 def test_the_newest_sound_version_is_what_a_restart_goes_on_from(
     make_plan: MakePlan, execution: Execution
 ) -> None:
-    killed = proven(make_plan("s2", epochs=4, keep=99), faults=Variant("killed_inside"))
+    killed = proven(make_plan("s2", epochs=4, keep=99), faults=PluginSpec("killed_inside"))
     run_cell(killed, dataclasses.replace(execution, keep_after_run=99))
     (kill,) = read_json(killed.run_folder / "manifest.json")["failures"]
     lines = trace_path(killed.run_folder, 0).read_text().splitlines()
@@ -239,7 +239,7 @@ def test_a_kill_while_old_versions_are_removed_goes_on_from_the_checkpoint_just_
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = proven(make_plan("s2", name="whole", keep=1))
-    killed = proven(make_plan("s2", name="killed", keep=1), faults=Variant("killed_inside"))
+    killed = proven(make_plan("s2", name="killed", keep=1), faults=PluginSpec("killed_inside"))
     run_cell(whole, execution)
     # Not at the end of an epoch: its event is written after the save, while the kill may come at once.
     kill = Failure(rank=0, step=6, moment="save", stage=REMOVING)

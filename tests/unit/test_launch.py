@@ -22,12 +22,12 @@ from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
 from ckptbench.world.control import ControlServer
-from ckptbench.world.place import see_one_gpu
-from ckptbench.world.seats import Seat, seats_of
-from ckptbench.world.variables import RANK, rank_environment, read_seat
+from ckptbench.world.joining import see_one_gpu
+from ckptbench.world.ranks import RankAssignment, assign_ranks
+from ckptbench.world.variables import RANK, rank_environment, read_assignment
 from tests.living import is_running
 
-SECOND = Seat(rank=1, node="here", local_rank=1)
+SECOND = RankAssignment(rank=1, node="here", local_rank=1)
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PATIENCE_S = 300
 
@@ -47,7 +47,7 @@ def run(*processes: Process, timeout_seconds: float | None = None) -> None:
 
 def run_with(limits: Limits, *processes: Process) -> None:
     """Run processes that do not call their launcher."""
-    control = ControlServer(seats_of(["here"] * len(processes)), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here"] * len(processes)), host="127.0.0.1")
     run_processes(list(processes), dict(os.environ), limits, control)
 
 
@@ -106,7 +106,7 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits_module, "PART_SECONDS", 0.3)
-    server = ControlServer([Seat(rank=0, node="here", local_rank=0)], host="127.0.0.1")
+    server = ControlServer([RankAssignment(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     code = (
         f"from ckptbench.world.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
         "link.rendezvous(rank=0, node='here', device='cpu');"
@@ -123,7 +123,7 @@ def test_of_several_that_died_the_first_is_quoted(
 ) -> None:
     # Both come to their ends, however slowly.
     monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
-    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
 
     def dies(rank: int, moment: str, words: str) -> Process:
         code = (
@@ -177,7 +177,7 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
         "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process; from ckptbench.world.control import ControlServer;"
-        "from ckptbench.world.seats import seats_of; control = ControlServer(seats_of(['a']), host='127.0.0.1');"
+        "from ckptbench.world.ranks import assign_ranks; control = ControlServer(assign_ranks(['a']), host='127.0.0.1');"
         f"run_processes([Process(['sleep', '600'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits(), control)"
     )
     started = subprocess.Popen(
@@ -212,19 +212,19 @@ def test_a_follower_hands_on_whole_lines_once(tmp_path: Path) -> None:
 
 
 def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
-    seats = seats_of(["node1", "node1", "node2"])
+    assignments = assign_ranks(["node1", "node1", "node2"])
     told = rank_environment(
-        seats, threads=4, control="a:1", token="t", logs="/logs", launched="boot 1 2"
+        assignments, threads=4, control="a:1", token="t", logs="/logs", launched="boot 1 2"
     )
-    assert read_seat({**told, "PMI_RANK": "1"}) == (seats[1], 3)
+    assert read_assignment({**told, "PMI_RANK": "1"}) == (assignments[1], 3)
     by_srun = {**told, "CKPTBENCH_RANK_SOURCE": "SLURM_PROCID", "SLURM_PROCID": "2"}
-    assert read_seat(by_srun)[0] == Seat(rank=2, node="node2", local_rank=0)
+    assert read_assignment(by_srun)[0] == RankAssignment(rank=2, node="node2", local_rank=0)
     assert told["OMP_NUM_THREADS"] == told["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_a_rank_outside_of_a_launcher_says_so() -> None:
     with pytest.raises(LaunchError, match=r"ranks are started by scripts/train_cell\.py"):
-        read_seat({})
+        read_assignment({})
 
 
 def test_a_job_without_gpus_takes_none_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ DIES = "link.hang_up(); os._exit(3)"
 
 def replaced(tmp_path: Path, first: str, again: str) -> tuple[str, list[Loss]]:
     """Run two ranks of which the second is lost and started again. Returns who has come up, and the losses."""
-    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
     losses = []
 
     def after_loss(loss: Loss) -> Verdict:
@@ -331,7 +331,7 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
     monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
     up = tmp_path / "up"
     as_a_rank = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
     processes = [
         joining(tmp_path, control, 0, f"{after(up)}; {DIES}", ""),
         joining(
@@ -352,7 +352,7 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
 
 
 def test_where_something_else_starts_the_ranks_all_are_started_again(tmp_path: Path) -> None:
-    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
     starters = [
         replace(joining(tmp_path, control, rank, code, ""), is_rank=False)
         for rank, code in enumerate(("time.sleep(600)", DIES))

@@ -20,20 +20,20 @@ from ckptbench.checkpoints.levels import Levels, open_levels
 from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import part_on
+from ckptbench.world.ranks import part_on
 
 MakePlan = Callable[..., Plan]
 
 
-def deepfreeze(**every: int) -> Variant:
-    return Variant("deepfreeze", tuple(sorted(every.items())))
+def deepfreeze(**every: int) -> PluginSpec:
+    return PluginSpec("deepfreeze", tuple(sorted(every.items())))
 
 
 def three(folder: Path) -> Levels:
@@ -41,7 +41,7 @@ def three(folder: Path) -> Levels:
 
 
 def opened(
-    variant: Variant,
+    variant: PluginSpec,
     levels: Levels,
     framework: NumpyFramework,
     trace: Path,
@@ -198,7 +198,7 @@ def test_options_say_every_how_many_th_checkpoint(
     every: dict[str, int], taken: dict[str, int]
 ) -> None:
     assert levels_of(deepfreeze(**every)) == taken
-    assert levels_of(Variant("native")) == {SHARED: 1}
+    assert levels_of(PluginSpec("native")) == {SHARED: 1}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from ckptbench.world import listening
 from ckptbench.world.control import ControlServer
 from ckptbench.world.listening import listen
-from ckptbench.world.seats import seats_of
+from ckptbench.world.ranks import assign_ranks
 
 OUTSIDE = "192.0.2.1"
 """An address of no machine (RFC 5737)."""
@@ -58,7 +58,7 @@ def test_an_address_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch, address: 
 
 
 def test_a_name_of_this_host_alone_is_not_heard_from_outside() -> None:
-    server = ControlServer(seats_of(["a", "a"]), host="127.0.0.1")
+    server = ControlServer(assign_ranks(["a", "a"]), host="127.0.0.1")
     assert at(server._listeners) == ["127.0.0.1"]
 
 

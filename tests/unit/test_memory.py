@@ -18,7 +18,7 @@ from ckptbench.common.memory import available_memory, control_group_headroom, fr
 from ckptbench.common.memory_kills import ended
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan
 
 GB = 10**9
@@ -115,16 +115,16 @@ def test_this_machine_has_memory_and_shared_memory() -> None:
 @pytest.mark.parametrize(
     ("framework", "ranks", "strategy", "least"),
     [
-        ("chainer", 1, Variant("native"), 0),
-        ("chainer", 2, Variant("native"), 12e6),
-        ("pytorch", 2, Variant("native"), 0),
-        ("pytorch", 2, Variant("dcp_async"), 0),
-        ("pytorch", 2, Variant("dcp_async", (("checkpointer", "process"),)), 2 * 8 * 51),
+        ("chainer", 1, PluginSpec("native"), 0),
+        ("chainer", 2, PluginSpec("native"), 12e6),
+        ("pytorch", 2, PluginSpec("native"), 0),
+        ("pytorch", 2, PluginSpec("dcp_async"), 0),
+        ("pytorch", 2, PluginSpec("dcp_async", (("checkpointer", "process"),)), 2 * 8 * 51),
     ],
 )
 def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
     make_plan: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch, *,
-    framework: str, ranks: int, strategy: Variant, least: float,
+    framework: str, ranks: int, strategy: PluginSpec, least: float,
 ) -> None:  # fmt: skip
     plan = make_plan("e1")
     cell = dataclasses.replace(

@@ -18,7 +18,12 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
 from ckptbench.data.sources import DATASETS
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.named import has_name, named
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.plugin_spec import LARGEST_OPTION, NAME, Entry, Option, PluginSpec, written
+from ckptbench.matrix.registry import (
     FAULTS,
     FORMAT_LABELS,
     FRAMEWORKS,
@@ -29,12 +34,7 @@ from ckptbench.matrix.catalogue import (
     STRATEGIES,
     formats_of,
 )
-from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.named import has_name, named
-from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import LARGEST_OPTION, NAME, Entry, Option, Variant, written
 from ckptbench.runs.plan import Plan
 
 REGISTRIES: dict[str, Mapping[str, Entry]] = {
@@ -71,9 +71,9 @@ def options_of_all() -> Iterator[tuple[str, str, str]]:
                 yield kind, name, option
 
 
-def chosen(kind: str, name: str, given: Mapping[str, Any]) -> Variant:
+def chosen(kind: str, name: str, given: Mapping[str, Any]) -> PluginSpec:
     entry = REGISTRIES[kind][name]
-    return Variant.of(kind, name, given, entry)
+    return PluginSpec.of(kind, name, given, entry)
 
 
 @pytest.mark.parametrize(("kind", "name", "option"), list(options_of_all()))
@@ -98,7 +98,7 @@ def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
 @pytest.mark.parametrize("kind", REGISTRIES)
 def test_variants_with_several_options_have_names_of_their_own(kind: str) -> None:
     draw = random.Random(kind)
-    known: dict[str, Variant] = {}
+    known: dict[str, PluginSpec] = {}
     for name, entry in REGISTRIES[kind].items():
         for _ in range(DRAWS):
             given = {
@@ -214,7 +214,7 @@ def test_a_name_leaves_room_for_the_names_of_files(tmp_path: Path) -> None:
 def test_two_different_cells_never_share_a_name() -> None:
     """Of all frameworks, with values of every axis that differ little."""
     faults = [
-        Variant("none"),
+        PluginSpec("none"),
         *(chosen("faults", "exponential", {"mean_s": each}) for each in NUMBERS[:8]),
     ]
     faults += [chosen("faults", "listed", {"name": each}) for each in ("a", "a_b", "ulfm")]
@@ -226,8 +226,8 @@ def test_two_different_cells_never_share_a_name() -> None:
             try:
                 cell = Cell(
                     framework=framework, model="small_cnn", dataset="digits", ranks=2, batch_size=8, epochs=1, format=format,
-                    interval=Interval.parse(every), strategy=Variant(strategy), faults=trace, history=history,
-                    recovery=Variant(recovery),
+                    interval=Interval.parse(every), strategy=PluginSpec(strategy), faults=trace, history=history,
+                    recovery=PluginSpec(recovery),
                 )  # fmt: skip
             except ConfigError:
                 continue
@@ -254,7 +254,7 @@ def test_registered_names_make_names_that_cannot_be_confused() -> None:
     optional = [*FAULTS, *HISTORIES, *RECOVERIES, "deterministic", "cuda", "warm", "cold"]
     assert len(set(optional)) == len(optional)
     for registry in REGISTRIES.values():
-        assert all(named(name, registry) == Variant(name) for name in registry)
+        assert all(named(name, registry) == PluginSpec(name) for name in registry)
 
 
 def test_environments_have_names_of_their_own() -> None:

@@ -21,11 +21,11 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED
+from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
@@ -40,13 +40,15 @@ def built(kind: type[NumpyFramework] = NumpyFramework, *, seed: int = 1) -> Nump
     return framework
 
 
-def strategy(folder: Path, framework: NumpyFramework, place: Place = ALONE) -> TimedCheckpointer:
-    return timed(CheckpointStore(folder, keep=2), framework, place, trace=traces(folder, place))
+def strategy(
+    folder: Path, framework: NumpyFramework, world: RankContext = ALONE
+) -> TimedCheckpointer:
+    return timed(CheckpointStore(folder, keep=2), framework, world, trace=traces(folder, world))
 
 
-def traces(folder: Path, place: Place) -> Path:
+def traces(folder: Path, world: RankContext) -> Path:
     """Beside the store, which holds nothing but versions."""
-    return folder.with_name(f"{folder.name}-trace-{place.rank}.jsonl")
+    return folder.with_name(f"{folder.name}-trace-{world.rank}.jsonl")
 
 
 def newest(folder: Path) -> Version:
@@ -62,7 +64,7 @@ def same(one: Arrays, other: Arrays) -> bool:
 # Stages
 
 
-def stages_of_a_save(folder: Path, place: Place) -> list[tuple[str, set[str]]]:
+def stages_of_a_save(folder: Path, world: RankContext) -> list[tuple[str, set[str]]]:
     """Each stage that the rank passes, and what lies in the staging folder then."""
     seen: list[tuple[str, set[str]]] = []
 
@@ -70,8 +72,8 @@ def stages_of_a_save(folder: Path, place: Place) -> list[tuple[str, set[str]]]:
         (staging,) = folder.glob("version-*.partial")
         seen.append((stage, {path.name for path in staging.iterdir()}))
 
-    store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    timed(store, built(), place, on_stage=look, trace=trace).save(FIRST)
+    store, trace = CheckpointStore(folder, keep=2), traces(folder, world)
+    timed(store, built(), world, on_stage=look, trace=trace).save(FIRST)
     return seen
 
 
@@ -100,9 +102,9 @@ def test_a_rank_puts_its_own_file_on_stable_storage_before_rank_0_is_told_of_it(
     assert order == ["rank-1.safetensors", "barrier", "barrier"]
 
 
-@pytest.mark.parametrize("place", [RANK_0, RANK_1], ids=["rank 0", "rank 1"])
+@pytest.mark.parametrize("world", [RANK_0, RANK_1], ids=["rank 0", "rank 1"])
 def test_a_rank_that_another_one_leaves_alone_does_not_blame_its_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: RankContext
 ) -> None:
     framework = built()
 
@@ -113,16 +115,16 @@ def test_a_rank_that_another_one_leaves_alone_does_not_blame_its_disk(
     with pytest.raises(
         LaunchError, match=r"another rank died in the checkpoint of step 1, .*by peer"
     ):
-        strategy(tmp_path, framework, place).save(FIRST)
+        strategy(tmp_path, framework, world).save(FIRST)
 
 
-def save_and_die(folder: Path, place: Place, at: str) -> None:
+def save_and_die(folder: Path, world: RankContext, at: str) -> None:
     def die(stage: str) -> None:
         if stage == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store, trace = CheckpointStore(folder, keep=2), traces(folder, place)
-    timed(store, built(seed=2), place, on_stage=die, trace=trace).save(SECOND)
+    store, trace = CheckpointStore(folder, keep=2), traces(folder, world)
+    timed(store, built(seed=2), world, on_stage=die, trace=trace).save(SECOND)
 
 
 @pytest.mark.parametrize(
@@ -135,15 +137,15 @@ def save_and_die(folder: Path, place: Place, at: str) -> None:
     ids=lambda value: value if isinstance(value, str) else f"rank {value.rank}",
 )
 def test_a_kill_at_any_stage_leaves_the_version_before_it_and_a_partial_one_to_discard(
-    tmp_path: Path, place: Place, stage: str
+    tmp_path: Path, world: RankContext, stage: str
 ) -> None:
     framework = built()
     for each in (RANK_1, RANK_0):
         strategy(tmp_path, framework, each).save(FIRST)
-    if place == RANK_0:  # its peer has written what is its own
+    if world == RANK_0:  # its peer has written what is its own
         strategy(tmp_path, framework, RANK_1).save(SECOND)
     rank = multiprocessing.get_context("fork").Process(
-        target=save_and_die, args=(tmp_path, place, stage)
+        target=save_and_die, args=(tmp_path, world, stage)
     )
     rank.start()
     rank.join(30)
@@ -240,8 +242,8 @@ def test_a_kill_at_any_moment_of_saves_and_removals_leaves_the_newest_complete_v
 
 
 def test_a_rank_reads_the_files_of_the_format_and_its_own(tmp_path: Path) -> None:
-    for place in (RANK_1, RANK_0):
-        strategy(tmp_path, built(), place).save(FIRST)
+    for world in (RANK_1, RANK_0):
+        strategy(tmp_path, built(), world).save(FIRST)
     version = newest(tmp_path)
     for rank in (0, 1):
         files = version.read_by(rank)
@@ -259,7 +261,7 @@ def test_a_version_of_another_format_is_refused(tmp_path: Path) -> None:
 def test_a_version_of_the_ranks_that_were_left_is_loaded_by_all(tmp_path: Path) -> None:
     written = built()
     strategy(tmp_path, written).save(FIRST)
-    for place in (RANK_0, RANK_1):
+    for world in (RANK_0, RANK_1):
         other = built(seed=3)
-        strategy(tmp_path, other, place).load(newest(tmp_path))
+        strategy(tmp_path, other, world).load(newest(tmp_path))
         assert same(other.tensors(), written.tensors())

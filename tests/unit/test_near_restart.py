@@ -20,18 +20,18 @@ from ckptbench.launch import attempts
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.catalogue import NATIVE
 from ckptbench.matrix.levels import MEMORY
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import NATIVE
 from ckptbench.runs.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.world import variables
 from ckptbench.world.control import ControlServer
-from ckptbench.world.seats import seats_of
+from ckptbench.world.ranks import assign_ranks
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakePlan = Callable[..., Plan]
-NEAR = Variant("deepfreeze", (("memory", 1), ("shared", 2)))
+NEAR = PluginSpec("deepfreeze", (("memory", 1), ("shared", 2)))
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def run_program(
     plan: Plan, nodes: str, after: int, processes: list[subprocess.Popen[bytes]]
 ) -> list[int]:
     """Start it in a process for each rank, and return their exit statuses. The nodes are names alone."""
-    seats = seats_of(list(nodes))
-    server = ControlServer(seats, host="127.0.0.1")
+    assignments = assign_ranks(list(nodes))
+    server = ControlServer(assignments, host="127.0.0.1")
     program = Program(
         command=[
             sys.executable,
@@ -84,12 +84,12 @@ def run_program(
         logs=plan.run_folder,
     )
     shared = variables.rank_environment(
-        seats, threads=1, control=server.address, token=server.token, logs=str(plan.run_folder), launched="",
+        assignments, threads=1, control=server.address, token=server.token, logs=str(plan.run_folder), launched="",
     )  # fmt: skip
-    for seat in seats:
+    for assignment in assignments:
         own = {
-            variables.RANK: str(seat.rank),
-            "SLURMD_NODENAME": seat.node,
+            variables.RANK: str(assignment.rank),
+            "SLURMD_NODENAME": assignment.node,
             "PYTHONPATH": str(SOURCE),
         }
         processes.append(subprocess.Popen(program.command, env={**os.environ, **shared, **own}))

@@ -17,7 +17,7 @@ from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.study import screen, shown
 from ckptbench.report.figures import FIGURES
@@ -37,7 +37,7 @@ def uneven(repeat: int) -> FakeRun:
 
 def waiting(repeat: int) -> FakeRun:
     """Of its stalls 0.3 s each, and 0.2 s more in which the next save waited."""
-    own = cell("s10", strategy=Variant("async"), format="safetensors", epochs=1, repeat=repeat)
+    own = cell("s10", strategy=PluginSpec("async"), format="safetensors", epochs=1, repeat=repeat)
     return FakeRun(cell=own, steps_per_epoch=50, stall_s=lambda rank, step: 0.3, hold_s={"save": 0.2}, durable_s=0.9)  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
 
@@ -61,7 +61,7 @@ def shared(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(make_plan: Callable[..., Plan], shared: Path) -> Plan:
     plan = make_plan("s1")
-    strategy = Variant("deepfreeze", (("memory", 1), ("shared", 4)))
+    strategy = PluginSpec("deepfreeze", (("memory", 1), ("shared", 4)))
     cell = dataclasses.replace(plan.cell, strategy=strategy, format=FORMAT)
     return dataclasses.replace(plan, cell=cell, memory_folder=shared)
 

@@ -13,7 +13,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan, Sizes
 
 
@@ -95,8 +95,8 @@ def test_horovodrun_starts_no_ranks_on_other_nodes(make_plan: Callable[..., Plan
     horovod = dataclasses.replace(
         plan.cell, framework="horovod_pytorch", format="torch_save", ranks=3
     )
-    listed = Variant("listed", (("name", "one"),))
-    cell = dataclasses.replace(horovod, recovery=Variant("horovod_elastic"), faults=listed)
+    listed = PluginSpec("listed", (("name", "one"),))
+    cell = dataclasses.replace(horovod, recovery=PluginSpec("horovod_elastic"), faults=listed)
     with pytest.raises(
         LaunchError, match="elastic needs all ranks on one node, and here 2 of 3 share one"
     ):

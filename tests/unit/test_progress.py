@@ -6,9 +6,9 @@ import dataclasses
 import datetime
 
 from ckptbench.config.progress import progress_line
-from ckptbench.matrix.catalogue import NO_FORMAT
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.registry import NO_FORMAT
 
 CELLS = [
     Cell(

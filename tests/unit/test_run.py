@@ -27,7 +27,7 @@ from ckptbench.launch.limits import stop_requests
 from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import Retained, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -71,7 +71,7 @@ def test_files_that_were_kept_for_the_next_version_go_with_the_run(
     make_plan: MakePlan, execution: Execution
 ) -> None:
     plan = make_plan("s2")
-    cell = dataclasses.replace(plan.cell, strategy=Variant("async"), format="safetensors")
+    cell = dataclasses.replace(plan.cell, strategy=PluginSpec("async"), format="safetensors")
     plan = dataclasses.replace(plan, cell=cell)
     run_cell(plan, execution)
     assert any(isinstance(e, Retained) for e in whole_events(trace_path(plan.run_folder, 0)))
@@ -150,7 +150,7 @@ def test_a_run_that_dies_names_the_memory_that_it_keeps(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     plan = make_plan("s2")
-    strategy = Variant("deepfreeze", (("memory", 1), ("shared", 0)))
+    strategy = PluginSpec("deepfreeze", (("memory", 1), ("shared", 0)))
     cell = dataclasses.replace(plan.cell, strategy=strategy, format="safetensors")
     plan = dataclasses.replace(plan, cell=cell, memory_folder=tmp_path / "memory")
     die_after(monkeypatch, 5, RuntimeError("out of luck"))

@@ -13,7 +13,7 @@ from ckptbench.common.errors import LaunchError
 
 def test_ranks_learn_the_addresses_of_all_when_all_have_come(make_server: MakeServer) -> None:
     server = make_server("a", "b", "b")
-    assert [seat.rank for seat in server.missing] == [0, 1, 2]
+    assert [assignment.rank for assignment in server.missing] == [0, 1, 2]
     links = open_links(server, "a", "b", "b")
     assert server.missing == []
     assert len({link.addresses for link in links}) == 1

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from numpy_framework import ALONE
 
-from ckptbench.world.seats import partners_of
+from ckptbench.world.ranks import partners_of
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import LEVELS, MEMORY, NODE, SHARED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.identity import Identity
 from ckptbench.strategies import shard_assembly
 from ckptbench.strategies.shard_assembly import (
@@ -194,7 +194,7 @@ def step_of(version: Version | None) -> float:
     framework = built(seed=3)
     folder = version.folder.parent
     reader = timed(
-        CheckpointStore(folder, keep=2), framework, ALONE, format=FORMAT, variant=Variant("deepfreeze"),
+        CheckpointStore(folder, keep=2), framework, ALONE, format=FORMAT, variant=PluginSpec("deepfreeze"),
         trace=folder / "load.jsonl",
     )  # fmt: skip
     reader.load(version)

@@ -16,7 +16,7 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.state_files import (
@@ -28,10 +28,10 @@ from ckptbench.strategies.state_files import (
     share_name,
 )
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 FIRST = Position(step=1, epoch=0, step_in_epoch=1)
-SHARDED = Variant("sharded")
+SHARDED = PluginSpec("sharded")
 
 
 class Normed(NumpyFramework):
@@ -51,13 +51,13 @@ class Normed(NumpyFramework):
         }
 
 
-def place(rank: int, world_size: int) -> Place:
+def world(rank: int, world_size: int) -> RankContext:
     return dataclasses.replace(ALONE, rank=rank, world_size=world_size)
 
 
 def built(rank: int, *, classes: int = 3) -> Normed:
     """A rank whose momentum is no constant, and whose statistics are its own."""
-    framework = Normed.join(place(rank, 3), seed=1, deterministic=True)
+    framework = Normed.join(world(rank, 3), seed=1, deterministic=True)
     network = linear((4, 4, 1), classes)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
     framework.build(network, dict(network.initial_weights(1)), sgd, 8)
@@ -68,7 +68,7 @@ def built(rank: int, *, classes: int = 3) -> Normed:
     return framework
 
 
-def strategy(folder: Path, framework: NumpyFramework, where: Place) -> TimedCheckpointer:
+def strategy(folder: Path, framework: NumpyFramework, where: RankContext) -> TimedCheckpointer:
     trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
     store = CheckpointStore(folder, keep=2)
     return timed(store, framework, where, format=FORMAT, variant=SHARDED, trace=trace)
@@ -77,7 +77,7 @@ def strategy(folder: Path, framework: NumpyFramework, where: Place) -> TimedChec
 def saved(folder: Path, world_size: int) -> Version:
     """Rank 0 commits, so it comes last here, where no rank waits for another."""
     for rank in reversed(range(world_size)):
-        strategy(folder, built(rank), place(rank, world_size)).save(FIRST)
+        strategy(folder, built(rank), world(rank, world_size)).save(FIRST)
     version = CheckpointStore(folder, keep=2).newest()
     assert version is not None
     return version
@@ -110,7 +110,7 @@ def test_any_number_of_ranks_loads_it_bit_for_bit(
     version = saved(tmp_path / "store", then)
     for rank in range(now):
         framework = forgetful(rank, kind)
-        strategy(tmp_path / "store", framework, place(rank, now)).load(version)
+        strategy(tmp_path / "store", framework, world(rank, now)).load(version)
         whole = built(rank).tensors()
         assert {n: a.tobytes() for n, a in framework.tensors().items()} == {
             name: array.tobytes() for name, array in whole.items()
@@ -133,7 +133,7 @@ def test_a_rank_that_the_version_has_not_draws_on_from_its_own_seed(tmp_path: Pa
     version = saved(tmp_path / "store", 1)
     framework = forgetful(1)
     before = framework.rank_state()
-    strategy(tmp_path / "store", framework, place(1, 2)).load(version)
+    strategy(tmp_path / "store", framework, world(1, 2)).load(version)
     after = framework.rank_state()
     own = [name for name in before if name.startswith("random/")]
     assert own
@@ -142,7 +142,7 @@ def test_a_rank_that_the_version_has_not_draws_on_from_its_own_seed(tmp_path: Pa
 
 def test_another_network_is_refused_with_the_tensor(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 2)
-    loading = strategy(tmp_path / "store", built(0, classes=4), place(0, 2))
+    loading = strategy(tmp_path / "store", built(0, classes=4), world(0, 2))
     with pytest.raises(CheckpointError, match=r"does not fit .*head.kernel has shape \(3, 16\)"):
         loading.load(version)
 
@@ -189,7 +189,7 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
         piece = Piece(tensor=WHOLE, start=start, stop=stop)
         write_pieces(folder / f"state-{number}", [piece], [np.ones(piece.nbytes, np.uint8)])
     framework = forgetful(0, kind)
-    loading = strategy(tmp_path / "store", framework, place(0, 1))
+    loading = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(CheckpointError, match=words):
         loading.load(dataclasses.replace(version, files=files))
     assert all((array == -1).all() for array in framework.tensors().values())
@@ -199,7 +199,7 @@ def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 2)
     files = {name: file for name, file in version.files.items() if name != share_name(1)}
     half = dataclasses.replace(version, files=files)
-    loading = strategy(tmp_path / "store", forgetful(0), place(0, 2))
+    loading = strategy(tmp_path / "store", forgetful(0), world(0, 2))
     with pytest.raises(CheckpointError, match="is not there as a whole: no share has its elements"):
         loading.load(half)
 
@@ -212,7 +212,7 @@ def test_an_own_state_that_lacks_a_part_is_refused_with_its_file(tmp_path: Path)
     }
     path.unlink()
     save_own(version.folder, 0, own)
-    loading = strategy(tmp_path / "store", forgetful(0), place(0, 1))
+    loading = strategy(tmp_path / "store", forgetful(0), world(0, 1))
     with pytest.raises(CheckpointError, match=rf"{path}: .*random/numpy/gauss"):
         loading.load(version)
 
@@ -221,7 +221,7 @@ def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:
     framework = built(0)
     twice = framework.state()
     framework.state = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
-    saving = strategy(tmp_path / "store", framework, place(0, 1))
+    saving = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(
         CheckpointError, match=r"two tensors of the state are named model/head.bias"
     ):

@@ -15,7 +15,7 @@ from scipy.stats import linregress
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.memory import Growth
 from ckptbench.analysis.derive import derive
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 
 def tables(folder: Path, *runs: FakeRun) -> dict[str, pd.DataFrame]:
@@ -24,7 +24,7 @@ def tables(folder: Path, *runs: FakeRun) -> dict[str, pd.DataFrame]:
 
 def in_background(repeat: int, **fields: Any) -> FakeRun:
     """Steps of 0.1 s, and of 0.15 s until a save is written, six steps later; the stall of a checkpoint is 0.05 s."""
-    whole = cell("s10", strategy=Variant("async"), format="safetensors", epochs=1, repeat=repeat)
+    whole = cell("s10", strategy=PluginSpec("async"), format="safetensors", epochs=1, repeat=repeat)
     usual: dict[str, Any] = {
         "cell": whole,
         "steps_per_epoch": 40,
@@ -111,7 +111,7 @@ def test_only_checkpoints_of_the_steady_state_count_where_every_run_has_some(
 def test_the_time_to_load_is_that_of_the_warm_restarts_of_the_same_cell(tmp_path: Path) -> None:
     def restarted(load_s: float, **fields: str) -> FakeRun:
         return FakeRun(
-            cell=cell(faults=Variant("killed_between"), **fields),
+            cell=cell(faults=PluginSpec("killed_between"), **fields),
             kills=(Kill(rank=0, step=15),),
             load_s=lambda rank, attempt: load_s,
         )
@@ -135,7 +135,7 @@ def test_a_strategy_that_hardly_takes_memory_does_not_tell_how_far_that_of_other
         return [
             in_background(
                 repeat,
-                cell=cell("s10", strategy=Variant(strategy), format="safetensors", epochs=1, repeat=repeat),
+                cell=cell("s10", strategy=PluginSpec(strategy), format="safetensors", epochs=1, repeat=repeat),
                 memory=lambda when, rank, step, own=own: round(own * MEGABYTE),
             )
             for repeat, own in enumerate(peaks)
@@ -234,7 +234,7 @@ def test_samples_and_digests_around_saves_are_no_part_of_the_steps(tmp_path: Pat
 
 def in_levels(repeat: int, shared: int = 4) -> FakeRun:
     """A run of 8 checkpoints: all to memory, every second to the node 1 s later, few to the shared level after 1 s more."""
-    own = Variant("deepfreeze", (("memory", 1), ("node", 2), ("shared", shared)))
+    own = PluginSpec("deepfreeze", (("memory", 1), ("node", 2), ("shared", shared)))
     every = {"memory": 1, "node": 2, "shared": shared}
     return in_background(
         repeat,
@@ -285,7 +285,7 @@ def test_runs_that_were_continued_are_counted_and_not_timed(tmp_path: Path) -> N
     again = FakeRun(cell=cell("s5", repeat=1), attempts=2)
     alone = FakeRun(cell=cell("s2"), attempts=2)
     killed = FakeRun(
-        cell=cell("s5", faults=Variant("killed_between")), kills=(Kill(rank=0, step=8),)
+        cell=cell("s5", faults=PluginSpec("killed_between")), kills=(Kill(rank=0, step=8),)
     )
     unwritten = FakeRun(cell=cell("never"), attempts=2)
     found = tables(tmp_path, timed, again, alone, killed, unwritten)
@@ -308,7 +308,7 @@ def test_runs_that_were_continued_are_counted_and_not_timed(tmp_path: Path) -> N
 def test_the_options_of_a_strategy_that_costs_depend_on_are_columns(
     tmp_path: Path, options: dict[str, int], facts: tuple[bool, int, int]
 ) -> None:
-    strategy = Variant("deepfreeze", tuple(sorted(options.items())))
+    strategy = PluginSpec("deepfreeze", tuple(sorted(options.items())))
     run = FakeRun(cell=cell(strategy=strategy, format="safetensors"))
     names = ["blocking", "shared_every", "copies"]
     assert tuple(tables(tmp_path, run)["strategies"][names].iloc[0]) == facts

@@ -11,8 +11,8 @@ from run_folders import cell
 from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.contract import Loss, Verdict, going_on
 from ckptbench.failures.recovery.restart import Restart
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import Variant
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
@@ -20,7 +20,7 @@ from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.strikes import await_lost_nodes, check_struck
 
-LISTED = Variant("listed", (("name", "two"),))
+LISTED = PluginSpec("listed", (("name", "two"),))
 FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="slow"))
 LOSS = Loss(ranks=(0,), how="rank-0 was killed by SIGKILL")
 
@@ -87,13 +87,13 @@ def test_without_any_version_the_next_attempt_begins_anew(plan: Plan) -> None:
 
 
 def test_a_run_of_the_resume_proof_never_begins_anew(plan: Plan) -> None:
-    killed = dataclasses.replace(plan.cell, faults=Variant("killed_between"))
+    killed = dataclasses.replace(plan.cell, faults=PluginSpec("killed_between"))
     with pytest.raises(LaunchError, match="no sound version to restart from"):
         going_on(dataclasses.replace(plan, cell=killed), None, attempt=2)
 
 
 def test_only_a_struck_run_asks_its_ranks_for_answers(plan: Plan) -> None:
-    patient = Variant("restart", (("patience_s", 30.0),))
+    patient = PluginSpec("restart", (("patience_s", 30.0),))
     own = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, recovery=patient))
     assert (Restart().patience_s(plan), Restart().patience_s(own)) == (10.0, 30.0)
     whole = dataclasses.replace(plan, cell=plan.cell.reference)

@@ -18,9 +18,9 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Sgd
-from ckptbench.matrix.catalogue import NATIVE, STRATEGIES, StrategyEntry
 from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import NATIVE, STRATEGIES, StrategyEntry
 from ckptbench.runs.events import File, Retained, SaveFailed
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
@@ -29,7 +29,7 @@ from ckptbench.strategies.native import Native
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
 
-BEHIND = Variant("behind")
+BEHIND = PluginSpec("behind")
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
 FIRST, SECOND, THIRD, FOURTH = (
     Position(step=step, epoch=0, step_in_epoch=step) for step in range(1, 5)
@@ -272,7 +272,7 @@ def steps(store: CheckpointStore) -> list[int]:
 
 @pytest.mark.parametrize("variant", [NATIVE, BEHIND])
 def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it(
-    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant
+    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, variant: PluginSpec
 ) -> None:
     Behind.capture.set(), Behind.write.set()
     strategy = timed(held, built(), variant=variant, trace=trace)

@@ -10,7 +10,7 @@ from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 
 def timeline(folder: Path, *runs: FakeRun) -> pd.DataFrame:
@@ -55,7 +55,7 @@ def test_a_save_behind_training_ends_while_steps_go_on_and_the_next_one_is_there
     tmp_path: Path,
 ) -> None:
     run = FakeRun(
-        cell=cell("s2", epochs=1, strategy=Variant("async"), format="safetensors"),
+        cell=cell("s2", epochs=1, strategy=PluginSpec("async"), format="safetensors"),
         stall_s=lambda rank, step: 0.05,
         durable_s=0.14,
         hold_s={"save": 0.03},
@@ -144,7 +144,7 @@ def test_a_span_of_every_event_of_a_checkpoint_is_collected(tmp_path: Path) -> N
 
 
 def test_each_level_is_written_and_committed_after_the_nearer_one(tmp_path: Path) -> None:
-    own = Variant("deepfreeze", (("memory", 1), ("node", 1)))
+    own = PluginSpec("deepfreeze", (("memory", 1), ("node", 1)))
     run = FakeRun(
         cell=cell("s5", epochs=1, strategy=own, format="safetensors"),
         stall_s=lambda rank, step: 0.05,
@@ -176,7 +176,7 @@ def test_each_level_is_written_and_committed_after_the_nearer_one(tmp_path: Path
 
 def test_evaluation_behind_which_a_save_goes_on_is_a_span(tmp_path: Path) -> None:
     run = FakeRun(
-        cell=cell("e1", strategy=Variant("async"), format="safetensors"),
+        cell=cell("e1", strategy=PluginSpec("async"), format="safetensors"),
         stall_s=lambda rank, step: 0.05,
         durable_s=0.9,
     )
@@ -190,7 +190,7 @@ def test_evaluation_behind_which_a_save_goes_on_is_a_span(tmp_path: Path) -> Non
 def test_without_two_steps_after_the_commit_a_checkpoint_with_one_is_shown(tmp_path: Path) -> None:
     """The commit of step 4 is while step 8 computes, that of step 8 while the last one does."""
     run = FakeRun(
-        cell=cell("s4", epochs=1, strategy=Variant("async"), format="safetensors"),
+        cell=cell("s4", epochs=1, strategy=PluginSpec("async"), format="safetensors"),
         steps_per_epoch=9,
         stall_s=lambda rank, step: 0.05 if step == 4 else 0.04,
         durable_s=0.38,

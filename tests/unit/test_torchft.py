@@ -23,13 +23,13 @@ from ckptbench.failures.recovery.torchft import (
     TorchFtRank,
 )
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 class Manager:
@@ -105,12 +105,12 @@ class FakeLink:
         self.joined += 1
 
 
-OPTIONS = Variant("torchft").chosen(RECOVERIES["torchft"].options)
+OPTIONS = PluginSpec("torchft").chosen(RECOVERIES["torchft"].options)
 
 
-def place(*nodes: str) -> Place:
+def world(*nodes: str) -> RankContext:
     names = nodes or ("here",) * 3
-    return Place(
+    return RankContext(
         rank=0, world_size=3, local_rank=0, node="here", threads=1, addresses=("x:1",) * 3, nodes=names
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def at(step: int) -> Position:
 
 
 def made(*quorums: Sequence[int], comes_again: bool = False) -> Rank:
-    rank = Rank(place(), cast(Link, FakeLink(comes_again=comes_again)), OPTIONS)
+    rank = Rank(world(), cast(Link, FakeLink(comes_again=comes_again)), OPTIONS)
     rank.quorums = list(quorums)
     rank.adopt(cast(Framework, SimpleNamespace()))
     return rank
@@ -137,7 +137,7 @@ def average(rank: Rank) -> np.ndarray[Any, Any]:
 def struck_plan(make_plan: Callable[..., Plan]) -> Plan:
     plan = make_plan("never")
     failures = (Failure(step=4, rank=1), Failure(step=6, rank=2))
-    cell = dataclasses.replace(plan.cell, ranks=3, faults=Variant("listed", (("name", "x"),)))
+    cell = dataclasses.replace(plan.cell, ranks=3, faults=PluginSpec("listed", (("name", "x"),)))
     return dataclasses.replace(plan, cell=cell, listed=failures, failures=failures)
 
 
@@ -162,7 +162,7 @@ def test_a_lighthouse_that_does_not_start_is_one_error(struck_plan: Plan) -> Non
 
 def test_ranks_on_several_nodes_are_refused() -> None:
     with pytest.raises(LaunchError, match="on one host alone"):
-        TorchFtRank(place("here", "here", "there"), cast(Link, FakeLink()), {})
+        TorchFtRank(world("here", "here", "there"), cast(Link, FakeLink()), {})
 
 
 def test_ranks_that_begin_together_wait_for_all() -> None:

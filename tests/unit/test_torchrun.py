@@ -20,7 +20,7 @@ from ckptbench.launch.starters import Process, Program, rank_processes
 from ckptbench.launch.watch import run_processes
 from ckptbench.runs.plan import Plan
 from ckptbench.world.control import ControlServer
-from ckptbench.world.seats import seats_of
+from ckptbench.world.ranks import assign_ranks
 from ckptbench.world.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, TOKEN, rank_of
 from tests.living import is_running
 
@@ -93,7 +93,7 @@ def run(
         losses.append(loss)
         return verdicts.pop(0) if loss.ranks else Verdict.GIVE_UP
 
-    control = ControlServer(seats_of(["here", "here"]), host="127.0.0.1")
+    control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
     environment = {
         **os.environ, "PYTHONPATH": str(SOURCE), CONTROL: control.address, TOKEN: control.token,
         NODES: "here,here", LOCAL_RANK_SOURCE: NUMBER, "CHOSEN": str(chosen.path), "BY": by,
@@ -193,7 +193,7 @@ def test_the_agent_is_none_of_the_ranks_that_it_starts() -> None:
 
 
 def test_slurm_starts_an_agent_on_every_node(tmp_path: Path) -> None:
-    seats = seats_of(["n1", "n1", "n2"])
+    assignments = assign_ranks(["n1", "n1", "n2"])
 
     def start(
         scheduler: Scheduler, here: str, nodes: tuple[str, ...] = ("n1", "n2")
@@ -201,7 +201,7 @@ def test_slurm_starts_an_agent_on_every_node(tmp_path: Path) -> None:
         return rank_processes(
             Program(command=["agent"], logs=tmp_path, starts_node=True),
             Allocation(scheduler=scheduler, job_id="1", nodes=nodes, here=here),
-            seats if len(nodes) == 2 else seats[:2],
+            assignments if len(nodes) == 2 else assignments[:2],
             {},
         )
 

@@ -21,7 +21,7 @@ from ckptbench.common.errors import CheckpointError, CkptbenchError, LaunchError
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import Arrays, Sgd
-from ckptbench.matrix.catalogue import RECOVERIES, load
+from ckptbench.matrix.registry import RECOVERIES, load
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position

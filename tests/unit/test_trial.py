@@ -24,11 +24,11 @@ from ckptbench.common.errors import EnvironmentSetupError, LaunchError
 from ckptbench.environments.folder import locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import NODE
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.training import rank
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 MakePlan = Callable[..., Plan]
 HERE = Path(__file__).parent
@@ -172,7 +172,7 @@ def unfit_at(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 @pytest.fixture
 def plan(make_plan: MakePlan, tmp_path: Path) -> Plan:
     plan = make_plan("s1")
-    strategy = Variant("deepfreeze", (("memory", 1), ("node", 2), ("shared", 4)))
+    strategy = PluginSpec("deepfreeze", (("memory", 1), ("node", 2), ("shared", 4)))
     cell = dataclasses.replace(plan.cell, strategy=strategy, format=FORMAT)
     return dataclasses.replace(
         plan, cell=cell, memory_folder=tmp_path / "shm", node_folder=tmp_path / "disk"
@@ -253,27 +253,27 @@ def test_the_first_rank_of_a_node_checks_before_it_imports_its_framework(
 
     monkeypatch.setattr(preflight, "check_node", refuse)
     monkeypatch.setattr(rank, "load", lambda _: pytest.fail("imported"))
-    place = Place(
+    world = RankContext(
         rank=1, world_size=2, local_rank=0, node="b", threads=1, addresses=("a:1", "b:1"), nodes=("a", "b")
     )  # fmt: skip
     with pytest.raises(LaunchError, match="on b: no room"):
-        rank.run_rank(plan, place, Unasked(), started_ns=2)
+        rank.run_rank(plan, world, Unasked(), started_ns=2)
     assert checked == ["b"]
     assert not (plan.run_folder / "trace-1.jsonl").exists()
 
 
 def test_no_rank_checks_its_node_in_a_restart_that_is_timed(plan: Plan) -> None:
-    place = Place(
+    world = RankContext(
         rank=1, world_size=2, local_rank=0, node="b", threads=1, addresses=("a:1", "b:1"), nodes=("a", "b")
     )  # fmt: skip
     again = dataclasses.replace(plan, attempt=2)
     killed = dataclasses.replace(
-        again, cell=dataclasses.replace(again.cell, faults=Variant("killed_thrice"))
+        again, cell=dataclasses.replace(again.cell, faults=PluginSpec("killed_thrice"))
     )
-    assert rank._checks_node(again, place, Unasked())
-    assert not rank._checks_node(killed, place, Unasked())
-    assert not rank._checks_node(plan, dataclasses.replace(place, local_rank=1), Unasked())
-    assert not rank._checks_node(plan, dataclasses.replace(place, nodes=("b", "b")), Unasked())
+    assert rank._checks_node(again, world, Unasked())
+    assert not rank._checks_node(killed, world, Unasked())
+    assert not rank._checks_node(plan, dataclasses.replace(world, local_rank=1), Unasked())
+    assert not rank._checks_node(plan, dataclasses.replace(world, nodes=("b", "b")), Unasked())
 
 
 def test_the_audit_names_it_and_measures_nothing_more(

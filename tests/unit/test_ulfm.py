@@ -20,7 +20,7 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery import ulfm
 from ckptbench.failures.recovery.contract import Regrouped, Verdict
 from ckptbench.failures.recovery.ulfm import Ulfm, UlfmRank
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def with_recovery(plan: Plan, **options: bool) -> Plan:
-    recovery = Variant("ulfm", tuple(options.items()))
+    recovery = PluginSpec("ulfm", tuple(options.items()))
     cell = dataclasses.replace(plan.cell, framework="chainer", recovery=recovery)
     return dataclasses.replace(plan, cell=cell)
 

@@ -16,7 +16,7 @@ from run_folders import FakeRun, Kill, cell
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.layout import MANIFEST, final_path
 from ckptbench.runs.seal import seal
 
@@ -28,7 +28,7 @@ PROOF: dict[str, Any] = {"ranks": 2, "deterministic": True}
 def write_killed(runs: Path) -> list[Path]:
     """A run that was killed, and its reference: both record a proof."""
     common: dict[str, Any] = {"steps_per_epoch": 3, "proof": True, "removal_s": 0.1, "hold_s": {"update": 0.1}}  # fmt: skip
-    killed = cell("s2", faults=Variant("killed_between"), **PROOF)
+    killed = cell("s2", faults=PluginSpec("killed_between"), **PROOF)
     return [
         FakeRun(cell=killed, kills=(Kill(1, 3),), **common).write(runs),
         FakeRun(cell=killed.reference, **common).write(runs),

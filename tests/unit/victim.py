@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.runs.failure import Failure
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 def save(folder: Path) -> None:
@@ -27,12 +27,12 @@ def save(folder: Path) -> None:
 
 def main() -> None:
     failures, folder, attempt, steps = json.loads(sys.argv[1])
-    place = Place(
+    world = RankContext(
         rank=0, world_size=1, local_rank=0, node="here", threads=1, addresses=("127.0.0.1:1",)
     )
     target = InjectorClient.open(
         [Failure.from_json(each) for each in failures],
-        place,
+        world,
         run_folder=Path(folder),
         attempt=attempt,
         near=[Path(folder) / "near"],

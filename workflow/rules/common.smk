@@ -13,7 +13,7 @@ from ckptbench.decide.failure_file import read_failure_files
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
-from ckptbench.matrix.variant import NAME
+from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import check_input, shell_prefix
 from ckptbench.common.remedies import blame
 from ckptbench.config.failed import FailedJob, advice

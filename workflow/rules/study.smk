@@ -11,7 +11,7 @@ from ckptbench.environments.ready import changes as changes_of_environment
 from ckptbench.environments.ready import described
 from ckptbench.environments.folder import environment_sha256
 from ckptbench.report.figures import FIGURES
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.config.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))

@@ -24,17 +24,17 @@ from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.matrix.catalogue import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.interval import Interval as Every
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import Variant
 from ckptbench.runs.plan import RunSpec
 
 IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_samples": 64}
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1
-NULL = Variant("null")
+NULL = PluginSpec("null")
 RESOLVED, RESOLVED_S = 0.005, 0.001
 """Overhead and stall that the study does not claim to see: the recorder's cost, and the bookkeeping of a save."""
 WIDEST, WIDEST_S = 0.05, 0.01
@@ -59,8 +59,8 @@ class Size:
         return sum(step > WARMUP for step in range(self.interval, steps + 1, self.interval))
 
     @property
-    def stall(self) -> Variant:
-        return Variant.of("strategy", "stall", {"ms": self.stall_ms}, STRATEGIES["stall"])
+    def stall(self) -> PluginSpec:
+        return PluginSpec.of("strategy", "stall", {"ms": self.stall_ms}, STRATEGIES["stall"])
 
 
 def collected_runs(folder: Path, lock: Path, size: Size) -> dict[str, pd.DataFrame]:
@@ -139,7 +139,7 @@ def checks_of(collected: Mapping[str, pd.DataFrame], size: Size) -> list[Check]:
 
 
 def estimated(
-    collected: Mapping[str, pd.DataFrame], strategy: Variant
+    collected: Mapping[str, pd.DataFrame], strategy: PluginSpec
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rows of the tables `overhead` and `strategies`, from the runs of a strategy and their baselines."""
     runs = collected["runs"]

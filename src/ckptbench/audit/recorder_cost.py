@@ -21,7 +21,7 @@ from ckptbench.common.clock import clock
 from ckptbench.runs.recorder import Recorder
 from ckptbench.world.control import ControlServer
 from ckptbench.world.link import Link
-from ckptbench.world.seats import seats_of
+from ckptbench.world.ranks import assign_ranks
 
 PROMISE = 0.005
 Matrix = NDArray[np.float32]
@@ -51,7 +51,7 @@ def measure(
     random = np.random.default_rng(0)
     matrix = random.standard_normal((size, size), np.float32)
     recorder = Recorder(folder / "trace-0.jsonl")
-    server = ControlServer(seats_of(["here"]), host="127.0.0.1")
+    server = ControlServer(assign_ranks(["here"]), host="127.0.0.1")
     server.serve()
     found = []
     # The line is closed first, whatever happens: a rank whose launcher is gone ends its process.

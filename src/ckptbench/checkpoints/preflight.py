@@ -12,8 +12,8 @@ from ckptbench.checkpoints.store import held_bytes
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
-from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, STRATEGIES
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, STRATEGIES
 from ckptbench.runs.plan import Plan
 
 FLOAT_BYTES = 4

@@ -12,11 +12,11 @@ from ckptbench.config.feasible import check_image, check_length, check_omission,
 from ckptbench.config.reading import FieldError
 from ckptbench.config.study import Matrix, Selection, StudyConfig
 from ckptbench.config.values import NAME_BYTES
-from ckptbench.matrix.catalogue import KILLED, NATIVE, NO_FORMAT, formats_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import KILLED, NATIVE, NO_FORMAT, formats_of
 from ckptbench.matrix.shown import show
-from ckptbench.matrix.variant import Variant
 
 AXES = tuple(Matrix.model_fields)
 MOST_COMBINATIONS = 100_000
@@ -170,7 +170,7 @@ def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
     interval = Interval.parse(str(fields["interval"]))
     format = str(fields["format"])
     strategy = fields["strategy"]
-    assert isinstance(strategy, Variant)
+    assert isinstance(strategy, PluginSpec)
     if interval == NEVER:
         format, strategy = NO_FORMAT, NATIVE
     elif format == "default":

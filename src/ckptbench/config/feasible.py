@@ -14,10 +14,10 @@ from ckptbench.config.reading import FieldError
 from ckptbench.config.study import StudyConfig
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.sources.source import Source
-from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network
 from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.registry import NOTHING
 from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.runs.schedule import kills_of
 

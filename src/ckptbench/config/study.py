@@ -29,7 +29,10 @@ from ckptbench.config.values import (
     whole,
 )
 from ckptbench.data.sources import DATASETS
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import (
     FAILURE_KINDS,
     FAULTS,
     FRAMEWORKS,
@@ -44,10 +47,7 @@ from ckptbench.matrix.catalogue import (
     WHOLE,
     formats_of,
 )
-from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.training import Training
-from ckptbench.matrix.variant import Variant
 from ckptbench.runs.failure import Failure
 
 ALL = "all"
@@ -73,9 +73,9 @@ FORMATS = dict.fromkeys(
     for format in formats_of(framework, strategy)
 )
 FormatName = Annotated[str, OneOf(("default", *FORMATS))]
-StrategyVariant = Annotated[Variant, VariantOf("strategy", STRATEGIES)]
-FaultsVariant = Annotated[Variant, VariantOf("faults", FAULTS)]
-RecoveryVariant = Annotated[Variant, VariantOf("recovery", RECOVERIES)]
+StrategyVariant = Annotated[PluginSpec, VariantOf("strategy", STRATEGIES)]
+FaultsVariant = Annotated[PluginSpec, VariantOf("faults", FAULTS)]
+RecoveryVariant = Annotated[PluginSpec, VariantOf("recovery", RECOVERIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import CoreSchema, core_schema
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.matrix.variant import LARGEST_OPTION, Entry, Option, Variant
+from ckptbench.matrix.plugin_spec import LARGEST_OPTION, Entry, Option, PluginSpec
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class VariantOf:
     def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self._variant,
-            serialization=core_schema.plain_serializer_function_ser_schema(Variant.to_json),
+            serialization=core_schema.plain_serializer_function_ser_schema(PluginSpec.to_json),
         )
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class VariantOf:
         mapping = _mapping(with_options) | {"minProperties": 1, "maxProperties": 1}
         return {"anyOf": [{"enum": list(self.registry), "type": "string"}, mapping]}
 
-    def _variant(self, value: object) -> Variant:
+    def _variant(self, value: object) -> PluginSpec:
         named = {value: {}} if isinstance(value, str) else value
         ((name, options), *others) = (
             named.items() if isinstance(named, dict) and named else [("", {})]
@@ -82,7 +82,7 @@ class VariantOf:
                 f"use {', '.join(self.registry)}, or one of them with its options as in {{name: {{option: value}}}}"
             )
         try:
-            return Variant.of(self.kind, name, options, self.registry[name])
+            return PluginSpec.of(self.kind, name, options, self.registry[name])
         except ConfigError as error:
             raise ValueError(str(error)) from error
 

@@ -35,7 +35,7 @@ from ckptbench.decide.recoveries import (
     survivals,
     with_joined_ranks,
 )
-from ckptbench.matrix.catalogue import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
+from ckptbench.matrix.registry import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
 
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {

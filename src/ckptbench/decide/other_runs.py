@@ -17,7 +17,7 @@ from ckptbench.analysis.tables.grouping import by_run, groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.recoveries import kills
-from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.registry import WHOLE
 
 Floats = NDArray[np.float64]
 

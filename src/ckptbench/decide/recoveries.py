@@ -14,8 +14,8 @@ from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records, struck
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.matrix.catalogue import NOTHING, RECOVERIES, WHOLE, registered
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.registry import NOTHING, RECOVERIES, WHOLE, registered
 
 Tables = Mapping[str, pd.DataFrame]
 CELL = (*SYSTEM, "strategy", "format")

@@ -36,9 +36,9 @@ from ckptbench.decide.other_runs import CELL, OtherRuns, Seen, cell_of, resample
 from ckptbench.decide.recoveries import KILL, key_of
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
-from ckptbench.matrix.catalogue import FAULTS, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name, named
+from ckptbench.matrix.registry import FAULTS, WHOLE
 
 Floats = NDArray[np.float64]
 Tables = Mapping[str, pd.DataFrame]

@@ -23,7 +23,7 @@ from ckptbench.runs.events import Strike
 from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.trace import whole_events
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 from ckptbench.world.variables import TOKEN
 
 CLOSING_S = 300.0
@@ -50,7 +50,7 @@ class InjectorClient:
     def open(
         cls,
         failures: Sequence[Failure],
-        place: Place,
+        world: RankContext,
         *,
         run_folder: Path,
         attempt: int,
@@ -62,15 +62,15 @@ class InjectorClient:
         `near` are the folders that are lost with the node. An attempt after the first one begins with a recovery, and so
         does a rank that comes again, in place of one that was lost.
         """
-        nodes = place.nodes or (place.node,) * place.world_size
+        nodes = world.nodes or (world.node,) * world.world_size
         own = {
             number: failure
             for number, failure in enumerate(failures)
-            if failure.victims(nodes)[:1] == (place.rank,)
+            if failure.victims(nodes)[:1] == (world.rank,)
         }
         if not own:
             return cls()
-        journal = strikes_path(run_folder, place.rank)
+        journal = strikes_path(run_folder, world.rank)
         struck = {event.failure for event in whole_events(journal) if isinstance(event, Strike)}
         orders = Orders(
             pid=os.getpid(),

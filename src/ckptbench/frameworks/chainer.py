@@ -39,7 +39,7 @@ from ckptbench.matrix.networks.layers import (
     ReLU,
     Residual,
 )
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 _ATTRIBUTES = {
     "kernel": "W",
@@ -206,23 +206,23 @@ class Chainer(Framework):
         self._device = device
 
     @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        on_gpu = place.accelerator == "cuda"
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        on_gpu = world.accelerator == "cuda"
         device = chainer.get_device("@cupy:0" if on_gpu else "@numpy")
         device.use()
         if deterministic:
             _be_deterministic()
-        seed_all(seed + place.rank)
-        device.xp.random.seed(seed + place.rank)
-        over_nccl = on_gpu and place.world_size > 1
+        seed_all(seed + world.rank)
+        device.xp.random.seed(seed + world.rank)
+        over_nccl = on_gpu and world.world_size > 1
         communicator = chainermn.create_communicator(
             "pure_nccl" if over_nccl else "naive",
-            mpi_comm=_own_communicator() if place.world_size == 1 else None,
+            mpi_comm=_own_communicator() if world.world_size == 1 else None,
         )
-        own = place.rank if place.world_size > 1 else 0
-        if (communicator.rank, communicator.size) != (own, place.world_size):
+        own = world.rank if world.world_size > 1 else 0
+        if (communicator.rank, communicator.size) != (own, world.world_size):
             raise LaunchError(
-                f"rank {place.rank} of {place.world_size} is rank {communicator.rank} of "
+                f"rank {world.rank} of {world.world_size} is rank {communicator.rank} of "
                 f"{communicator.size} to MPI: start it with the mpiexec of the MPI in its environment"
             )
         framework = cls(communicator, device)
@@ -230,7 +230,7 @@ class Chainer(Framework):
         # All ranks of this node have mapped MPICH's segment by now. MPICH itself removes its name only when MPI ends in
         # an orderly way: a killed run would leave it behind.
         forget_names(MPICH)
-        if place.local_rank == 0:
+        if world.local_rank == 0:
             # What a run has left that was killed before it came here, with its launcher or on another node than that.
             remove_unused(named_segments(MPICH, older_than_s=LEFT_BEHIND_SECONDS))
         return framework

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.networks.layers import Network
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 Arrays = dict[str, NDArray[np.generic]]
 """Arrays by name. Weights use the names and layouts of `networks.layers.Network.parameters`."""
@@ -153,7 +153,7 @@ class Framework(ABC):
 
     @classmethod
     @abstractmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
         """Configure threads, device and seeds, and meet the other ranks. Returns when all ranks are there.
 
         `seed` is the same on every rank. Random draws that differ by rank, such as dropout, use `seed + rank`.

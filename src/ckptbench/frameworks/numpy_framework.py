@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks.layers import Network
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 class NumpyFramework(Framework):
@@ -22,8 +22,8 @@ class NumpyFramework(Framework):
     momenta: dict[str, NDArray[np.float32]]
 
     @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        seed_all(seed + place.rank)
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        seed_all(seed + world.rank)
         return cls()
 
     def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:

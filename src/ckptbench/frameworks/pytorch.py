@@ -21,7 +21,7 @@ from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 StateDict = dict[str, torch.Tensor]
 MOMENTUM = "momentum_buffer"
@@ -51,21 +51,21 @@ class PyTorch(Framework):
     optimizer: torch.optim.SGD
     _forward: nn.Module  # the module, wrapped if there are several ranks
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._device = torch.device(place.accelerator)
+    def __init__(self, world: RankContext) -> None:
+        self._place = world
+        self._device = torch.device(world.accelerator)
         # Copies to the host go beside the stream in which the network computes.
         self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
         self._tensors: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
 
     @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        torch.set_num_threads(place.threads)
-        seed_all(seed + place.rank)
-        torch.manual_seed(seed + place.rank)
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        torch.set_num_threads(world.threads)
+        seed_all(seed + world.rank)
+        torch.manual_seed(seed + world.rank)
         if deterministic:
             _be_deterministic()
-        framework = cls(place)
+        framework = cls(world)
         framework._meet()
         return framework
 

@@ -1,4 +1,4 @@
-"""The nodes that the scheduler gave to this job, and the seat of each rank on them."""
+"""The nodes that the scheduler gave to this job, and the assignment of each rank on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.remedies import blame
-from ckptbench.world.seats import Seat, same_host, seats_of
+from ckptbench.world.ranks import RankAssignment, assign_ranks, same_host
 
 Scheduler = Literal["none", "slurm", "gridengine", "pbs"]
 
@@ -28,7 +28,7 @@ class Allocation:
     here: str | None
     """The node on which this process runs. None: it runs on another host, such as a login node."""
 
-    def seats(self, ranks: int) -> tuple[Seat, ...]:
+    def assignments(self, ranks: int) -> tuple[RankAssignment, ...]:
         """The first ranks sit on the first node, the next on the second, as evenly as possible.
 
         Raises LaunchError where there are fewer ranks than nodes.
@@ -42,7 +42,7 @@ class Allocation:
         names = [
             name for n, name in enumerate(self.nodes) for _ in range(share + (1 if n < rest else 0))
         ]
-        return seats_of(names)
+        return assign_ranks(names)
 
 
 def read_allocation(environment: Mapping[str, str]) -> Allocation:

@@ -19,7 +19,7 @@ from ckptbench.common.removal import try_to_remove
 from ckptbench.failures.recovery.contract import going_on
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.near import ShardAssembler
-from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.layout import (

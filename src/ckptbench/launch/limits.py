@@ -13,7 +13,7 @@ from types import FrameType
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.processes import is_orphan
 from ckptbench.launch.watched import Group
-from ckptbench.world.seats import Seat
+from ckptbench.world.ranks import RankAssignment
 
 COME_UP_SECONDS = 300.0
 STOP_SECONDS = 600.0
@@ -110,10 +110,12 @@ class Deadlines:
                 f"the ranks did not stop within {STOP_SECONDS:.0f} s; last lines:\n{self._group.tails()}"
             )
 
-    def raise_if_not_up(self, missing: Sequence[Seat]) -> None:
+    def raise_if_not_up(self, missing: Sequence[RankAssignment]) -> None:
         """Raises LaunchError if ranks are still `missing` when all should have come up."""
         if missing and time.monotonic() - self._started > COME_UP_SECONDS:
-            who = ", ".join(f"{seat.rank} ({seat.node})" for seat in missing[:NAMED_SEATS])
+            who = ", ".join(
+                f"{assignment.rank} ({assignment.node})" for assignment in missing[:NAMED_SEATS]
+            )
             raise LaunchError(
                 f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"
                 f"{self._group.tails()}"

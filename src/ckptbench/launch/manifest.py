@@ -14,7 +14,7 @@ from ckptbench.common.errors import LaunchError, RunStopped
 from ckptbench.common.files import write_json
 from ckptbench.common.host import host_facts, source_revision
 from ckptbench.launch.allocation import granted_cores, scheduler_job
-from ckptbench.matrix.catalogue import RECOVERIES
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
 from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
 from ckptbench.runs.plan import Plan

@@ -29,8 +29,8 @@ class ShardAssembler:
         """Whether the run writes to levels of the nodes, and its ranks are on several of them. Raises LaunchError."""
         if not has_local(plan):
             return False
-        seats = read_allocation(os.environ).seats(plan.cell.ranks)
-        return len({seat.node for seat in seats}) > 1
+        assignments = read_allocation(os.environ).assignments(plan.cell.ranks)
+        return len({assignment.node for assignment in assignments}) > 1
 
     def bring_together(self, plan: Plan, *, after: int) -> None:
         """Assemble the newest step after `after`, if nodes hold one. No rank may run.

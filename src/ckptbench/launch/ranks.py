@@ -20,7 +20,7 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.world.control import ControlServer
-from ckptbench.world.seats import Seat, ranks_a_node
+from ckptbench.world.ranks import RankAssignment, ranks_a_node
 from ckptbench.world.variables import TOKEN, rank_environment
 
 log = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ def run_ranks(
     and the error quotes the last log lines of the rank that died first. Raises LaunchError too if the run takes longer than
     `limits` allows, or if the workflow that started this process is gone. Raises RunStopped if the ranks stopped because they were asked to.
     """
-    seats = allocation.seats(ranks)
+    assignments = allocation.assignments(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
-    with closing(ControlServer(seats, host=_own_host(allocation, seats))) as control:
-        variables = _variables(program, seats, control, threads)
-        processes = rank_processes(program, allocation, seats, variables)
+    with closing(ControlServer(assignments, host=_own_host(allocation, assignments))) as control:
+        variables = _variables(program, assignments, control, threads)
+        processes = rank_processes(program, allocation, assignments, variables)
         with _segments_removed(control.token) if program.mpiexec else nullcontext():
             verdict = run_processes(
                 processes,
@@ -90,20 +90,23 @@ def _segments_removed(token: str) -> Iterator[None]:
             log.info("removed %s, which a rank has left behind", path)
 
 
-def _own_host(allocation: Allocation, seats: Sequence[Seat]) -> str:
+def _own_host(allocation: Allocation, assignments: Sequence[RankAssignment]) -> str:
     """The host name or address under which the ranks reach this process."""
     if given := os.environ.get("CKPTBENCH_LAUNCHER_HOST"):
         return given
-    alone = all(seat.node == allocation.here for seat in seats)
+    alone = all(assignment.node == allocation.here for assignment in assignments)
     return "127.0.0.1" if alone else socket.gethostname()
 
 
 def _variables(
-    program: Program, seats: Sequence[Seat], control: ControlServer, threads: int | None
+    program: Program,
+    assignments: Sequence[RankAssignment],
+    control: ControlServer,
+    threads: int | None,
 ) -> dict[str, str]:
     shared = rank_environment(
-        seats,
-        threads=threads or max(1, granted_cores(os.environ) // ranks_a_node(seats)),
+        assignments,
+        threads=threads or max(1, granted_cores(os.environ) // ranks_a_node(assignments)),
         control=control.address,
         token=control.token,
         logs=str(program.logs),

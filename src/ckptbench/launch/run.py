@@ -30,7 +30,7 @@ from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec
 from ckptbench.runs.schedule import failures_of
 from ckptbench.runs.seal import seal
-from ckptbench.world.seats import part_on, ranks_a_node
+from ckptbench.world.ranks import part_on, ranks_a_node
 
 log = logging.getLogger(__name__)
 
@@ -108,10 +108,10 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
         try:
             allocation = read_allocation(os.environ)
             here = _own_node(allocation)
-            seats = allocation.seats(plan.cell.ranks)
+            assignments = allocation.assignments(plan.cell.ranks)
             plan = _with_failures(plan, allocation)
-            preflight.check(plan, ranks_here=ranks_a_node(seats))
-            nodes = [seat.node for seat in seats]
+            preflight.check(plan, ranks_here=ranks_a_node(assignments))
+            nodes = [assignment.node for assignment in assignments]
             preflight.check_levels(
                 plan,
                 here if len(set(nodes)) > 1 else None,
@@ -161,7 +161,7 @@ def _with_failures(plan: Plan, allocation: Allocation) -> Plan:
         plan.cell,
         plan.listed,
         seed=plan.seed,
-        nodes=[seat.node for seat in allocation.seats(plan.cell.ranks)],
+        nodes=[assignment.node for assignment in allocation.assignments(plan.cell.ranks)],
         steps_per_epoch=plan.steps_per_epoch,
     )
     return dataclasses.replace(plan, failures=failures)

@@ -19,13 +19,13 @@ from ckptbench.launch.attempts import newest_version
 from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, load
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
 from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST
 from ckptbench.runs.plan import PLAN, Plan
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.strikes import await_lost_nodes, recorded_strikes
-from ckptbench.world.seats import ranks_a_node
+from ckptbench.world.ranks import ranks_a_node
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class AttemptSeries:
         if entry.elastic or entry.starts_all or entry.starts_node:
             # The survivors do not wait either, and what starts several ranks has no exit status for one of them.
             limits = dataclasses.replace(limits, grace_s=0.0)
-        ranks_here = ranks_a_node(self._allocation.seats(cell.ranks))
+        ranks_here = ranks_a_node(self._allocation.assignments(cell.ranks))
         cores = granted_cores(os.environ)
         if cell.accelerator == "cpu" and ranks_here > cores:
             log.warning(
@@ -139,8 +139,8 @@ class AttemptSeries:
         now = Counters.now()
         slowest, fastest = now.mhz or (None, None)
         # Ranks on other nodes, and then those beside the launcher too, are started by services of the scheduler.
-        seats = self._allocation.seats(self.plan.cell.ranks)
-        is_local = all(seat.node == self._allocation.here for seat in seats)
+        assignments = self._allocation.assignments(self.plan.cell.ranks)
+        is_local = all(assignment.node == self._allocation.here for assignment in assignments)
         self._recorder.write(
             Counted(
                 attempt=self.plan.attempt,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
-from ckptbench.world.seats import Seat
+from ckptbench.world.ranks import RankAssignment
 from ckptbench.world.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK
 
 STEP: Mapping[str, str | None] = {
@@ -64,18 +64,18 @@ class Process:
 def rank_processes(
     program: Program,
     allocation: Allocation,
-    seats: Sequence[Seat],
+    assignments: Sequence[RankAssignment],
     variables: Mapping[str, str],
 ) -> list[Process]:
-    """The processes that start the program once for each seat; once if it `starts_all`; or once on each node if it `starts_node`.
+    """The processes that start the program once for each assignment; once if it `starts_all`; or once on each node if it `starts_node`.
 
     Every started process must have `variables` in its environment. Where a scheduler's starter does not pass on the
     environment, they are written into the command. Raises LaunchError where ranks belong on other hosts and no scheduler can
     start them there.
     """
     command, logs = program.command, program.logs
-    paths = [logs / "starter.log", *(rank_log(logs, seat.rank) for seat in seats)]
-    is_local = all(seat.node == allocation.here for seat in seats)
+    paths = [logs / "starter.log", *(rank_log(logs, assignment.rank) for assignment in assignments)]
+    is_local = all(assignment.node == allocation.here for assignment in assignments)
     if program.starts_all or (program.starts_node and is_local):
         return [Process(command, STEP, paths, ignores_stops=True)]
     if program.starts_node:
@@ -84,16 +84,18 @@ def rank_processes(
                 "what starts the ranks of a node is started on several nodes by Slurm alone: take as many ranks as a node has room "
                 "for, or the recovery restart"
             )
-        firsts = [seat for seat in seats if seat.local_rank == 0]
+        firsts = [assignment for assignment in assignments if assignment.local_rank == 0]
         return [Process([*_srun(firsts), *command], STEP, paths)]
-    if program.mpiexec and len(seats) > 1:
-        mpiexec = [str(program.mpiexec), *_hydra(allocation, seats)]
+    if program.mpiexec and len(assignments) > 1:
+        mpiexec = [str(program.mpiexec), *_hydra(allocation, assignments)]
         return [Process([*mpiexec, *command], STEP, paths)]
     if is_local:
-        return [_here(command, seat, logs) for seat in seats]
+        return [_here(command, assignment, logs) for assignment in assignments]
     match allocation.scheduler:
         case "slurm":
-            return [Process([*_srun(seats), *command], {**STEP, RANK_SOURCE: SLURM_RANK}, paths)]
+            return [
+                Process([*_srun(assignments), *command], {**STEP, RANK_SOURCE: SLURM_RANK}, paths)
+            ]
         case "gridengine":
             start = _qrsh
         case "pbs":
@@ -101,10 +103,10 @@ def rank_processes(
         case "none":
             raise LaunchError("ranks on other hosts need a scheduler that starts them there")
     return [
-        _here(command, seat, logs)
-        if seat.node == allocation.here
-        else _there(start, command, seat, variables, logs)
-        for seat in seats
+        _here(command, assignment, logs)
+        if assignment.node == allocation.here
+        else _there(start, command, assignment, variables, logs)
+        for assignment in assignments
     ]
 
 
@@ -112,22 +114,24 @@ def rank_log(logs: Path, rank: int) -> Path:
     return logs / f"rank-{rank}.log"
 
 
-def _here(command: list[str], seat: Seat, logs: Path) -> Process:
-    log = rank_log(logs, seat.rank)
-    return Process(command, {RANK: str(seat.rank)}, [log], is_rank=True, ignores_stops=True)
+def _here(command: list[str], assignment: RankAssignment, logs: Path) -> Process:
+    log = rank_log(logs, assignment.rank)
+    return Process(command, {RANK: str(assignment.rank)}, [log], is_rank=True, ignores_stops=True)
 
 
 def _there(
     start: Callable[[str, list[str]], list[str]],
     command: list[str],
-    seat: Seat,
+    assignment: RankAssignment,
     variables: Mapping[str, str],
     logs: Path,
 ) -> Process:
-    settings = {**variables, RANK: str(seat.rank)}
+    settings = {**variables, RANK: str(assignment.rank)}
     words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
-    starter_log = logs / f"starter-{seat.rank}.log"
-    return Process(start(seat.node, words), {}, [starter_log, rank_log(logs, seat.rank)])
+    starter_log = logs / f"starter-{assignment.rank}.log"
+    return Process(
+        start(assignment.node, words), {}, [starter_log, rank_log(logs, assignment.rank)]
+    )
 
 
 def _qrsh(node: str, words: list[str]) -> list[str]:
@@ -140,15 +144,15 @@ def _pbs_tmrsh(node: str, words: list[str]) -> list[str]:
     return ["pbs_tmrsh", node, *words]
 
 
-def _srun(seats: Sequence[Seat]) -> list[str]:
-    """One Slurm step over all nodes, which puts each rank on the node of its seat."""
-    nodes = dict.fromkeys(seat.node for seat in seats)
+def _srun(assignments: Sequence[RankAssignment]) -> list[str]:
+    """One Slurm step over all nodes, which puts each rank on the node of its assignment."""
+    nodes = dict.fromkeys(assignment.node for assignment in assignments)
     return [
         "srun",
         f"--nodes={len(nodes)}",
-        f"--ntasks={len(seats)}",
+        f"--ntasks={len(assignments)}",
         "--distribution=arbitrary",
-        f"--nodelist={','.join(seat.node for seat in seats)}",
+        f"--nodelist={','.join(assignment.node for assignment in assignments)}",
         "--kill-on-bad-exit=1",
         "--export=ALL",
         "--input=none",
@@ -156,10 +160,10 @@ def _srun(seats: Sequence[Seat]) -> list[str]:
     ]
 
 
-def _hydra(allocation: Allocation, seats: Sequence[Seat]) -> list[str]:
+def _hydra(allocation: Allocation, assignments: Sequence[RankAssignment]) -> list[str]:
     """Options of MPICH's mpiexec. All are given, because it would guess missing ones from environment variables."""
-    number = ["-n", str(len(seats))]
-    nodes = dict.fromkeys(seat.node for seat in seats)
+    number = ["-n", str(len(assignments))]
+    nodes = dict.fromkeys(assignment.node for assignment in assignments)
     if list(nodes) == [allocation.here]:
         return ["-launcher", "fork", "-rmk", "user", *number]
     launcher = {
@@ -168,5 +172,7 @@ def _hydra(allocation: Allocation, seats: Sequence[Seat]) -> list[str]:
         "pbs": ["-launcher", "rsh", "-launcher-exec", str(PBS_RSH)],
         "none": ["-launcher", "ssh"],
     }[allocation.scheduler]
-    hosts = ",".join(f"{node}:{sum(seat.node == node for seat in seats)}" for node in nodes)
+    hosts = ",".join(
+        f"{node}:{sum(assignment.node == node for assignment in assignments)}" for node in nodes
+    )
     return [*launcher, "-rmk", "user", "-hosts", hosts, *number]

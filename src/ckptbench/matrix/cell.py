@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.levels import levels_of
+from ckptbench.matrix.plugin_spec import Entry, PluginSpec
+from ckptbench.matrix.registry import (
     FAULTS,
     FRAMEWORKS,
     HISTORIES,
@@ -25,9 +28,6 @@ from ckptbench.matrix.catalogue import (
     formats_of,
     undisturbed_recovery,
 )
-from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.levels import levels_of
-from ckptbench.matrix.variant import Entry, Variant
 
 Accelerator = Literal["cpu", "cuda"]
 Cache = Literal["warm", "cold"]
@@ -52,13 +52,13 @@ class Cell:
     epochs: int
     format: str
     interval: Interval
-    strategy: Variant = NATIVE
+    strategy: PluginSpec = NATIVE
     deterministic: bool = False
     accelerator: Accelerator = "cpu"
     history: str = WHOLE
-    faults: Variant = UNDISTURBED
+    faults: PluginSpec = UNDISTURBED
     """The failures that strike the run."""
-    recovery: Variant = RESTART
+    recovery: PluginSpec = RESTART
     """How training goes on after a failure."""
     omit: str = NOTHING
     """Part of the state that the restarts of a killed run leave out."""
@@ -70,7 +70,7 @@ class Cell:
         for kind, registry in VARIANTS.items():
             variant = getattr(self, kind)
             _check_name(kind, variant.name, registry)
-            Variant.of(kind, variant.name, dict(variant.options), registry[variant.name])
+            PluginSpec.of(kind, variant.name, dict(variant.options), registry[variant.name])
         _check_name("history", self.history, HISTORIES)
         _check_name("framework", self.framework, FRAMEWORKS)
         levels_of(self.strategy)
@@ -219,8 +219,8 @@ class Cell:
         )
 
     @property
-    def _undisturbed_recovery(self) -> Variant:
-        return Variant(undisturbed_recovery(self.recovery.name))
+    def _undisturbed_recovery(self) -> PluginSpec:
+        return PluginSpec(undisturbed_recovery(self.recovery.name))
 
     @property
     def environment(self) -> str:
@@ -236,7 +236,7 @@ class Cell:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        variants = {kind: Variant.from_json(fields[kind]) for kind in VARIANTS}
+        variants = {kind: PluginSpec.from_json(fields[kind]) for kind in VARIANTS}
         return cls(**{**fields, **variants, "interval": Interval.parse(fields["interval"])})
 
 

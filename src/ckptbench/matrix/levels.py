@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.matrix.catalogue import STRATEGIES
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import STRATEGIES
 
 MEMORY, NODE, SHARED = "memory", "node", "shared"
 LEVELS = (MEMORY, NODE, SHARED)
@@ -18,12 +18,12 @@ SETTINGS = {
 """The setting of the config that says where each level is."""
 
 
-def copies_of(strategy: Variant) -> int:
+def copies_of(strategy: PluginSpec) -> int:
     """How many other nodes keep a copy of the versions at its nearer levels, where there are so many."""
     return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
 
 
-def levels_of(strategy: Variant) -> dict[str, int]:
+def levels_of(strategy: PluginSpec) -> dict[str, int]:
     """The levels that the strategy writes to, the nearest first, and every how many-th checkpoint each of them takes.
 
     A strategy chooses by options with the names of levels; 0 means never. One without such options writes every

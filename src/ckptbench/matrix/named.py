@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ckptbench.matrix.catalogue import STRATEGIES, registered
-from ckptbench.matrix.variant import Entry, Variant
+from ckptbench.matrix.plugin_spec import Entry, PluginSpec
+from ckptbench.matrix.registry import STRATEGIES, registered
 
 
-def named(text: str, registry: Mapping[str, Entry] = STRATEGIES) -> Variant:
+def named(text: str, registry: Mapping[str, Entry] = STRATEGIES) -> PluginSpec:
     """The variant that tables name so: the inverse of `str`.
 
     Raises KeyError if the text begins with no registered name, and ValueError if other options follow it.
     """
     name = registered(text, registry)
-    return Variant.read(text, name, registry[name])
+    return PluginSpec.read(text, name, registry[name])
 
 
-def named_or_none(text: str, registry: Mapping[str, Entry]) -> Variant | None:
+def named_or_none(text: str, registry: Mapping[str, Entry]) -> PluginSpec | None:
     """As `named`; None if no variant is named so."""
     try:
         return named(text, registry)

@@ -14,7 +14,7 @@ from ckptbench.config.reading import FieldError, Sources
 from ckptbench.config.section import Section, checked
 from ckptbench.config.study import DecisionSection, LimitSection, StudyConfig
 from ckptbench.config.values import Count, CountFromZero, Flag, PathOrNull, whole
-from ckptbench.matrix.variant import NAME
+from ckptbench.matrix.plugin_spec import NAME
 
 FOLDER = "folder"
 """The placeholder of the fresh folder for the checkpoints of a run."""

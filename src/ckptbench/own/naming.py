@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ckptbench.matrix.catalogue import NOTHING, RESTART, WHOLE
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.registry import NOTHING, RESTART, WHOLE
 from ckptbench.own.seen import SeenRun
 
 SEVERAL = "own training"

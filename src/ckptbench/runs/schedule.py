@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.matrix.catalogue import FAULTS, STRATEGIES, SYNCED
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import FAULTS, STRATEGIES, SYNCED
 from ckptbench.runs.failure import Failure
 
 STREAM = 11
@@ -50,7 +50,7 @@ def _with_victim(failure: Failure, nodes: Sequence[str]) -> Failure:
     return failure
 
 
-def _in_time(faults: Variant, *, seed: int, nodes: Sequence[str]) -> tuple[Failure, ...]:
+def _in_time(faults: PluginSpec, *, seed: int, nodes: Sequence[str]) -> tuple[Failure, ...]:
     """They depend on seed and nodes alone, so all recoveries, strategies and frameworks meet the same."""
     options: dict[str, Any] = faults.chosen(FAULTS[faults.name].options)
     if not options:

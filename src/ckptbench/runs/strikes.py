@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.matrix.catalogue import UNWRITABLE
+from ckptbench.matrix.registry import UNWRITABLE
 from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
 from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES, strikes_path, trace_path
 from ckptbench.runs.plan import Plan

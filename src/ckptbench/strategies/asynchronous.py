@@ -26,7 +26,7 @@ class Asynchronous(Strategy):
 
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)
-        self._rank = context.place.rank
+        self._rank = context.world.rank
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._image: Image | None = None
 

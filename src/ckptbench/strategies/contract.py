@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format, Tensor
-from ckptbench.matrix.variant import Option
+from ckptbench.matrix.plugin_spec import Option
 from ckptbench.runs.events import File, FileKind
 from ckptbench.runs.position import Position
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 class TrainingState(Protocol):
@@ -56,7 +56,7 @@ class StrategyContext:
     """The arguments with which a strategy is opened."""
 
     training_state: TrainingState
-    place: Place
+    world: RankContext
     format: str
     """The format of the run's cell: one of `training_state.formats`, or of those that the strategy's registry entry names."""
     options: Mapping[str, Option]
@@ -108,7 +108,7 @@ class Strategy(ABC):
     def __init__(self, context: StrategyContext) -> None:
         """Called once a run, before the framework is built."""
         self._training_state = context.training_state
-        self._place = context.place
+        self._place = context.world
         self._format = context.format
         self._options = context.options
         self._levels = context.levels

@@ -31,7 +31,7 @@ class DeepFreeze(Strategy):
 
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)
-        self._rank = context.place.rank
+        self._rank = context.world.rank
         self._capturing = ThreadPoolExecutor(1, thread_name_prefix="capture")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._captured: Future[None] = done(None)
@@ -42,11 +42,11 @@ class DeepFreeze(Strategy):
         """None: no copies are made."""
         copies = context.options["partner"]
         writes_local = any(context.options[level] for level in LEVELS if level != SHARED)
-        if not (copies and writes_local and context.place.is_spread):
+        if not (copies and writes_local and context.world.is_spread):
             return None
         assert isinstance(copies, int)
         return Partner.open(
-            context.place,
+            context.world,
             copies,
             gather=context.gather,
             staging=self._staging,

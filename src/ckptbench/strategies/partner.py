@@ -30,7 +30,7 @@ from ckptbench.runs.events import File
 from ckptbench.strategies.writer import take
 from ckptbench.world.link import decoded, encoded, shut
 from ckptbench.world.listening import listen
-from ckptbench.world.seats import Place, partners_of
+from ckptbench.world.ranks import RankContext, partners_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Partner:
     @classmethod
     def open(
         cls,
-        place: Place,
+        world: RankContext,
         copies: int,
         *,
         gather: Callable[[str, Any], Sequence[Any]],
@@ -83,18 +83,18 @@ class Partner:
 
         Copies go to so many other nodes as `copies` says; `staging` and `spare` are those of `contract.StrategyContext`.
         """
-        inbox = Inbox(_host(place.addresses[place.rank]), staging, spare)
+        inbox = Inbox(_host(world.addresses[world.rank]), staging, spare)
         listening = gather("partner", {"port": inbox.port, "secret": inbox.secret})
         peers = [
-            Peer(rank, _host(place.addresses[rank]), **listening[rank])
-            for rank in partners_of(place.nodes, place.rank, copies)
+            Peer(rank, _host(world.addresses[rank]), **listening[rank])
+            for rank in partners_of(world.nodes, world.rank, copies)
         ]
         senders = [
             rank
-            for rank in range(place.world_size)
-            if place.rank in partners_of(place.nodes, rank, copies)
+            for rank in range(world.world_size)
+            if world.rank in partners_of(world.nodes, rank, copies)
         ]
-        return cls(place.rank, peers, senders, inbox)
+        return cls(world.rank, peers, senders, inbox)
 
     def exchange(
         self, level: str, step: int, staging: Path, files: Iterable[File]

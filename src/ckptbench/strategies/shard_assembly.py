@@ -26,7 +26,7 @@ from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def choose(found: Sequence[Candidate], *, ranks: int) -> Candidate | None:
 
 
 def assemble_shards(
-    levels: Levels, place: Place, gather: Gather, *, identity: Identity, after: int
+    levels: Levels, world: RankContext, gather: Gather, *, identity: Identity, after: int
 ) -> Version | None:
     """Make the newest whole step after `after` that the local tiers hold a version of the shared store.
 
@@ -117,24 +117,24 @@ def assemble_shards(
     Rank 0 commits, and returns the version; the others return None, as all do if there is no such step. Raises
     CheckpointError if files cannot be copied, or if a local folder is another user's.
     """
-    works = place.local_rank == 0
+    works = world.local_rank == 0
     own = look(levels, identity, after) if works else {}
     told = gather("held", [dataclasses.asdict(each) for each in own])
     held = [
         [Holding(**{**each, "ranks": tuple(each["ranks"])}) for each in of_rank] for of_rank in told
     ]
     found = candidates(held, after=after)
-    chosen = choose(found, ranks=place.world_size)
-    if place.rank == 0:
-        _tell(found, chosen, place, after)
+    chosen = choose(found, ranks=world.world_size)
+    if world.rank == 0:
+        _tell(found, chosen, world, after)
     if chosen is None:
         return None
     staging = levels.shared.staging(chosen.step)
     like = next((_like(version) for version in own.values() if _is_of(version, chosen)), None)
     if like is not None:
-        note_share(staging, place.rank, _bring(own, chosen, place.rank, staging))
+        note_share(staging, world.rank, _bring(own, chosen, world.rank, staging))
     told = gather("brought", like)
-    if place.rank != 0:
+    if world.rank != 0:
         return None
     workers = [rank for rank, of_rank in enumerate(told) if of_rank is not None]
     files = gather_shares(staging, workers, are_written=True)
@@ -147,7 +147,7 @@ def assemble_shards(
         checksums,
         identity=identity,
         position=Position(**about["position"]),
-        world_size=place.world_size,
+        world_size=world.world_size,
         format=about["format"],
         attempt=chosen.attempt,
     )
@@ -158,7 +158,7 @@ def assemble_shards(
 def newest_of_all_nodes(
     level: str,
     levels: Levels,
-    place: Place,
+    world: RankContext,
     gather: Gather,
     *,
     meet: Callable[[], None],
@@ -169,14 +169,14 @@ def newest_of_all_nodes(
     It lies in the shared folder until the caller asks for the next one. Every rank calls it.
     """
     store = CheckpointStore(levels.shared.folder / f"compared-{level}", keep=1)
-    if place.rank == 0:
+    if world.rank == 0:
         store.clear()
     parts = Levels({level: levels.stores[level].folder, SHARED: store.folder}, keep=1)
-    assemble_shards(parts, place, gather, identity=identity, after=0)
+    assemble_shards(parts, world, gather, identity=identity, after=0)
     meet()
     yield from store.versions()
     meet()
-    if place.rank == 0:
+    if world.rank == 0:
         remove_or_warn(store.folder)
 
 
@@ -243,12 +243,14 @@ def _like(version: Version) -> dict[str, Any]:
     return {"position": dataclasses.asdict(version.position), "format": version.format}
 
 
-def _tell(found: Sequence[Candidate], chosen: Candidate | None, place: Place, after: int) -> None:
+def _tell(
+    found: Sequence[Candidate], chosen: Candidate | None, world: RankContext, after: int
+) -> None:
     """Say in the log what is taken, and what newer steps lack."""
     for each in found:
         if each is chosen:
             break
-        lacking = each.lacking(place.world_size)
+        lacking = each.lacking(world.world_size)
         log.warning(
             "step %d of attempt %d cannot be taken from the nodes: the shares of rank %s are lost",
             each.step,

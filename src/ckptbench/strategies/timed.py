@@ -30,9 +30,9 @@ from ckptbench.checkpoints.store import fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError, LaunchError
-from ckptbench.matrix.catalogue import REMOVING, STRATEGIES, SYNCED, load
 from ckptbench.matrix.levels import SHARED, levels_of
-from ckptbench.matrix.variant import Variant
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED, load
 from ckptbench.runs.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.identity import Identity
@@ -40,7 +40,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
 from ckptbench.strategies.shard_assembly import newest_of_all_nodes
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 COMPARING = "before its versions were compared"
 
@@ -85,10 +85,10 @@ class TimedCheckpointer:
 
     def __init__(
         self,
-        variant: Variant,
+        variant: PluginSpec,
         *,
         training_state: TrainingState,
-        place: Place,
+        world: RankContext,
         format: str,
         identity: Identity,
         levels: Levels,
@@ -111,12 +111,12 @@ class TimedCheckpointer:
         entry = STRATEGIES[variant.name]
         self._blocking = entry.blocking
         self._recycles = entry.recycles
-        self._place = place
+        self._place = world
         self._format = format
         self._identity = identity
         self._levels = levels
         self._stores = levels.stores
-        self._local_spread = place.is_spread and bool(levels.local)
+        self._local_spread = world.is_spread and bool(levels.local)
         self._every = levels_of(variant)
         self._interval_steps = interval_steps
         self._now: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class TimedCheckpointer:
         self._last: PendingSave | None = None
         context = StrategyContext(
             training_state=training_state,
-            place=place,
+            world=world,
             format=format,
             options=variant.chosen(entry.options),
             levels=lambda: self._now,

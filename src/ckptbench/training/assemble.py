@@ -17,7 +17,7 @@ from ckptbench.common.remedies import in_one_line
 from ckptbench.runs.plan import Plan
 from ckptbench.strategies.shard_assembly import assemble_shards
 from ckptbench.training.rank import become_rank
-from ckptbench.world.place import take_place
+from ckptbench.world.joining import join_ranks
 
 log = logging.getLogger("ckptbench.training.assemble")
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     become_rank()
     try:
         plan = Plan.read(given.plan)
-        place, link = take_place(accelerator="cpu")
+        place, link = join_ranks(accelerator="cpu")
         levels = open_levels(plan, node=place.node)
         assemble_shards(levels, place, link.gather, identity=plan.identity, after=given.step)
     except (CkptbenchError, OSError) as error:

@@ -16,8 +16,8 @@ from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import Framework, Sgd
-from ckptbench.matrix.catalogue import RECOVERIES
 from ckptbench.matrix.networks.models import network_of
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.runs.events import Epoch, Pause, Phase, Regroup, Stop, World
 from ckptbench.runs.footprints import Footprints
@@ -32,7 +32,7 @@ from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.training.state_digester import StateDigester
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place, place_among
+from ckptbench.world.ranks import RankContext, place_among
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Trainer:
     def __init__(
         self,
         plan: Plan,
-        place: Place,
+        world: RankContext,
         link: Link,
         recorder: Recorder,
         framework: Framework,
@@ -70,9 +70,9 @@ class Trainer:
         recovery: RankRecovery,
     ) -> None:
         self._plan = plan
-        self._first_place = place
+        self._first_place = world
         """The place in which this rank came up, when all ranks of the run were there."""
-        self._place = place
+        self._place = world
         self._link = link
         self._recovery = recovery
         self._may_enter = link.may_enter
@@ -88,23 +88,23 @@ class Trainer:
         self._dataset = Dataset.open(plan.dataset_folder)
         self._steps_per_epoch = steps_per_epoch(
             len(self._dataset.train_labels),
-            place.world_size,
+            world.world_size,
             plan.cell.batch_size,
             plan.training.steps_per_epoch,
         )
         self._reader = Reader(
             self._dataset,
             seed=plan.seed,
-            share=self._shares(range(place.world_size))[place.rank],
-            global_batch=place.world_size * plan.cell.batch_size,
+            share=self._shares(range(world.world_size))[world.rank],
+            global_batch=world.world_size * plan.cell.batch_size,
             steps_per_epoch=self._steps_per_epoch,
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._footprints = Footprints(recorder)
         self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
-        levels = self._levels = open_levels(plan, node=place.node if place.is_spread else None)
-        if place.local_rank == 0:
-            if place.is_spread and not link.comes_again:
+        levels = self._levels = open_levels(plan, node=world.node if world.is_spread else None)
+        if world.local_rank == 0:
+            if world.is_spread and not link.comes_again:
                 levels.begin_local(self._version.position.step if self._version else 0)
             else:
                 levels.make()  # a restart may find them lost
@@ -118,7 +118,7 @@ class Trainer:
         return TimedCheckpointer(
             self._plan.cell.strategy,
             training_state=self._framework,
-            place=self._place,
+            world=self._place,
             format=checkpoint_format(self._plan),
             identity=self._plan.identity,
             levels=self._levels,
@@ -134,8 +134,8 @@ class Trainer:
     def _shares(self, ranks: Sequence[int]) -> list[Share]:
         """What each of these ranks reads of every global batch."""
         kept = self._recovery.options.get("batch") != "shrunk"
-        seats = self._first_place.world_size
-        return shares_of(ranks, seats, self._plan.cell.batch_size, kept=kept)
+        assignments = self._first_place.world_size
+        return shares_of(ranks, assignments, self._plan.cell.batch_size, kept=kept)
 
     def _begin_save(self, position: Position) -> None:
         self._target.save(position.step)

@@ -21,63 +21,63 @@ from ckptbench.common.remedies import in_one_line
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import FRAMEWORKS, RECOVERIES, load
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, load
 from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 from ckptbench.training.loop import Stopped, Trainer
+from ckptbench.world.joining import join_ranks
 from ckptbench.world.link import Link
-from ckptbench.world.place import take_place
-from ckptbench.world.seats import Place, part_on
-from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, read_seat
+from ckptbench.world.ranks import RankContext, part_on
+from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, read_assignment
 
 log = logging.getLogger("ckptbench.training.rank")
 
 
-def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecovery:
+def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> RankRecovery:
     """Train this rank and write its trace. `started_ns` is the time at which `main` of this process began.
 
     Returns the recovery, whose `leave` ends the process.
     """
     try:
-        if _checks_node(plan, place, link):
+        if _checks_node(plan, world, link):
             preflight.check_node(
                 plan,
-                place.node,
-                ranks_here=len(place.ranks_here),
-                part=part_on(place.node, place.nodes, preflight.copies_of(plan)),
+                world.node,
+                ranks_here=len(world.ranks_here),
+                part=part_on(world.node, world.nodes, preflight.copies_of(plan)),
             )
-        recorder = Recorder(trace_path(plan.run_folder, place.rank))
+        recorder = Recorder(trace_path(plan.run_folder, world.rank))
         launched = launched_ns(link, os.environ, started_ns)
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
         met_ns = clock()
         recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
         target = InjectorClient.open(
             plan.failures,
-            place,
+            world,
             run_folder=plan.run_folder,
             attempt=plan.attempt,
-            near=local_folders(plan, node=place.node if place.is_spread else None),
+            near=local_folders(plan, node=world.node if world.is_spread else None),
             comes_again=link.comes_again,
         )
         framework_class: type[Framework] = load(FRAMEWORKS[plan.cell.framework].location)
         imported_ns = clock()
         recorder.write(Phase(name="import", start_ns=met_ns, end_ns=imported_ns))
         chosen, entry = plan.cell.recovery, RECOVERIES[plan.cell.recovery.name]
-        recovery: RankRecovery = load(entry.rank)(place, link, chosen.chosen(entry.options))
+        recovery: RankRecovery = load(entry.rank)(world, link, chosen.chosen(entry.options))
         framework = framework_class.join(
             recovery.framework_place, seed=plan.seed, deterministic=plan.cell.deterministic
         )
         recovery.adopt(framework)
     except BaseException as error:
-        _tell_death(place, error)
+        _tell_death(world, error)
         link.hang_up()  # the launcher ends the others, who may wait for this one in their library
         raise
     try:
         recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
-        _record_start(recorder, plan, place, framework)
-        trainer = Trainer(plan, place, link, recorder, framework, target=target, recovery=recovery)
+        _record_start(recorder, plan, world, framework)
+        trainer = Trainer(plan, world, link, recorder, framework, target=target, recovery=recovery)
         trainer.build()
         trainer.train(trainer.start())
         target.close()
@@ -85,44 +85,44 @@ def run_rank(plan: Plan, place: Place, link: Link, started_ns: int) -> RankRecov
         recovery.close()
     except Stopped as stopped:
         log.info("%s", stopped)
-        with _telling(place):
+        with _telling(world):
             recovery.close()
             link.tell_stopped(stopped.steps_done)
             recorder.close()
         return recovery
     except BaseException as error:
-        _tell_death(place, error)
+        _tell_death(world, error)
         link.hang_up()
         recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
-    with _telling(place):
+    with _telling(world):
         recorder.write(End(monotonic_ns=clock()))
         recorder.close()
     return recovery
 
 
-def _checks_node(plan: Plan, place: Place, link: Link) -> bool:
+def _checks_node(plan: Plan, world: RankContext, link: Link) -> bool:
     """Whether this rank checks its node for all ranks there: the launcher sees its own node alone.
 
     Not in a restart that is timed: the node was checked when the run began.
     """
     timed = plan.attempt > 1 and plan.cell.is_struck
-    return place.is_spread and place.local_rank == 0 and not (timed or link.comes_again)
+    return world.is_spread and world.local_rank == 0 and not (timed or link.comes_again)
 
 
 @contextmanager
-def _telling(place: Place) -> Iterator[None]:
+def _telling(world: RankContext) -> Iterator[None]:
     """Write an error into the log of this rank, and raise it."""
     try:
         yield
     except BaseException as error:
-        _tell_death(place, error)
+        _tell_death(world, error)
         raise
 
 
-def _tell_death(place: Place, error: BaseException) -> None:
+def _tell_death(world: RankContext, error: BaseException) -> None:
     known = isinstance(error, CkptbenchError) or in_one_line(error) is not None
-    log.error("rank %d died", place.rank, exc_info=not known)
+    log.error("rank %d died", world.rank, exc_info=not known)
     _tell(error)
 
 
@@ -150,13 +150,13 @@ def launched_ns(link: Link, environment: Mapping[str, str], started_ns: int) -> 
     return started_ns - max(0, time.time_ns() - (clock() - started_ns) - told.wall_ns)
 
 
-def _record_start(recorder: Recorder, plan: Plan, place: Place, framework: Framework) -> None:
+def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework: Framework) -> None:
     recorder.write(
         Start(
             attempt=plan.attempt,
-            rank=place.rank,
-            world_size=place.world_size,
-            host=place.node,
+            rank=world.rank,
+            world_size=world.world_size,
+            host=world.node,
             pid=os.getpid(),
             device=framework.device(),
             monotonic_ns=(at_ns := clock()),
@@ -186,14 +186,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     become_rank()
     try:
-        place, link = take_place(accelerator=given.accelerator)
+        world, link = join_ranks(accelerator=given.accelerator)
         follow(told_launch(link, os.environ))
         plan = Plan.read(given.plan)  # the launcher may have chosen it while the ranks came up
     except CkptbenchError as error:
         _tell(error)
         return 1
     try:
-        recovery = run_rank(plan, place, link, started_ns)
+        recovery = run_rank(plan, world, link, started_ns)
     except Exception:  # noqa: BLE001 (run_rank has logged it; a second traceback would push it out of the launcher's tail)
         return 1
     link.close()
@@ -203,11 +203,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def become_rank() -> None:
     """Make this process one of a launcher: it ends with the launcher, leaves signals to it, and prints to its rank's log."""
-    seat, _ = read_seat()
+    assignment, _ = read_assignment()
     die_with_parent()
     ignore_stop_signals()
-    log_to(Path(os.environ[LOGS]) / f"rank-{seat.rank}.log")
-    logging.basicConfig(format=f"%(asctime)s rank {seat.rank}: %(message)s", stream=sys.stderr)
+    log_to(Path(os.environ[LOGS]) / f"rank-{assignment.rank}.log")
+    logging.basicConfig(
+        format=f"%(asctime)s rank {assignment.rank}: %(message)s", stream=sys.stderr
+    )
     # Not on the root logger: frameworks would fill the log, and importing Chainer resets the root's level.
     logging.getLogger("ckptbench").setLevel(logging.INFO)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import FRAMEWORKS, NO_FORMAT
 from ckptbench.matrix.networks.layers import Network
+from ckptbench.matrix.registry import FRAMEWORKS, NO_FORMAT
 from ckptbench.runs.events import State
 from ckptbench.runs.plan import Plan
 

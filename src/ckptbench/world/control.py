@@ -19,17 +19,17 @@ from ckptbench.world.agreements import Agreements, Message
 from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded
 from ckptbench.world.listening import listen
-from ckptbench.world.seating import Seating
-from ckptbench.world.seats import Seat
+from ckptbench.world.rank_addresses import Seating
+from ckptbench.world.ranks import RankAssignment
 
 
 class ControlServer:
     """The launcher's end. It listens from the start; `serve` begins to answer; `close` ends all connections."""
 
-    def __init__(self, seats: Sequence[Seat], *, host: str) -> None:
+    def __init__(self, assignments: Sequence[RankAssignment], *, host: str) -> None:
         """Ranks connect to `host`, a name or address of this host that all of them can resolve."""
-        self._seats = seats
-        self._seating = Seating(seats)
+        self._seats = assignments
+        self._seating = Seating(assignments)
         self._agreements = Agreements()
         self._lines: dict[int, Line] = {}
         self._lost: list[int] = []
@@ -54,7 +54,7 @@ class ControlServer:
         self._problem: str | None = None
         self._serving: Serving | None = None
         self.token = secrets.token_hex(16)
-        self._listeners = listen(host, [seat.node for seat in seats])
+        self._listeners = listen(host, [assignment.node for assignment in assignments])
         self.address = f"{host}:{self._listeners[0].getsockname()[1]}"
 
     def serve(self, *, pinging: bool = False) -> None:
@@ -74,8 +74,8 @@ class ControlServer:
             listener.close()
 
     @property
-    def missing(self) -> list[Seat]:
-        """The seats whose rank has not come up. Ranks that come up anew count when all have, and the earlier ones are gone."""
+    def missing(self) -> list[RankAssignment]:
+        """The assignments whose rank has not come up. Ranks that come up anew count when all have, and the earlier ones are gone."""
         with self._lock:
             if self._comes_anew and self._leaving:
                 return list(self._seats)
@@ -84,7 +84,9 @@ class ControlServer:
     @property
     def _present(self) -> list[int]:
         """The ranks on whose answers others wait."""
-        return [seat.rank for seat in self._seats if seat.rank not in self._absent]
+        return [
+            assignment.rank for assignment in self._seats if assignment.rank not in self._absent
+        ]
 
     @property
     def coming(self) -> list[int]:

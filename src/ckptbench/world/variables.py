@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world.seats import Seat, same_host, seats_of
+from ckptbench.world.ranks import RankAssignment, assign_ranks, same_host
 
 RANK = "CKPTBENCH_RANK"
 THREADS = "CKPTBENCH_THREADS"
@@ -37,14 +37,20 @@ RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 def rank_environment(
-    seats: Sequence[Seat], *, threads: int, control: str, token: str, logs: str, launched: str
+    assignments: Sequence[RankAssignment],
+    *,
+    threads: int,
+    control: str,
+    token: str,
+    logs: str,
+    launched: str,
 ) -> dict[str, str]:
     """The variables that have the same value for all ranks of a run."""
     # The same number for every numerical library: more threads than cores would slow down training.
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return {
         THREADS: str(threads),
-        NODES: ",".join(seat.node for seat in seats),
+        NODES: ",".join(assignment.node for assignment in assignments),
         CONTROL: control,
         TOKEN: token,
         LOGS: logs,
@@ -75,14 +81,14 @@ def rank_of(environment: Mapping[str, str]) -> int | None:
     return next((int(environment[name]) for name in sources if name in environment), None)
 
 
-def read_seat(environment: Mapping[str, str] = os.environ) -> tuple[Seat, int]:
-    """This rank's seat, and the number of ranks. Raises LaunchError in a process that no launcher started."""
+def read_assignment(environment: Mapping[str, str] = os.environ) -> tuple[RankAssignment, int]:
+    """This rank's assignment, and the number of ranks. Raises LaunchError in a process that no launcher started."""
     rank = rank_of(environment)
     if rank is None or NODES not in environment:
         raise LaunchError(
             f"none of {', '.join((*RANK_SOURCES, SLURM_RANK))} is set, or {NODES} is not: ranks are started by scripts/train_cell.py"
         )
-    seats = seats_of(environment[NODES].split(","))
-    if rank >= len(seats):
-        raise LaunchError(f"rank {rank} was started, but the run has {len(seats)} ranks")
-    return seats[rank], len(seats)
+    assignments = assign_ranks(environment[NODES].split(","))
+    if rank >= len(assignments):
+        raise LaunchError(f"rank {rank} was started, but the run has {len(assignments)} ranks")
+    return assignments[rank], len(assignments)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 from .client import LOG, SERVER
 

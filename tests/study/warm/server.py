@@ -28,7 +28,7 @@ from typing import Any
 HIGHEST_DESCRIPTOR = 31
 """The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-LATER = ("numpy.random", "torch._dynamo", "ckptbench.training.loop", "ckptbench.world.place")
+LATER = ("numpy.random", "torch._dynamo", "ckptbench.training.loop", "ckptbench.world.joining")
 """What is imported when it is first used, and nothing computes with: seconds of every program otherwise."""
 
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
@@ -69,8 +69,8 @@ def serve_imported(framework: str, threads: int, requests: socket.socket) -> Req
         pass
     os.environ.update(dict.fromkeys(POOLS, str(threads)))
     # Not at the top: it imports NumPy, whose libraries would then have started with all cores' threads in every importer.
-    catalogue = importlib.import_module("ckptbench.matrix.catalogue")
-    catalogue.load(catalogue.FRAMEWORKS[framework].location)
+    registry = importlib.import_module("ckptbench.matrix.registry")
+    registry.load(registry.FRAMEWORKS[framework].location)
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)

@@ -16,8 +16,8 @@ from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATE
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.common.errors import RunFolderError
-from ckptbench.matrix.catalogue import STRATEGIES
 from ckptbench.matrix.levels import SHARED, copies_of, levels_of
+from ckptbench.matrix.registry import STRATEGIES
 
 RUNS = Table(
     "runs",

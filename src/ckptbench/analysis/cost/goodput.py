@@ -15,8 +15,8 @@ from ckptbench.analysis.cost.statistics import Estimate, Floats, Interval, Repea
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
-from ckptbench.matrix.catalogue import RESTART, WHOLE, undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.registry import RESTART, WHOLE, undisturbed_recovery
 
 GOODPUT = Table(
     "goodput",

@@ -22,9 +22,9 @@ from ckptbench.analysis.cost.times import RunTimes, run_times, timed
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
-from ckptbench.matrix.catalogue import undisturbed_recovery
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.levels import LEVELS, SHARED
+from ckptbench.matrix.registry import undisturbed_recovery
 
 OVERHEAD = Table(
     "overhead",

@@ -11,7 +11,7 @@ from ckptbench.analysis.cost.stall import reached_shared
 from ckptbench.analysis.tables.columns import SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.registry import WHOLE
 
 SIZES_KEY = ("framework", "model", "dataset", "ranks", "strategy", "format")
 

@@ -26,8 +26,8 @@ from ckptbench.analysis.tables.columns import (
 )
 from ckptbench.analysis.tables.grouping import continued, groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
-from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.registry import NOTHING
 
 STRATEGIES = Table(
     "strategies",

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ckptbench.analysis.cost.statistics import Floats
-from ckptbench.matrix.catalogue import WHOLE
+from ckptbench.matrix.registry import WHOLE
 
 STALL, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
 """Columns of `RunTimes.checkpoints`."""

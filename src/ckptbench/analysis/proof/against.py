@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import struck
-from ckptbench.matrix.catalogue import KILLED, WHOLE
+from ckptbench.matrix.registry import KILLED, WHOLE
 
 MOMENT = ["run", "rank", "when", "epoch", "tensor"]
 RANK = ["run", "rank"]

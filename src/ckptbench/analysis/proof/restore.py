@@ -8,7 +8,7 @@ import pandas as pd
 
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.matrix.catalogue import KILLED
+from ckptbench.matrix.registry import KILLED
 
 RESTORE = Table(
     "restore",

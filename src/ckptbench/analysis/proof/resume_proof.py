@@ -13,8 +13,8 @@ from ckptbench.analysis.proof.missing import missing_parts
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import by_run, records
 from ckptbench.analysis.tables.schema import Column, Row, Table
-from ckptbench.matrix.catalogue import NOTHING
 from ckptbench.matrix.networks.tensor_groups import GROUPS
+from ckptbench.matrix.registry import NOTHING
 
 RESUME_PROOF = Table(
     "resume_proof",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ckptbench.analysis.tables.schema import Column
-from ckptbench.matrix.catalogue import FRAMEWORKS
 from ckptbench.matrix.networks.tensor_groups import GROUPS
+from ckptbench.matrix.registry import FRAMEWORKS
 
 ATTEMPT = Column("attempt", "integer", "1", "from 1")
 TENSOR = Column("tensor", "text", "", "its name, as `Framework.tensors` and `rank_state` give it")

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
-from ckptbench.matrix.catalogue import HISTORIES, KILLED, RESTART, WHOLE
+from ckptbench.matrix.registry import HISTORIES, KILLED, RESTART, WHOLE
 
 
 def groups(

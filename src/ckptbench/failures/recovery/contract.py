@@ -16,13 +16,13 @@ from enum import Enum, auto
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
-from ckptbench.matrix.catalogue import RECOVERIES
-from ckptbench.matrix.variant import Option
+from ckptbench.matrix.plugin_spec import Option
+from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.strikes import recorded_strikes
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
@@ -141,16 +141,16 @@ class RankRecovery:
     part_read: float = 1.0
     """The part of every global batch that the ranks read that train now. The training loop keeps it up to date."""
 
-    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
+    def __init__(self, world: RankContext, link: Link, options: Mapping[str, Option]) -> None:
         """`options` are those of the cell's `recovery`, with defaults."""
-        self.place = place
+        self.world = world
         self.link = link
         self.options = options
 
     @property
-    def framework_place(self) -> Place:
+    def framework_place(self) -> RankContext:
         """What the framework is told of its place. One that is told to be alone leaves communication to the recovery."""
-        return self.place
+        return self.world
 
     def adopt(self, framework: Framework) -> None:
         """Take the framework, which has joined the others and is not built yet."""

@@ -21,7 +21,7 @@ from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.trace import whole_events
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ class AveragingRank(ElasticRank):
     """Averages the gradients itself. The framework takes its rank for the only one."""
 
     @property
-    def framework_place(self) -> Place:
-        return dataclasses.replace(self.place, world_size=1)
+    def framework_place(self) -> RankContext:
+        return dataclasses.replace(self.world, world_size=1)
 
     def adopt(self, framework: Framework) -> None:
         super().adopt(framework)

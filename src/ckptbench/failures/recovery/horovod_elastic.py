@@ -23,14 +23,14 @@ from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.failures.recovery.elastic import Elastic, ElasticRank
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.horovod.ranks import OverHorovod
-from ckptbench.matrix.variant import Option
+from ckptbench.matrix.plugin_spec import Option
 from ckptbench.runs.events import Phase, World
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 from ckptbench.world.variables import RANK, STARTED
 
 log = logging.getLogger(__name__)
@@ -145,8 +145,8 @@ class HorovodElasticRank(ElasticRank):
 
     framework: OverHorovod
 
-    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
-        super().__init__(place, link, options)
+    def __init__(self, world: RankContext, link: Link, options: Mapping[str, Option]) -> None:
+        super().__init__(world, link, options)
         self._commit_steps = int(options["commit_steps"])
         os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(float(options["timeout_s"])))
 
@@ -219,7 +219,7 @@ class HorovodElasticRank(ElasticRank):
                     horovod.shutdown()
                     horovod.init()
                     self._state.on_reset()
-                known = horovod.allgather_object((self.place.rank, self._state.step), name="known")
+                known = horovod.allgather_object((self.world.rank, self._state.step), name="known")
                 agreed_ns = clock()
                 (first, step), own = known[0], self._state.step
                 if step == UNKNOWN:
@@ -236,7 +236,7 @@ class HorovodElasticRank(ElasticRank):
         if own == step:
             self.framework.load_rank_state({**self.framework.rank_state(), **self._own})
         self._keep_own()
-        taken = 0 if first == self.place.rank else self._bytes()
+        taken = 0 if first == self.world.rank else self._bytes()
         return Regrouped(
             step=step,
             ranks=tuple(sorted(rank for rank, _ in known)),

@@ -30,12 +30,12 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic, events_since_met
-from ckptbench.matrix.variant import Option
+from ckptbench.matrix.plugin_spec import Option
 from ckptbench.runs.events import Regroup
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 from ckptbench.world.variables import LAUNCHED, RANK
 
 log = logging.getLogger(__name__)
@@ -122,8 +122,8 @@ class Ulfm(Elastic):
 class UlfmRank(AveragingRank):
     """The half that every rank calls."""
 
-    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
-        super().__init__(place, link, options)
+    def __init__(self, world: RankContext, link: Link, options: Mapping[str, Option]) -> None:
+        super().__init__(world, link, options)
         import mpi4py
 
         mpi4py.rc.finalize = False  # after a loss MPI_Finalize may hang
@@ -139,15 +139,15 @@ class UlfmRank(AveragingRank):
         parent = MPI.Comm.Get_parent()
         if parent == MPI.COMM_NULL:
             self._world = MPI.COMM_WORLD.Dup()
-            self._check_ranks(self._world.allgather(place.rank))
+            self._check_ranks(self._world.allgather(world.rank))
         else:
             self._world = parent.Merge(high=True)
             self._joins = lambda _: None
 
     def _check_ranks(self, ranks: Sequence[int]) -> None:
-        if list(ranks) != list(range(self.place.world_size)):
+        if list(ranks) != list(range(self.world.world_size)):
             raise LaunchError(
-                f"to MPI the ranks are {ranks}, not 0 to {self.place.world_size - 1}: they must be started by the mpiexec of "
+                f"to MPI the ranks are {ranks}, not 0 to {self.world.world_size - 1}: they must be started by the mpiexec of "
                 "the MPI in their environment"
             )
 
@@ -188,7 +188,7 @@ class UlfmRank(AveragingRank):
             try:
                 with ExitStack() as until_met:
                     meet(until_met)
-                    known = self._world.allgather((own, self.place.rank))
+                    known = self._world.allgather((own, self.world.rank))
                 step = max(each for each, _ in known)
                 if step == UNKNOWN:
                     raise LaunchError("every rank with a whole state is lost")
@@ -297,7 +297,7 @@ class UlfmRank(AveragingRank):
     def _make_whole(self, until_met: ExitStack) -> None:
         """Shrink the communicator, start a process in place of each lost rank, and take them in."""
         self._shrink(until_met)
-        lost = sorted({*range(self.place.world_size)} - {*self._world.allgather(self.place.rank)})
+        lost = sorted({*range(self.world.world_size)} - {*self._world.allgather(self.world.rank)})
         launched = f"{LAUNCHED}={Instant.now()}"
         until_met.enter_context(self._waiting_for(lost))
         others = self._world.Spawn_multiple(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 if TYPE_CHECKING:
     from horovod.common.elastic import ObjectState
@@ -29,7 +29,7 @@ ELASTIC = "HOROVOD_ELASTIC"
 """The variable that `horovodrun` sets where it starts ranks that may come and go."""
 
 
-def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
+def environment(world: RankContext, *, deterministic: bool) -> dict[str, str]:
     """The variables from which Horovod's `init` learns the place of each rank and how to communicate.
 
     Two ranks are on the same host if their addresses name the same host. A rank's cross rank is its number among the
@@ -41,26 +41,26 @@ def environment(place: Place, *, deterministic: bool) -> dict[str, str]:
     unfused = {"HOROVOD_FUSION_THRESHOLD": "0"} if deterministic else {}
     if ELASTIC in os.environ:
         return unfused
-    hosts = [address.rpartition(":")[0] for address in place.addresses]
-    own = hosts[place.rank]
+    hosts = [address.rpartition(":")[0] for address in world.addresses]
+    own = hosts[world.rank]
     local_ranks = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
-    local_rank = local_ranks[place.rank]
+    local_rank = local_ranks[world.rank]
     variables = {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_HOSTNAME": own,
-        "HOROVOD_RANK": place.rank,
-        "HOROVOD_SIZE": place.world_size,
+        "HOROVOD_RANK": world.rank,
+        "HOROVOD_SIZE": world.world_size,
         "HOROVOD_LOCAL_RANK": local_rank,
         "HOROVOD_LOCAL_SIZE": hosts.count(own),
-        "HOROVOD_CROSS_RANK": local_ranks[: place.rank].count(local_rank),
+        "HOROVOD_CROSS_RANK": local_ranks[: world.rank].count(local_rank),
         "HOROVOD_CROSS_SIZE": local_ranks.count(local_rank),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": MEETING_SECONDS,
     }
-    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # place.take_place has chosen it
+    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # place.join_ranks has chosen it
         variables["HOROVOD_GLOO_IFACE"] = interface.partition(",")[0]
-    if place.world_size > 1:
-        host, _, port = place.addresses[0].rpartition(":")
+    if world.world_size > 1:
+        host, _, port = world.addresses[0].rpartition(":")
         variables |= {"HOROVOD_GLOO_RENDEZVOUS_ADDR": host, "HOROVOD_GLOO_RENDEZVOUS_PORT": port}
     return {**{name: str(value) for name, value in variables.items()}, **unfused}
 
@@ -77,15 +77,15 @@ class Meeting:
 
     @classmethod
     def begin(
-        cls, place: Place, initialize: Callable[[], None], shut_down: Callable[[], None]
+        cls, world: RankContext, initialize: Callable[[], None], shut_down: Callable[[], None]
     ) -> Meeting:
         """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
         server = None
-        serves_itself = place.world_size > 1 and ELASTIC not in os.environ
-        if serves_itself and place.rank == 0:
-            server = _serve(place.addresses[0])
+        serves_itself = world.world_size > 1 and ELASTIC not in os.environ
+        if serves_itself and world.rank == 0:
+            server = _serve(world.addresses[0])
         elif serves_itself:
-            _await(place.addresses[0])
+            _await(world.addresses[0])
         initialize()
         return cls(shut_down, server)
 
@@ -119,9 +119,9 @@ class OverHorovod(Framework):
         """Whether this exception of a step or a collective means that Horovod has lost a rank."""
 
     @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        os.environ |= environment(place, deterministic=deterministic)
-        return super().join(place, seed=seed, deterministic=deterministic)
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        os.environ |= environment(world, deterministic=deterministic)
+        return super().join(world, seed=seed, deterministic=deterministic)
 
     def abort(self) -> None:
         """Collectives fail in which other ranks wait."""

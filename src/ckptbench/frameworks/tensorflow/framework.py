@@ -29,7 +29,7 @@ from ckptbench.frameworks.tensorflow.network import (
     parameters_of,
 )
 from ckptbench.matrix.networks import layers as arch
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 
 class TensorFlow(Framework):
@@ -48,18 +48,18 @@ class TensorFlow(Framework):
     checkpoint: tf.train.Checkpoint
     _strategy: tf.distribute.Strategy
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, world: RankContext) -> None:
+        self._place = world
 
     @classmethod
-    def join(cls, place: Place, *, seed: int, deterministic: bool) -> Self:
-        _configure_devices(place)
-        keras.utils.set_random_seed(seed + place.rank)
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        _configure_devices(world)
+        keras.utils.set_random_seed(seed + world.rank)
         if deterministic:
             settle_libraries()
             # https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism
             tf.config.experimental.enable_op_determinism()
-        framework = cls(place)
+        framework = cls(world)
         framework._meet()
         return framework
 
@@ -280,39 +280,39 @@ def _traced(function: Callable[..., Any], *, reduce_retracing: bool = False) -> 
     )
 
 
-def _configure_devices(place: Place) -> None:
+def _configure_devices(world: RankContext) -> None:
     """Set threads and devices. TensorFlow's runtime accepts them only before it starts."""
-    tf.config.threading.set_intra_op_parallelism_threads(place.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(world.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    if place.accelerator == "cpu":
+    if world.accelerator == "cpu":
         tf.config.set_visible_devices([], "GPU")
         return
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) != 1:
         raise LaunchError(
-            f"rank {place.rank} sees {len(gpus)} GPUs, it needs exactly one: check CUDA_VISIBLE_DEVICES "
+            f"rank {world.rank} sees {len(gpus)} GPUs, it needs exactly one: check CUDA_VISIBLE_DEVICES "
             "and that its environment holds a TensorFlow built for CUDA"
         )
     tf.config.experimental.set_memory_growth(gpus[0], True)
 
 
-def one_device(place: Place) -> tf.distribute.Strategy:
-    return tf.distribute.OneDeviceStrategy("/cpu:0" if place.accelerator == "cpu" else "/gpu:0")
+def one_device(world: RankContext) -> tf.distribute.Strategy:
+    return tf.distribute.OneDeviceStrategy("/cpu:0" if world.accelerator == "cpu" else "/gpu:0")
 
 
-def _strategy(place: Place) -> tf.distribute.Strategy:
-    if place.world_size == 1:
-        return one_device(place)
+def _strategy(world: RankContext) -> tf.distribute.Strategy:
+    if world.world_size == 1:
+        return one_device(world)
     os.environ["TF_CONFIG"] = json.dumps(
         {
-            "cluster": {"worker": list(place.addresses)},
-            "task": {"type": "worker", "index": place.rank},
+            "cluster": {"worker": list(world.addresses)},
+            "task": {"type": "worker", "index": world.rank},
         }
     )
     communication = tf.distribute.experimental.CommunicationImplementation
     return tf.distribute.MultiWorkerMirroredStrategy(
         communication_options=tf.distribute.experimental.CommunicationOptions(
-            implementation=communication.RING if place.accelerator == "cpu" else communication.NCCL
+            implementation=communication.RING if world.accelerator == "cpu" else communication.NCCL
         )
     )
 

@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ckptbench.matrix.catalogue import (
+from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.named import named_or_none
+from ckptbench.matrix.plugin_spec import Entry, Option, written
+from ckptbench.matrix.registry import (
     FAULTS,
     FORMAT_LABELS,
     FRAMEWORKS,
@@ -17,9 +20,6 @@ from ckptbench.matrix.catalogue import (
     STRATEGIES,
     registered,
 )
-from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.named import named_or_none
-from ckptbench.matrix.variant import Entry, Option, written
 
 FRAMEWORK_NAMES = {name: entry.label for name, entry in FRAMEWORKS.items() if entry.label}
 SUBJECTS = {

@@ -17,9 +17,9 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.matrix.catalogue import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
+from ckptbench.matrix.registry import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known
 from ckptbench.report.answer.setups import PANEL, ordered, with_hardware

@@ -15,7 +15,7 @@ from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import SECONDS_PER_HOUR
-from ckptbench.matrix.catalogue import KILLED, NOTHING
+from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
 from ckptbench.report.answer.quantities import PERCENT, Known, Unit, duration, percent, plain
 from ckptbench.report.answer.setups import in_words, varying, with_hardware

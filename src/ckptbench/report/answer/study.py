@@ -13,7 +13,7 @@ from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import OWN
-from ckptbench.matrix.catalogue import RESTART
+from ckptbench.matrix.registry import RESTART
 from ckptbench.report.answer import remarks
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.quantities import (

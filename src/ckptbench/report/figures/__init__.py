@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckptbench.matrix.catalogue import FAULTS, NOTHING
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import FAULTS, NOTHING
 
 if TYPE_CHECKING:
     import pandas as pd

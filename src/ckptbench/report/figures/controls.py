@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer import labels
 from ckptbench.report.answer.setups import in_words, ordered, varying, with_hardware
 from ckptbench.report.figures.kit.captions import caption

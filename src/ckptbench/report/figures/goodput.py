@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ckptbench.matrix.catalogue import FAULTS
 from ckptbench.matrix.named import has_name
+from ckptbench.matrix.registry import FAULTS
 from ckptbench.report.answer.setups import CHECKPOINT, PANEL, ordered, with_hardware
 from ckptbench.report.figures.kit import axes as kit
 from ckptbench.report.figures.kit.captions import caption

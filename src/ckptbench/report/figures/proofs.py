@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.setups import PANEL, in_words, ordered, separating, with_hardware
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from ckptbench.analysis.proof.restore import COLD, WARM
-from ckptbench.matrix.catalogue import NOTHING
+from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer.setups import (
     CHECKPOINT,
     PANEL,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ckptbench.matrix.catalogue import WHOLE
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.registry import WHOLE
 from ckptbench.report.answer.setups import PANEL, faceted, ordered, with_hardware
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.curves import Kind, curve_handles, draw_pairs, framework_handles

@@ -29,11 +29,11 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
-from ckptbench.matrix.variant import Option
+from ckptbench.matrix.plugin_spec import Option
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place
+from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +124,9 @@ class TorchFtRank(AveragingRank):
     never behind, and the others take its state.
     """
 
-    def __init__(self, place: Place, link: Link, options: Mapping[str, Option]) -> None:
-        super().__init__(place, link, options)
-        if place.is_spread:
+    def __init__(self, world: RankContext, link: Link, options: Mapping[str, Option]) -> None:
+        super().__init__(world, link, options)
+        if world.is_spread:
             raise LaunchError(
                 "torchft is served on one host alone: its lighthouse listens on the loopback interface; use ulfm or restart"
             )
@@ -155,7 +155,7 @@ class TorchFtRank(AveragingRank):
                     return self._regrouped()
             elif self._quorum.has_new or self._manager.current_step() != reached.step:
                 return self._regrouped()
-            elif len(ranks) == self.place.world_size:
+            elif len(ranks) == self.world.world_size:
                 self._quorum.is_new = False
                 return None
             time.sleep(AGAIN_S)
@@ -245,7 +245,7 @@ class TorchFtRank(AveragingRank):
             connect_timeout=CONNECT,
             lighthouse_addr=os.environ[LIGHTHOUSE],
             # The lighthouse sorts by name, and torchft hands on the number at its end.
-            replica_id=f"rank_{self.place.rank:06d}_{new + self.place.rank}",
+            replica_id=f"rank_{self.world.rank:06d}_{new + self.world.rank}",
             init_sync=False,  # all ranks begin with the same parameters
         )
         self._manager.load_state_dict({"step": step, "batches_committed": 0})

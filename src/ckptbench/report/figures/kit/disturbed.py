@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
-from ckptbench.matrix.catalogue import WHOLE
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.registry import WHOLE
 
 MARK = "\N{DAGGER}"
 COLUMN = "disturbed"

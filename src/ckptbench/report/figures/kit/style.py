@@ -14,7 +14,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib import font_manager
 
-from ckptbench.matrix.catalogue import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.report.answer.labels import is_verbatim
 
 log = logging.getLogger("ckptbench")

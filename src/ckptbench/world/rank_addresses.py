@@ -1,4 +1,4 @@
-"""Checks that each rank came up in its seat, with a GPU of its own, and collects the addresses of all ranks."""
+"""Checks that each rank came up in its assignment, with a GPU of its own, and collects the addresses of all ranks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from ckptbench.world.link import Hello
-from ckptbench.world.seats import Seat, same_host
+from ckptbench.world.ranks import RankAssignment, same_host
 
 LOOPBACK = "127."
 
 
 class Seating:
-    """The seats of a run, and the reports of the ranks that have taken them."""
+    """The assignments of a run, and the reports of the ranks that have taken them."""
 
-    def __init__(self, seats: Sequence[Seat]) -> None:
-        self.seats = seats
+    def __init__(self, assignments: Sequence[RankAssignment]) -> None:
+        self.assignments = assignments
         self.hellos: dict[int, Hello] = {}
         """The last report of each rank that has come up, by rank."""
         self._gpus: dict[tuple[str, str], int] = {}
@@ -26,20 +26,20 @@ class Seating:
     @property
     def is_full(self) -> bool:
         """Whether every rank has come up."""
-        return len(self.hellos) == len(self.seats)
+        return len(self.hellos) == len(self.assignments)
 
     @property
-    def empty(self) -> list[Seat]:
-        """The seats whose rank has not come up."""
-        return [seat for seat in self.seats if seat.rank not in self.hellos]
+    def empty(self) -> list[RankAssignment]:
+        """The assignments whose rank has not come up."""
+        return [assignment for assignment in self.assignments if assignment.rank not in self.hellos]
 
     def objection(self, hello: Hello, absent: Collection[int]) -> str | None:
-        """Why this rank must not sit where it came up; None if it may. The seats of `absent` ranks may be taken again."""
-        if not 0 <= hello.rank < len(self.seats):
-            return f"rank {hello.rank} came up on {hello.node}, but the run has {len(self.seats)} ranks"
+        """Why this rank must not sit where it came up; None if it may. The assignments of `absent` ranks may be taken again."""
+        if not 0 <= hello.rank < len(self.assignments):
+            return f"rank {hello.rank} came up on {hello.node}, but the run has {len(self.assignments)} ranks"
         if hello.rank in self.hellos and hello.rank not in absent:
             return f"rank {hello.rank} came up twice, on {self.hellos[hello.rank].node} and {hello.node}"
-        meant = self.seats[hello.rank].node
+        meant = self.assignments[hello.rank].node
         if not same_host(hello.node, meant) and not self._is_address_of(hello.address, meant):
             return f"rank {hello.rank} came up on {hello.node}, it was meant for {meant}"
         other = self._gpus.get((hello.node, hello.device))
@@ -59,13 +59,13 @@ class Seating:
         return address.rpartition(":")[0] in self._node_addresses.get(node, ())
 
     def take(self, hello: Hello) -> None:
-        """Note that this rank has its seat."""
+        """Note that this rank has its assignment."""
         self.hellos[hello.rank] = hello
         if hello.device != "cpu":
             self._gpus[hello.node, hello.device] = hello.rank
 
     def clear(self) -> None:
-        """Note that all ranks have left their seats."""
+        """Note that all ranks have left their assignments."""
         self.hellos.clear()
         self._gpus.clear()
 
@@ -75,7 +75,7 @@ class Seating:
         A rank on the launcher's host may report a loopback address. It is replaced by the address at which ranks on
         other hosts reach the launcher.
         """
-        hellos = [self.hellos[seat.rank] for seat in self.seats]
+        hellos = [self.hellos[assignment.rank] for assignment in self.assignments]
         outside = [h.launcher for h in hellos if not h.launcher.startswith(LOOPBACK)]
         return [
             f"{outside[0]}:{hello.address.rpartition(':')[2]}"

@@ -33,7 +33,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Variant:
+class PluginSpec:
     """A registered name, and those options that differ from their defaults, sorted by name."""
 
     name: str

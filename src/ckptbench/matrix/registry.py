@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ckptbench.matrix.variant import Entry, Options, Variant
+from ckptbench.matrix.plugin_spec import Entry, Options, PluginSpec
 
 Each = TypeVar("Each")
 
@@ -165,7 +165,7 @@ rank that commits reaches it."""
 REMOVING = "removing"
 """Stage of every strategy: the version is committed, and old ones are about to be removed behind training. Only the rank
 that commits reaches it, and only where there are old ones. No drawn kill comes there, but the tests do it."""
-NATIVE = Variant("native")
+NATIVE = PluginSpec("native")
 STRATEGIES = Registry(
     {
         NATIVE.name: StrategyEntry(
@@ -301,7 +301,7 @@ _DRAWN: Options = {
     "kind": FAILURE_KINDS,
     "lasts_s": 5.0,
 }
-UNDISTURBED = Variant("none")
+UNDISTURBED = PluginSpec("none")
 FAULTS = {
     UNDISTURBED.name: FaultsEntry(),
     "exponential": FaultsEntry(options=_DRAWN),
@@ -351,7 +351,7 @@ _ELASTIC: Options = {**_PATIENCE, "batch": ("kept", "shrunk")}
 _AVERAGING: Options = {**_ELASTIC, "learning_rate": ("kept", "scaled")}
 # With any other strategy the survivors would have to abandon a save that goes on in the background.
 _ELASTIC_STRATEGIES = (NATIVE.name,)
-RESTART = Variant("restart")
+RESTART = PluginSpec("restart")
 RECOVERIES = {
     RESTART.name: RecoveryEntry(
         launcher="ckptbench.failures.recovery.restart:Restart",

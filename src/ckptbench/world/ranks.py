@@ -1,4 +1,4 @@
-"""Seats: the node of each rank of a run. Place: all that one rank knows about its seat and the other ranks."""
+"""Assignments: the node of each rank of a run. Place: all that one rank knows about its assignment and the other ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RankAssignment:
     """The node of one rank, and its number (`local_rank`, from 0) among the ranks of that node."""
 
     rank: int
@@ -17,19 +17,19 @@ class Seat:
     local_rank: int
 
 
-def seats_of(nodes: list[str]) -> tuple[Seat, ...]:
-    """The seats of ranks 0, 1, ..., given the node of each rank."""
+def assign_ranks(nodes: list[str]) -> tuple[RankAssignment, ...]:
+    """The assignments of ranks 0, 1, ..., given the node of each rank."""
     taken: Counter[str] = Counter()
-    seats = []
+    assignments = []
     for rank, node in enumerate(nodes):
-        seats.append(Seat(rank, node, taken[node]))
+        assignments.append(RankAssignment(rank, node, taken[node]))
         taken[node] += 1
-    return tuple(seats)
+    return tuple(assignments)
 
 
-def ranks_a_node(seats: Sequence[Seat]) -> int:
+def ranks_a_node(assignments: Sequence[RankAssignment]) -> int:
     """Number of ranks on the node with the most ranks."""
-    return 1 + max(seat.local_rank for seat in seats)
+    return 1 + max(assignment.local_rank for assignment in assignments)
 
 
 def same_host(one: str, other: str) -> bool:
@@ -40,7 +40,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankContext:
     """The position of one rank among the others, from its launcher."""
 
     rank: int
@@ -69,21 +69,21 @@ class Place:
         return tuple(rank for rank, node in enumerate(self.nodes) if node == self.node)
 
 
-def place_among(place: Place, ranks: Sequence[int]) -> Place:
+def place_among(world: RankContext, ranks: Sequence[int]) -> RankContext:
     """The place of this rank when `ranks` alone train: survivors of a failure, or all again.
 
     In it they are numbered from 0, in their order. Raises ValueError if this rank is none of them.
     """
-    nodes = place.nodes or (place.node,) * place.world_size
-    seats = seats_of([nodes[rank] for rank in ranks])
-    own = list(ranks).index(place.rank)
+    nodes = world.nodes or (world.node,) * world.world_size
+    assignments = assign_ranks([nodes[rank] for rank in ranks])
+    own = list(ranks).index(world.rank)
     return dataclasses.replace(
-        place,
+        world,
         rank=own,
-        world_size=len(seats),
-        local_rank=seats[own].local_rank,
-        addresses=tuple(place.addresses[rank] for rank in ranks),
-        nodes=tuple(seat.node for seat in seats) if place.nodes else (),
+        world_size=len(assignments),
+        local_rank=assignments[own].local_rank,
+        addresses=tuple(world.addresses[rank] for rank in ranks),
+        nodes=tuple(assignment.node for assignment in assignments) if world.nodes else (),
     )
 
 

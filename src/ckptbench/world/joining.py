@@ -10,35 +10,35 @@ from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.world.link import Link
-from ckptbench.world.seats import Place, Seat
-from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_seat
+from ckptbench.world.ranks import RankAssignment, RankContext
+from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_assignment
 
 
-def take_place(*, accelerator: str) -> tuple[Place, Link]:
+def join_ranks(*, accelerator: str) -> tuple[RankContext, Link]:
     """Pin this rank to its cores and its GPU, connect to the launcher, and wait until all ranks have come up.
 
     Call it before the framework is imported. Raises LaunchError if this rank is not where it should be.
     """
-    seat, ranks = read_seat()
+    assignment, ranks = read_assignment()
     threads = int(os.environ[THREADS])
-    pin(seat.local_rank, threads)
+    pin(assignment.local_rank, threads)
     node = node_name()
-    link = Link.open(os.environ[CONTROL], os.environ[TOKEN], rank=seat.rank, node=node)
-    device = "cpu" if accelerator == "cpu" else see_one_gpu(seat)
-    link.rendezvous(rank=seat.rank, node=node, device=device)
+    link = Link.open(os.environ[CONTROL], os.environ[TOKEN], rank=assignment.rank, node=node)
+    device = "cpu" if accelerator == "cpu" else see_one_gpu(assignment)
+    link.rendezvous(rank=assignment.rank, node=node, device=device)
     if ranks > 1:
-        _choose_interface(link.addresses[seat.rank])
-    place = Place(
-        rank=seat.rank,
+        _choose_interface(link.addresses[assignment.rank])
+    world = RankContext(
+        rank=assignment.rank,
         world_size=ranks,
-        local_rank=seat.local_rank,
-        node=seat.node,
+        local_rank=assignment.local_rank,
+        node=assignment.node,
         threads=threads,
         addresses=link.addresses,
         accelerator=accelerator,
         nodes=tuple(os.environ[NODES].split(",")),
     )
-    return place, link
+    return world, link
 
 
 def pin(local_rank: int, threads: int) -> None:
@@ -49,7 +49,7 @@ def pin(local_rank: int, threads: int) -> None:
         os.sched_setaffinity(0, cores[first : first + threads])
 
 
-def see_one_gpu(seat: Seat) -> str:
+def see_one_gpu(assignment: RankAssignment) -> str:
     """Hide all GPUs but this rank's own from its framework, and return the name of that one.
 
     Raises LaunchError if the host has fewer GPUs than ranks.
@@ -59,13 +59,13 @@ def see_one_gpu(seat: Seat) -> str:
         devices = [str(n) for n in range(_installed_gpus())]
     else:  # empty: the scheduler gave no GPU, even if some are installed
         devices = [word for word in visible.split(",") if word]
-    if seat.local_rank >= len(devices):
+    if assignment.local_rank >= len(devices):
         raise LaunchError(
-            f"rank {seat.rank} is number {seat.local_rank + 1} on {seat.node}, which has {len(devices)} "
+            f"rank {assignment.rank} is number {assignment.local_rank + 1} on {assignment.node}, which has {len(devices)} "
             "visible GPUs: one rank needs one GPU; use fewer ranks a node, or accelerator: cpu"
         )
-    os.environ["CUDA_VISIBLE_DEVICES"] = devices[seat.local_rank]
-    return devices[seat.local_rank]
+    os.environ["CUDA_VISIBLE_DEVICES"] = devices[assignment.local_rank]
+    return devices[assignment.local_rank]
 
 
 def _installed_gpus() -> int:
