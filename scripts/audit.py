@@ -20,6 +20,7 @@ from ckptbench.audit.page import page  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
 from ckptbench.audit.table import audit  # noqa: E402
 from ckptbench.common.scripting import run_script  # noqa: E402
+from ckptbench.environments.lock_file import pinned_sha256  # noqa: E402
 
 LEAST_REPEATS = 2
 
@@ -33,7 +34,7 @@ def main() -> int:
         checks = audit_machine(
             read_tables(options.tables, there),
             options.checkpoints.absolute(),
-            options.lock,
+            pinned_sha256(options.lock),
             Size(repeats=options.repeats),
         )
         text = page(

@@ -30,7 +30,7 @@ def main() -> int:
         signal.pause()  # until it is ended too
 
     chainer.forget_names = die
-    return rank.main([plan])
+    return rank.main(["cpu", plan])
 
 
 if __name__ == "__main__":

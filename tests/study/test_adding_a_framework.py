@@ -85,7 +85,7 @@ def add_the_framework(folder: Path, page: Page) -> None:
     registry = source / "matrix" / "registry.py"
     insert(registry, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))
     (folder / "envs" / "mine.in").write_text(page.block("### 3. The locks", "text"))
-    models = source / "networks" / "models.py"
+    models = source / "matrix" / "networks" / "models.py"
     with models.open("a", encoding="utf-8") as file:
         file.write(f"\n\n{page.block('## A model', 'python')}")
     run(folder, ["bash", "-e", "-c", page.block("### 3. The locks", "bash")])

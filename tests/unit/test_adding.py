@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-CATALOGUE = "matrix/registry.py"
+REGISTRY = "matrix/registry.py"
 PLANNED = """
 from ckptbench.config.study import load_config, schema
 from ckptbench.config.expansion import expand
@@ -49,7 +49,7 @@ def add_module(source: Path, heading: str, text: str) -> None:
     (source / name).write_text(text)
 
 
-def add_entry(source: Path, registry: str, entry: str, module: str = CATALOGUE) -> None:
+def add_entry(source: Path, registry: str, entry: str, module: str = REGISTRY) -> None:
     """Write the entry before the first one of a registry."""
     path = source / module
     text = path.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def run(source: Path, code: str) -> str:
 
 def test_a_model_is_one_function(source: Path) -> None:
     (function,) = blocks("A model")
-    with (source / "networks/models.py").open("a", encoding="utf-8") as file:
+    with (source / "matrix/networks/models.py").open("a", encoding="utf-8") as file:
         file.write(f"\n\n{function}")
     assert "pytorch-logistic-digits-" in run(source, "print(planned(model='logistic'))")
 

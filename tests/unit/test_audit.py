@@ -86,11 +86,9 @@ def test_what_the_calibration_trains_is_no_choice_of_a_config() -> None:
 
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, pd.DataFrame]]:
-    lock = tmp_path_factory.mktemp("lock") / "main.txt"
-    lock.write_text("numpy==1\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(calibration.IMAGES, "classes", 16)
-        yield calibration.collected_runs(tmp_path_factory.mktemp("audit"), lock, SMALL)
+        yield calibration.collected_runs(tmp_path_factory.mktemp("audit"), "0" * 64, SMALL)
 
 
 def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
@@ -325,7 +323,7 @@ def test_restarts_of_the_study_that_were_not_as_cold_as_asked_are_named() -> Non
 def test_a_folder_that_cannot_take_the_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"file/runs cannot take .* checkpoints.folder"):
-        audit_machine({}, tmp_path / "file" / "runs", tmp_path / "lock", SMALL)
+        audit_machine({}, tmp_path / "file" / "runs", "0" * 64, SMALL)
 
 
 CHECKS = [

@@ -65,7 +65,7 @@ def test_ranks_that_come_anew_wait_until_they_may_begin(make_server: MakeServer)
     assert (server.lost, server.leaving) == ([], [0])
     assert heard(first[0]) == {"end": True}
     second = [come_up(server, rank) for rank in (1, 0)]
-    wait_for(lambda: len(server._seating.hellos) == 2)
+    wait_for(lambda: len(server._addresses.hellos) == 2)
     assert len(server.missing) == 2, "one of the earlier ranks has not ended yet"
     first[0].close()
     wait_for(lambda: server.has_come_anew)

@@ -52,7 +52,7 @@ def opened(
         variant,
         training_state=framework,
         barrier=framework.barrier,
-        place=ALONE,
+        world=ALONE,
         format=FORMAT,
         identity=IDENTITY,
         levels=levels,

@@ -128,7 +128,7 @@ def save_and_die(folder: Path, world: RankContext, at: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "stage"),
+    ("world", "stage"),
     [
         *((RANK_0, stage) for stage in (*STRATEGIES["native"].stages, SYNCED)),
         (RANK_1, "begun"),

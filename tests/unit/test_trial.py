@@ -17,6 +17,7 @@ from numpy_framework import Unasked
 from stored_versions import Busy, names
 
 from ckptbench.audit import machine, storage
+from ckptbench.audit.calibration import Size
 from ckptbench.checkpoints import preflight, trial
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
@@ -283,7 +284,7 @@ def test_the_audit_names_it_and_measures_nothing_more(
         raise Unfit(folder, "fsync of a folder", OSError(errno.EINVAL, "Invalid argument"))
 
     monkeypatch.setattr(storage, "try_versions", refuse)
-    (check,) = machine.audit_machine({}, tmp_path, tmp_path / "lock")
+    (check,) = machine.audit_machine({}, tmp_path, "0" * 64, Size())
     assert (check.check, check.verdict) == ("files", "fails")
     assert "fsync of a folder fails there (Invalid argument): the file system of" in check.meaning
     assert "or set checkpoints.folder to a folder on another file system" in check.meaning

@@ -22,7 +22,6 @@ from ckptbench.audit.check import Check, Question
 from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
@@ -35,6 +34,7 @@ from ckptbench.runs.plan import RunSpec
 IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_samples": 64}
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1
 NULL = PluginSpec("null")
+LOCK = "main.txt"
 RESOLVED, RESOLVED_S = 0.005, 0.001
 """Overhead and stall that the study does not claim to see: the recorder's cost, and the bookkeeping of a save."""
 WIDEST, WIDEST_S = 0.05, 0.01
@@ -63,17 +63,17 @@ class Size:
         return PluginSpec.of("strategy", "stall", {"ms": self.stall_ms}, STRATEGIES["stall"])
 
 
-def collected_runs(folder: Path, lock: Path, size: Size) -> dict[str, pd.DataFrame]:
+def collected_runs(folder: Path, lock_sha256: str, size: Size) -> dict[str, pd.DataFrame]:
     """The collected tables of all runs, which are made in `folder`, on the file system of the study's checkpoints."""
     settings = {**IMAGES, "train_samples": BATCH * size.steps_per_epoch}
     prepare("synthetic", folder / "synthetic", settings)
-    execution = Execution(python=Path(sys.executable), lock=lock.name, logs=folder / "logs")
+    execution = Execution(python=Path(sys.executable), lock=LOCK, logs=folder / "logs")
     runs = []
     for repeat in range(size.repeats):
         cells = list(_cells(repeat, size))
         turned = repeat % len(cells)  # what drifts in the machine meets each in turn
         for cell in (*cells[turned:], *cells[:turned]):
-            spec = _spec(cell, folder, lock)
+            spec = _spec(cell, folder, lock_sha256)
             spec.run_folder.mkdir(parents=True)
             run_cell(spec, execution)
             runs.append(spec.run_folder)
@@ -97,7 +97,7 @@ def _cells(repeat: int, size: Size) -> Iterator[Cell]:
         )
 
 
-def _spec(cell: Cell, folder: Path, lock: Path) -> RunSpec:
+def _spec(cell: Cell, folder: Path, lock_sha256: str) -> RunSpec:
     dataset, run_folder = folder / cell.dataset, folder / "runs" / cell.id
     training = Training(
         seed=1,
@@ -116,7 +116,7 @@ def _spec(cell: Cell, folder: Path, lock: Path) -> RunSpec:
         run_folder=run_folder,
         checkpoint_folder=run_folder / "checkpoints",
         dataset_sha256=dataset_sha256(dataset),
-        lock_sha256=pinned_sha256(lock),
+        lock_sha256=lock_sha256,
         sizes=sizes_of(cell.model, Dataset.open(dataset)),
     )
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def audit_machine(
-    tables: Mapping[str, pd.DataFrame], folder: Path, lock: Path, size: calibration.Size
+    tables: Mapping[str, pd.DataFrame], folder: Path, lock_sha256: str, size: calibration.Size
 ) -> list[Check]:
     """All checks. `tables` are those of the study, as far as there are any; `folder` takes its checkpoints.
 
@@ -31,7 +31,7 @@ def audit_machine(
         with tempfile.TemporaryDirectory(
             prefix="audit-", dir=folder, ignore_cleanup_errors=True
         ) as own:
-            return _checks(tables, Path(own), lock, size)
+            return _checks(tables, Path(own), lock_sha256, size)
     except OSError as error:
         named = Path(os.fsdecode(error.filename or folder))
         if not (named.is_relative_to(folder) or folder.is_relative_to(named)):
@@ -43,13 +43,13 @@ def audit_machine(
 
 
 def _checks(
-    tables: Mapping[str, pd.DataFrame], own: Path, lock: Path, size: calibration.Size
+    tables: Mapping[str, pd.DataFrame], own: Path, lock_sha256: str, size: calibration.Size
 ) -> list[Check]:
     usable = storage.takes_versions(own)
     if usable.verdict == "fails":
         return [usable]  # nothing else can be measured where nothing can be saved
     log.info("calibration: short trainings whose cost is known (a minute)")
-    runs = calibration.collected_runs(own, lock, size)
+    runs = calibration.collected_runs(own, lock_sha256, size)
     found = [
         usable,
         *calibration.checks_of(runs, size),

@@ -60,7 +60,7 @@ def prepare(
             began = earlier.began
             follow(began)
             carried = {"requeues": requeues, "started": earlier.started, "clock": str(began)}
-            return going_on(own, version, attempt=earlier.attempts + 1), carried
+            return going_on(own, version.folder, attempt=earlier.attempts + 1), carried
     for pattern in ("trace-*.jsonl", FINAL_ARRAYS, STRIKES, LAUNCHER_TRACE):
         for path in plan.run_folder.glob(pattern):
             _forget(path)

@@ -21,7 +21,7 @@ PART_SECONDS = 60.0
 """Time that processes may take to end after every rank has said goodbye."""
 HASTY_PART_SECONDS = 10.0
 """The same after a stop signal: the scheduler will soon kill the job, and the seal must be written."""
-NAMED_SEATS = 12
+NAMED_RANKS = 12
 """How many of the ranks that did not come up an error names."""
 
 
@@ -114,7 +114,7 @@ class Deadlines:
         """Raises LaunchError if ranks are still `missing` when all should have come up."""
         if missing and time.monotonic() - self._started > COME_UP_SECONDS:
             who = ", ".join(
-                f"{assignment.rank} ({assignment.node})" for assignment in missing[:NAMED_SEATS]
+                f"{assignment.rank} ({assignment.node})" for assignment in missing[:NAMED_RANKS]
             )
             raise LaunchError(
                 f"{len(missing)} ranks did not come up within {COME_UP_SECONDS:.0f} s: {who}; last lines:\n"

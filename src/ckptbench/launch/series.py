@@ -117,8 +117,8 @@ class AttemptSeries:
         since_ns = day_ns()
         _damage_as_planned(self.plan)
         version = newest_version(self.plan, self._assembler)
-        plan = going_on(self.plan, version, attempt=self.plan.attempt + 1)
-        step = 0 if version is None else version.position.step
+        folder, step = (version.folder, version.position.step) if version else (None, 0)
+        plan = going_on(self.plan, folder, attempt=self.plan.attempt + 1)
         self._write(
             Chosen(attempt=plan.attempt, step=step, since_unix_ns=since_ns, unix_ns=day_ns())
         )

@@ -1,6 +1,6 @@
 """The launcher's end of the control connections to its ranks: it knows which of them take part, are lost or come again.
 
-It answers each message of a rank. Module `link` describes the messages, `lines` carries them, `seating` checks where
+It answers each message of a rank. Module `link` describes the messages, `lines` carries them, `rank_addresses` checks where
 each rank came up, and `agreements` holds what the ranks have said until all have.
 """
 
@@ -19,7 +19,7 @@ from ckptbench.world.agreements import Agreements, Message
 from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded
 from ckptbench.world.listening import listen
-from ckptbench.world.rank_addresses import Seating
+from ckptbench.world.rank_addresses import RankAddresses
 from ckptbench.world.ranks import RankAssignment
 
 
@@ -28,8 +28,8 @@ class ControlServer:
 
     def __init__(self, assignments: Sequence[RankAssignment], *, host: str) -> None:
         """Ranks connect to `host`, a name or address of this host that all of them can resolve."""
-        self._seats = assignments
-        self._seating = Seating(assignments)
+        self._assignments = assignments
+        self._addresses = RankAddresses(assignments)
         self._agreements = Agreements()
         self._lines: dict[int, Line] = {}
         self._lost: list[int] = []
@@ -62,8 +62,10 @@ class ControlServer:
 
         With `pinging` every rank is asked for an answer once a second, which `silent` needs.
         """
-        allow_lines(len(self._seats))
-        self._serving = Serving(self, self._listeners, ranks=len(self._seats), pinging=pinging)
+        allow_lines(len(self._assignments))
+        self._serving = Serving(
+            self, self._listeners, ranks=len(self._assignments), pinging=pinging
+        )
 
     def close(self) -> None:
         """End all connections. Ranks that still run then end themselves."""
@@ -78,14 +80,16 @@ class ControlServer:
         """The assignments whose rank has not come up. Ranks that come up anew count when all have, and the earlier ones are gone."""
         with self._lock:
             if self._comes_anew and self._leaving:
-                return list(self._seats)
-            return self._seating.empty
+                return list(self._assignments)
+            return self._addresses.empty
 
     @property
     def _present(self) -> list[int]:
         """The ranks on whose answers others wait."""
         return [
-            assignment.rank for assignment in self._seats if assignment.rank not in self._absent
+            assignment.rank
+            for assignment in self._assignments
+            if assignment.rank not in self._absent
         ]
 
     @property
@@ -128,7 +132,7 @@ class ControlServer:
         """
         with self._lock:
             self._leaving |= {line: rank for rank, line in self._lines.items()}
-            self._seating.clear()
+            self._addresses.clear()
             self._agreements.clear()
             for known in (
                 self._lines, self._lost, self._absent, self._coming, self._heard, self._parted
@@ -168,7 +172,7 @@ class ControlServer:
     def ping(self) -> None:
         """Ask every rank for an answer, once all have come up. Called in the serving thread."""
         with self._lock:
-            if self._seating.is_full and not self._comes_anew:
+            if self._addresses.is_full and not self._comes_anew:
                 for rank in self._lines:
                     self._heard.setdefault(rank, time.monotonic())
                 self._tell_all({"ping": True})
@@ -232,10 +236,10 @@ class ControlServer:
                 del self._lines[line.rank]
 
     def _welcome(self, line: Line, hello: Hello) -> None:
-        if hello.rank in self._seating.hellos.keys() - self._lines.keys() - self._absent:
+        if hello.rank in self._addresses.hellos.keys() - self._lines.keys() - self._absent:
             self._early.append((line, hello))  # the launcher has not decided yet about the loss
             return
-        if objection := self._seating.objection(hello, self._absent):
+        if objection := self._addresses.objection(hello, self._absent):
             self._problem = self._problem or objection
             line.hang_up()
             return
@@ -245,15 +249,15 @@ class ControlServer:
             self._coming.discard(hello.rank)
         if hello.rank not in self._coming:
             self._absent.discard(hello.rank)
-        self._seating.take(hello)
+        self._addresses.take(hello)
         self._lines[hello.rank] = line
         if comes_again:
-            line.send(encoded({"addresses": self._seating.addresses(), "again": True}))
+            line.send(encoded({"addresses": self._addresses.addresses(), "again": True}))
             for message in self._agreements.for_a_latecomer():
                 line.send(encoded(message))
-        elif self._seating.is_full and not self._comes_anew:
+        elif self._addresses.is_full and not self._comes_anew:
             self._have_met = True
-            self._tell_all({"addresses": self._seating.addresses()})
+            self._tell_all({"addresses": self._addresses.addresses()})
 
     def _obey(self, line: Line, rank: int, message: Message) -> None:
         self._heard[rank] = time.monotonic()
@@ -311,7 +315,7 @@ class ControlServer:
         """Called in the serving thread."""
         with self._lock:
             self._comes_anew = False
-            self._tell_all({"addresses": self._seating.addresses(), "launched": launched})
+            self._tell_all({"addresses": self._addresses.addresses(), "launched": launched})
 
     def _tell_if_due(self, message: Message | None) -> None:
         if message is not None:

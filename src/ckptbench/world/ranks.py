@@ -1,4 +1,4 @@
-"""Assignments: the node of each rank of a run. Place: all that one rank knows about its assignment and the other ranks."""
+"""Which node each rank of a run is on, and what one rank knows of itself and the others."""
 
 from __future__ import annotations
 

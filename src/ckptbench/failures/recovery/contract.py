@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import Option
@@ -91,13 +91,13 @@ class Recovery(ABC):
         """The decision after a failure. Other ranks may still run, so no checkpoint can be chosen yet."""
 
 
-def going_on(plan: Plan, version: Version | None, *, attempt: int) -> Plan:
-    """The plan of the attempt that goes on from `version`, or begins anew where there is none. No rank trains at this time.
+def going_on(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
+    """The plan of the attempt that goes on from the folder `version`, or begins anew where there is none. No rank trains at this time.
 
     Raises LaunchError if a run of the resume proof would begin anew: that would prove nothing.
     """
     if version is not None:
-        log.info("attempt %d goes on from %s", attempt, version.folder)
+        log.info("attempt %d goes on from %s", attempt, version)
     elif plan.cell.is_killed:
         raise LaunchError(
             f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
@@ -107,7 +107,7 @@ def going_on(plan: Plan, version: Version | None, *, attempt: int) -> Plan:
     return dataclasses.replace(
         plan,
         attempt=attempt,
-        resume_from=None if version is None else version.folder,
+        resume_from=version,
         strikes=len(recorded_strikes(plan.run_folder)),
     )
 
