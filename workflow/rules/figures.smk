@@ -8,7 +8,9 @@ for figure, entry in FIGURES.items():
         input:
             get_tables(entry.tables),
             get_sources(
-                "scripts/draw_figure.py", entry.tables, [f"report.figures.{entry.module}"]
+                "scripts/draw_figure.py",
+                entry.tables,
+                [f"report.figures.{entry.module}"],
             ),
             script=of_clone("scripts/draw_figure.py"),
         output:
