@@ -196,7 +196,7 @@ def _restarted(device: str, strategy: str) -> bool:
             PluginSpec(strategy),
             subject=framework,
             barrier=framework.barrier,
-            world=framework._place,
+            world=framework._world,
             format=formats_of("pytorch", strategy)[0],
             identity=IDENTITY,
             levels=levels,

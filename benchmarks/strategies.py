@@ -146,7 +146,7 @@ class Bench:
     def __init__(self, world: RankContext, options: argparse.Namespace, folder: Path) -> None:
         self._options = options
         self._folder = folder
-        self._place = world
+        self._world = world
         draw = np.random.default_rng(world.rank)
         self._images = draw.random((options.batch, 32, 32, 3), np.float32)
         self._labels = draw.integers(10, size=options.batch)
@@ -164,11 +164,11 @@ class Bench:
             PluginSpec(name),
             subject=self._framework,
             barrier=self._framework.barrier,
-            world=self._place,
+            world=self._world,
             format=formats_of("pytorch", name)[0],
             identity=IDENTITY,
             levels=levels,
-            recorder=Recorder(self._folder / f"{name}-{self._place.rank}.jsonl"),
+            recorder=Recorder(self._folder / f"{name}-{self._world.rank}.jsonl"),
             on_stage=lambda stage: None,
         )
         return Opened(timed, levels.shared)
@@ -187,7 +187,7 @@ class Bench:
         names = [NONE, *self._strategies]
         self.found["idle"] = {name: [] for name in self._strategies}
         self.found["blocks"] = {name: [] for name in names}
-        machine = Machine(self._framework, self._folder / f"direct-{self._place.rank}", self._place)
+        machine = Machine(self._framework, self._folder / f"direct-{self._world.rank}", self._world)
         self.found["machine"] = {"bytes": machine.nbytes, "copy_s": [], "direct_s": []}
         for _ in range(self._options.rounds):
             order.shuffle(names)
@@ -232,7 +232,7 @@ class Bench:
             self._meet()
             version = opened.store.newest()
             assert version is not None
-            files = version.read_by(self._place.rank)
+            files = version.read_by(self._world.rank)
             for _ in range(3):
                 loaded_s = self._cold(version, partial(opened.timed.load, version))
                 read_s = self._cold(version, partial(_read, files))
@@ -241,7 +241,7 @@ class Bench:
     def _cold(self, version: Version, read: Callable[[], object]) -> float:
         """Seconds that `read` takes when no page of the version is in memory."""
         self._meet()
-        if self._place.rank == 0:
+        if self._world.rank == 0:
             page_cache.evict([version.folder / name for name in version.files])
         self._meet()
         return _seconds(read)

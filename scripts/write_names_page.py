@@ -18,7 +18,7 @@ from ckptbench.matrix.registry import (
 INTRODUCTION = """\
 # Words and names
 
-What do the words of these pages mean, and what can a config name? Written from `src/ckptbench/matrix` and `src/ckptbench/matrix/networks/models.py` by
+What do the words of these pages mean, and what can a config name? Written from `src/ckptbench/matrix` by
 `python scripts/write_names_page.py`; a test fails where the two differ. [config/README.md](../config/README.md) explains the fields,
 [strategies.md](strategies.md) strategies, recoveries and their options.
 """

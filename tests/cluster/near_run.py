@@ -19,8 +19,8 @@ from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import MEMORY

@@ -115,7 +115,7 @@ class Checkout:
 
     def table(self, name: str) -> pd.DataFrame:
         path = self.folder / "results" / "tables" / f"{name}.parquet"
-        return pd.read_parquet(path, use_threads=False)  # as ckptbench.analysis.store does
+        return pd.read_parquet(path, use_threads=False)  # as analysis.tables.store does
 
 
 def ranks_of(folder: Path) -> list[int]:

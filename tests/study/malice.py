@@ -56,10 +56,10 @@ def outcomes(framework: Framework, world: RankContext, written: str, folder: Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
-    variant, format = NATIVE, written
+    spec, format = NATIVE, written
     if written in STRATEGIES:
-        variant, format = PluginSpec(written), formats_of("", written)[0]
-    strategy = open_strategy(variant, framework, world, format=format, store=store)
+        spec, format = PluginSpec(written), formats_of("", written)[0]
+    strategy = open_strategy(spec, framework, world, format=format, store=store)
     strategy.ready()
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))
     strategy.settle()

@@ -41,7 +41,7 @@ BLOCKED = {
     "process": ("__1_0.distcp", WAYS["process"]),
     "torchsnapshot": (".snapshot_metadata", PluginSpec("torchsnapshot")),
 }
-"""A file that one of two ranks writes, and the variant that does."""
+"""A file that one of two ranks writes, and the spec that does."""
 PATIENCE_S = 300
 
 
@@ -54,8 +54,8 @@ def engine(framework: str, world: RankContext, folder: Path) -> Arrays:
     found: Arrays = {}
     opened = []
     before = _helpers()
-    for way, variant in WAYS.items():
-        opened.append(_open(scenario, folder / way, variant))
+    for way, spec in WAYS.items():
+        opened.append(_open(scenario, folder / way, spec))
         found |= _in(way, _saved_and_loaded(scenario, opened[-1], folder / way))
     for strategy in opened[:-1]:
         strategy.settle()
@@ -73,12 +73,12 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, folder: Path, variant: PluginSpec) -> TimedCheckpointer:
+def _open(scenario: Scenario, folder: Path, spec: PluginSpec) -> TimedCheckpointer:
     return open_strategy(
-        variant,
+        spec,
         scenario.framework,
         scenario.world,
-        format=formats_of("pytorch", variant.name)[0],
+        format=formats_of("pytorch", spec.name)[0],
         store=CheckpointStore(folder, keep=2),
     )
 
@@ -102,8 +102,8 @@ def _saved_and_loaded(scenario: Scenario, strategy: TimedCheckpointer, folder: P
 def _failures(scenario: Scenario, folder: Path) -> Arrays:
     """One rank cannot write: a folder lies where its file should. Every rank must hear of it."""
     found: Arrays = {}
-    for way, (name, variant) in BLOCKED.items():
-        strategy = _open(scenario, folder / f"failing_{way}", variant)
+    for way, (name, spec) in BLOCKED.items():
+        strategy = _open(scenario, folder / f"failing_{way}", spec)
         staging = CheckpointStore(folder / f"failing_{way}", keep=2).staging(SAVED.step)
         (staging / name).mkdir(exist_ok=True)
         scenario.framework.barrier()

@@ -141,7 +141,7 @@ def levels_with(store: CheckpointStore) -> Levels:
 
 
 def open_strategy(
-    variant: PluginSpec,
+    spec: PluginSpec,
     framework: Framework,
     world: RankContext,
     *,
@@ -150,7 +150,7 @@ def open_strategy(
 ) -> TimedCheckpointer:
     """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
     return TimedCheckpointer(
-        variant,
+        spec,
         training_state=framework,
         barrier=framework.barrier,
         world=world,

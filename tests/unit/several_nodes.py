@@ -101,9 +101,9 @@ class Nodes:
         for world, own in zip(self.places, self.levels, strict=True):
             if world.local_rank == 0:
                 own.begin_local(after)
-        variant = PluginSpec("deepfreeze", tuple(sorted(options.items())))
+        spec = PluginSpec("deepfreeze", tuple(sorted(options.items())))
         self._pool = ThreadPoolExecutor(len(nodes))
-        self.ranks = self.all(lambda rank: self._open(rank, variant, attempt))
+        self.ranks = self.all(lambda rank: self._open(rank, spec, attempt))
 
     def _framework(self) -> Together:
         framework = built()
@@ -111,9 +111,9 @@ class Nodes:
         framework.meeting = self.meeting  # type: ignore[attr-defined]
         return framework  # type: ignore[return-value]
 
-    def _open(self, rank: int, variant: PluginSpec, attempt: int) -> TimedCheckpointer:
+    def _open(self, rank: int, spec: PluginSpec, attempt: int) -> TimedCheckpointer:
         timed = TimedCheckpointer(
-            variant,
+            spec,
             training_state=self.frameworks[rank],
             barrier=self.frameworks[rank].barrier,
             world=self.places[rank],

@@ -40,14 +40,14 @@ def timed(
     world: RankContext = ALONE,
     *,
     format: str = "npz",
-    variant: PluginSpec = NATIVE,
+    spec: PluginSpec = NATIVE,
     on_stage: Callable[[str], None] = lambda stage: None,
     trace: Path | None = None,
 ) -> TimedCheckpointer:
     """The strategy of one rank; `trace` takes its events, by default a file beside the store."""
     store.folder.parent.mkdir(parents=True, exist_ok=True)
     return TimedCheckpointer(
-        variant,
+        spec,
         training_state=training_state,
         barrier=training_state.barrier,
         world=world,

@@ -59,7 +59,7 @@ def strategy(
 ) -> TimedCheckpointer:
     store = CheckpointStore(folder, keep=2)
     opened = timed(
-        store, framework, world, format=FORMAT, variant=PluginSpec(engine), on_stage=on_stage
+        store, framework, world, format=FORMAT, spec=PluginSpec(engine), on_stage=on_stage
     )
     opened.ready()
     return opened
@@ -75,7 +75,7 @@ def update(framework: NumpyFramework, saving: TimedCheckpointer, value: float) -
 
 def reader(folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
     return timed(
-        CheckpointStore(folder, keep=2), framework, format=FORMAT, variant=PluginSpec("deepfreeze")
+        CheckpointStore(folder, keep=2), framework, format=FORMAT, spec=PluginSpec("deepfreeze")
     )
 
 

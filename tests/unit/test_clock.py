@@ -26,9 +26,9 @@ from ckptbench.failures.fault_injector import FaultInjector, Lines, Orders
 from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
 from ckptbench.runs.failure import Failure

@@ -41,9 +41,9 @@ def status(*, free_bytes: int = 7_000_000, free_inodes: int = 5) -> os.statvfs_r
 @pytest.mark.parametrize("level", [MEMORY, NODE, SHARED])
 def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str) -> None:
     levels, framework = three(tmp_path), built()
-    variant = deepfreeze(memory=1, node=1, shared=1)
+    spec = deepfreeze(memory=1, node=1, shared=1)
     trace = tmp_path / "trace.jsonl"
-    timed = opened(variant, levels, framework, trace)
+    timed = opened(spec, levels, framework, trace)
     image = timed._strategy._image  # type: ignore[attr-defined]
     write = image.write
 

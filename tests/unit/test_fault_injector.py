@@ -151,21 +151,25 @@ def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recov
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     ) as injector:
         target = InjectorClient(injector)
-        target.step(0)
+        target.tell_step(0)
         injector.wait()
         target.recovering()
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
-            target.step(1)
+            target.tell_step(1)
 
 
 @pytest.mark.parametrize(
     ("failure", "tell"),
     [
-        (Failure(step=0, rank=0), lambda target: target.step(0)),
-        (Failure(step=5, moment="save", rank=0), lambda target: target.save(5)),
+        (Failure(step=0, rank=0), lambda target: target.tell_step(0)),
+        (Failure(step=5, moment="save", rank=0), lambda target: target.tell_save(5)),
         (
             Failure(step=5, moment="save", stage="written", rank=0),
-            lambda target: (target.save(5), target.at_stage("begun"), target.at_stage("written")),
+            lambda target: (
+                target.tell_save(5),
+                target.at_stage("begun"),
+                target.at_stage("written"),
+            ),
         ),
     ],
     ids=["at a step", "in a save", "at a stage"],

@@ -41,7 +41,7 @@ def three(folder: Path) -> Levels:
 
 
 def opened(
-    variant: PluginSpec,
+    spec: PluginSpec,
     levels: Levels,
     framework: NumpyFramework,
     trace: Path,
@@ -49,7 +49,7 @@ def opened(
     interval_steps: int = 1,
 ) -> TimedCheckpointer:
     timed = TimedCheckpointer(
-        variant,
+        spec,
         training_state=framework,
         barrier=framework.barrier,
         world=ALONE,
@@ -117,8 +117,8 @@ def test_each_level_takes_its_own_checkpoints_and_keeps_its_own_number(tmp_path:
 
 def test_a_save_everywhere_goes_to_all_levels(tmp_path: Path) -> None:
     levels, framework = three(tmp_path), built()
-    variant = deepfreeze(memory=1, node=5, shared=5)
-    timed = opened(variant, levels, framework, tmp_path / "trace.jsonl")
+    spec = deepfreeze(memory=1, node=5, shared=5)
+    timed = opened(spec, levels, framework, tmp_path / "trace.jsonl")
     save(timed, framework, 1, everywhere=True)
     timed.close()
     assert [store.steps() for store in levels.stores.values()] == [[1], [1], [1]]

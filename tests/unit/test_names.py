@@ -83,14 +83,14 @@ def test_every_value_of_an_option_has_a_name_of_its_own_from_which_it_is_read(
     entry = REGISTRIES[kind][name]
     draw = random.Random(f"{kind} {name} {option}")
     distinct = set(values(entry.options[option], draw))
-    variants = {value: chosen(kind, name, {option: value}) for value in distinct}
-    assert len({str(variant) for variant in variants.values()}) == len(distinct)
+    specs = {value: chosen(kind, name, {option: value}) for value in distinct}
+    assert len({str(spec) for spec in specs.values()}) == len(distinct)
     if isinstance(choices := entry.options[option], tuple):
-        assert str(variants[choices[0]]) == name, "the first choice is the default"
-    for value, variant in variants.items():
-        assert re.fullmatch(NAME, str(variant))
-        read = named(str(variant), REGISTRIES[kind])
-        assert read == variant
+        assert str(specs[choices[0]]) == name, "the first choice is the default"
+    for value, spec in specs.items():
+        assert re.fullmatch(NAME, str(spec))
+        read = named(str(spec), REGISTRIES[kind])
+        assert read == spec
         assert read.chosen(entry.options)[option] == value
         assert type(read.chosen(entry.options)[option]) is type(value)
 
@@ -106,9 +106,9 @@ def test_variants_with_several_options_have_names_of_their_own(kind: str) -> Non
                 for option, default in entry.options.items()
                 if draw.random() < 0.7
             }
-            variant = chosen(kind, name, given)
-            assert named(str(variant), REGISTRIES[kind]) == variant
-            assert known.setdefault(str(variant), variant) == variant
+            spec = chosen(kind, name, given)
+            assert named(str(spec), REGISTRIES[kind]) == spec
+            assert known.setdefault(str(spec), spec) == spec
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, -0.5, 0, -0.0, True, "5"])

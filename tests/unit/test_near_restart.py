@@ -18,7 +18,7 @@ from several_nodes import PATIENCE_S, Nodes
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.launch import attempts
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.near import ShardAssembler
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.launch.starters import Program
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec

@@ -194,7 +194,7 @@ def step_of(version: Version | None) -> float:
     framework = built(seed=3)
     folder = version.folder.parent
     reader = timed(
-        CheckpointStore(folder, keep=2), framework, ALONE, format=FORMAT, variant=PluginSpec("deepfreeze"),
+        CheckpointStore(folder, keep=2), framework, ALONE, format=FORMAT, spec=PluginSpec("deepfreeze"),
         trace=folder / "load.jsonl",
     )  # fmt: skip
     reader.load(version)

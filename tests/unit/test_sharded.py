@@ -71,7 +71,7 @@ def built(rank: int, *, classes: int = 3) -> Normed:
 def strategy(folder: Path, framework: NumpyFramework, where: RankContext) -> TimedCheckpointer:
     trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
     store = CheckpointStore(folder, keep=2)
-    return timed(store, framework, where, format=FORMAT, variant=SHARDED, trace=trace)
+    return timed(store, framework, where, format=FORMAT, spec=SHARDED, trace=trace)
 
 
 def saved(folder: Path, world_size: int) -> Version:

@@ -109,7 +109,7 @@ def trace(tmp_path: Path) -> Path:
 def opened(
     store: CheckpointStore, trace: Path, framework: NumpyFramework | None = None
 ) -> TimedCheckpointer:
-    return timed(store, framework or built(), variant=BEHIND, trace=trace)
+    return timed(store, framework or built(), spec=BEHIND, trace=trace)
 
 
 def let_go_after(seconds: float, *events: threading.Event) -> None:
@@ -212,7 +212,7 @@ def test_ranks_meet_behind_training_without_a_collective(
     monkeypatch.setattr(framework, "barrier", lambda: pytest.fail("a collective"))
     Behind.capture.set(), Behind.write.set()
     ranks = [
-        timed(store, framework, place, variant=BEHIND, trace=trace.with_name(f"{place.rank}"))
+        timed(store, framework, place, spec=BEHIND, trace=trace.with_name(f"{place.rank}"))
         for place in (RANK_0, RANK_1)
     ]
     for rank in ranks:
@@ -270,12 +270,12 @@ def steps(store: CheckpointStore) -> list[int]:
     return sorted(int(path.name[8:]) for path in store.folder.iterdir() if path.name[8:].isdigit())
 
 
-@pytest.mark.parametrize("variant", [NATIVE, BEHIND])
+@pytest.mark.parametrize("spec", [NATIVE, BEHIND])
 def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it(
-    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, variant: PluginSpec
+    held: HeldStore, trace: Path, monkeypatch: pytest.MonkeyPatch, spec: PluginSpec
 ) -> None:
     Behind.capture.set(), Behind.write.set()
-    strategy = timed(held, built(), variant=variant, trace=trace)
+    strategy = timed(held, built(), spec=spec, trace=trace)
     for position in (FIRST, SECOND, THIRD):
         strategy.save(position)
     pending = strategy._last

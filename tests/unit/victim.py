@@ -39,12 +39,12 @@ def main() -> None:
     )
     (Path(folder) / "versions").mkdir(exist_ok=True)
     for done in range(steps):
-        target.step(done)
+        target.tell_step(done)
         time.sleep(0.01)
         with (Path(folder) / "steps").open("a") as file:
             file.write(f"{done}\n")
         if (done + 1) % 5 == 0:
-            target.save(done + 1)
+            target.tell_save(done + 1)
             save(Path(folder))
             target.at_stage("written")
     target.close()

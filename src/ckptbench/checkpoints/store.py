@@ -56,7 +56,7 @@ class Synced:
 
     checksums: Checksums
     synced_ns: int
-    """When the last sync returned, ns of `machine.clock`. The checksums may have taken longer."""
+    """When the last sync returned, ns of `common.clock`. The checksums may have taken longer."""
 
 
 class CheckpointStore:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-RankContext = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 STORAGE = (*FULL, errno.EROFS, errno.EIO, errno.ESTALE)
@@ -46,9 +46,7 @@ def cause(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def remedy(
-    error: BaseException, place: RankContext, other: str = "", *, reading: bool = False
-) -> str:
+def remedy(error: BaseException, place: AnyPath, other: str = "", *, reading: bool = False) -> str:
     """What to do about an error at this file or folder.
 
     `other` is what helps beside it, as in "set checkpoints.folder to another disk", and what remains where nothing else is
@@ -63,14 +61,12 @@ def remedy(
     return f"{words}, or {other}" if other else words
 
 
-def blame(
-    error: BaseException, place: RankContext, other: str = "", *, reading: bool = False
-) -> str:
+def blame(error: BaseException, place: AnyPath, other: str = "", *, reading: bool = False) -> str:
     """`<cause>; <remedy>`, to follow what could not be done."""
     return f"{cause(error)}; {remedy(error, place, other, reading=reading)}"
 
 
-def in_one_line(error: BaseException, *places: RankContext) -> str | None:
+def in_one_line(error: BaseException, *places: AnyPath) -> str | None:
     """An error that no code expected, with its place and remedy. None where its number says nothing: it may be a fault of the code.
 
     Where the error names no file, the fullest of these places is taken for it, with the working folder.
@@ -91,7 +87,7 @@ def in_one_line(error: BaseException, *places: RankContext) -> str | None:
 
 
 @contextmanager
-def naming(path: RankContext) -> Iterator[None]:
+def naming(path: AnyPath) -> Iterator[None]:
     """Give this path to the OSErrors of the block that name none, as those of a file that is open already."""
     try:
         yield
@@ -181,7 +177,7 @@ def free(place: Path) -> str:
     return f"{status.f_bavail * status.f_frsize / 1e6:.0f} MB are free on {mount_of(place)}"
 
 
-def is_full(place: RankContext) -> bool:
+def is_full(place: AnyPath) -> bool:
     """Whether no room is left for another file there, or for a longer one."""
     status = _status(Path(place))
     return status is not None and (

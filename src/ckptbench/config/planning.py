@@ -10,7 +10,7 @@ import ckptbench
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.feasible import check_files
-from ckptbench.config.reading import Sources
+from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.section import checked
 from ckptbench.config.study import StudyConfig
 from ckptbench.matrix.cell import Cell
@@ -42,7 +42,7 @@ def plan_study(
     `content` is merged from the config files at `paths`, of which later ones override; `datasets` is the folder of
     datasets that were made before. Raises ConfigError with one line for each fault: file, field, value and remedy.
     """
-    sources = Sources.read(content, paths)
+    sources = ConfigFiles.read(content, paths)
     config = checked(StudyConfig, sources)
     try:
         cells = expand(config)

@@ -156,7 +156,7 @@ def _fault(error: yaml.MarkedYAMLError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ConfigFiles:
     """The merged content of a config, and the files that it comes from. Later files override earlier ones."""
 
     content: Mapping[str, Any]

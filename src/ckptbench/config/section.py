@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.reading import (
     COMMAND_LINE,
+    ConfigFiles,
     FieldError,
     Location,
-    Sources,
     dotted,
     shortened,
 )
@@ -48,7 +48,7 @@ class Section(BaseModel):
     )
 
 
-def checked(model: type[Model], sources: Sources) -> Model:
+def checked(model: type[Model], sources: ConfigFiles) -> Model:
     """The content of the files as this model. Raises ConfigError with one line for each wrong value."""
     try:
         return model.model_validate(dict(sources.content))
@@ -57,7 +57,7 @@ def checked(model: type[Model], sources: Sources) -> Model:
         raise ConfigError(shortened(lines)) from None
 
 
-def _line(entry: Any, model: type[BaseModel], sources: Sources) -> str:
+def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:
     kind, value = entry["type"], entry["input"]
     location = tuple(part for part in entry["loc"] if part != "[key]")
     if kind == "missing":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.config.reading import Sources
+from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.section import Section, checked
 from ckptbench.config.values import (
     LARGEST_NUMBER,
@@ -22,8 +22,8 @@ from ckptbench.config.values import (
     OneOrMore,
     PathOrNull,
     Seed,
+    SpecOf,
     Sweep,
-    VariantOf,
     WholePath,
     number,
     whole,
@@ -73,9 +73,9 @@ FORMATS = dict.fromkeys(
     for format in formats_of(framework, strategy)
 )
 FormatName = Annotated[str, OneOf(("default", *FORMATS))]
-StrategyVariant = Annotated[PluginSpec, VariantOf("strategy", STRATEGIES)]
-FaultsVariant = Annotated[PluginSpec, VariantOf("faults", FAULTS)]
-RecoveryVariant = Annotated[PluginSpec, VariantOf("recovery", RECOVERIES)]
+StrategySpec = Annotated[PluginSpec, SpecOf("strategy", STRATEGIES)]
+FaultsSpec = Annotated[PluginSpec, SpecOf("faults", FAULTS)]
+RecoverySpec = Annotated[PluginSpec, SpecOf("recovery", RECOVERIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
 OmissionName = Annotated[str, OneOf(OMISSIONS)]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
@@ -98,7 +98,7 @@ class Matrix(Section):
     """Samples per rank and step. A step of the run uses `ranks` times as many."""
     epochs: Sweep[Count] = Field(default=[3])
     """Epochs of each run."""
-    strategy: Sweep[StrategyVariant] = Field(default=[NATIVE.name], validate_default=True)
+    strategy: Sweep[StrategySpec] = Field(default=[NATIVE.name], validate_default=True)
     """Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`."""
     format: Sweep[FormatName] = Field(default=["default"])
     """The file format. `default`: the first one of the strategy, or else of the framework."""
@@ -110,12 +110,12 @@ class Matrix(Section):
     """Whether the framework's deterministic mode is on."""
     history: Sweep[HistoryName] = Field(default=[WHOLE])
     """`whole`: the run. `again`: a second run of the same seed."""
-    faults: Sweep[FaultsVariant] = Field(default=[UNDISTURBED.name], validate_default=True)
+    faults: Sweep[FaultsSpec] = Field(default=[UNDISTURBED.name], validate_default=True)
     """[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between
     two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both
     kinds.
     """
-    recovery: Sweep[RecoveryVariant] = Field(default=[RESTART.name], validate_default=True)
+    recovery: Sweep[RecoverySpec] = Field(default=[RESTART.name], validate_default=True)
     """How training goes on after a failure."""
     omit: Sweep[OmissionName] = Field(default=[NOTHING])
     """The part of the state that restarts of killed runs leave out on purpose: negative controls."""
@@ -134,13 +134,13 @@ class Selection(Section):
     ranks: Sweep[Count] | None = None
     batch_size: Sweep[Count] | None = None
     epochs: Sweep[Count] | None = None
-    strategy: Sweep[StrategyVariant] | None = None
+    strategy: Sweep[StrategySpec] | None = None
     format: Sweep[FormatName] | None = None
     interval: Sweep[IntervalText] | None = None
     deterministic: Sweep[Flag] | None = None
     history: Sweep[HistoryName] | None = None
-    faults: Sweep[FaultsVariant] | None = None
-    recovery: Sweep[RecoveryVariant] | None = None
+    faults: Sweep[FaultsSpec] | None = None
+    recovery: Sweep[RecoverySpec] | None = None
     omit: Sweep[OmissionName] | None = None
     cache: Sweep[CacheName] | None = None
 
@@ -311,7 +311,7 @@ def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> Study
 
     Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
     """
-    return checked(StudyConfig, Sources.read(content, paths))
+    return checked(StudyConfig, ConfigFiles.read(content, paths))
 
 
 def schema() -> dict[str, Any]:

@@ -52,7 +52,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, eq=False)
-class VariantOf:
+class SpecOf:
     """Annotation of a registered name, or of `{name: options}`. `kind`, such as "strategy", is used in errors."""
 
     kind: str
@@ -60,7 +60,7 @@ class VariantOf:
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            self._variant,
+            self._spec,
             serialization=core_schema.plain_serializer_function_ser_schema(PluginSpec.to_json),
         )
 
@@ -72,7 +72,7 @@ class VariantOf:
         mapping = _mapping(with_options) | {"minProperties": 1, "maxProperties": 1}
         return {"anyOf": [{"enum": list(self.registry), "type": "string"}, mapping]}
 
-    def _variant(self, value: object) -> PluginSpec:
+    def _spec(self, value: object) -> PluginSpec:
         named = {value: {}} if isinstance(value, str) else value
         ((name, options), *others) = (
             named.items() if isinstance(named, dict) and named else [("", {})]

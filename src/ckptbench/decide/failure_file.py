@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from ckptbench.common.errors import ConfigError, all_of
-from ckptbench.config.reading import ConfigFile, FieldError, Sources
+from ckptbench.config.reading import ConfigFile, ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
 from ckptbench.config.values import (
     LARGEST_NUMBER,
@@ -155,7 +155,7 @@ def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
     Raises ConfigError or DataError with the file, the field or line, and what to do.
     """
     written = ConfigFile.read(path)
-    file = checked(FailureFile, Sources(written.content, [written]))
+    file = checked(FailureFile, ConfigFiles(written.content, [written]))
     given = {name for name, value in written.content.items() if value is not None} & NUMBERS
     if not any(needed <= given <= needed | allowed for needed, allowed in WAYS):
         raise ConfigError(

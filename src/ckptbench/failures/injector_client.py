@@ -107,7 +107,7 @@ class InjectorClient:
             target.recovering()
         return target
 
-    def step(self, done: int) -> None:
+    def tell_step(self, done: int) -> None:
         """A step begins, and `done` steps of the run are done. Before the first one the injector must be ready.
 
         Raises CkptbenchError if it is gone, as `save` does.
@@ -118,7 +118,7 @@ class InjectorClient:
             self._await_ready(self._injector)
         self._tell("step", done)
 
-    def save(self, done: int) -> None:
+    def tell_save(self, done: int) -> None:
         """The checkpoint of this step begins, and the one before is finished."""
         self._saving = done
         if self._injector is not None:

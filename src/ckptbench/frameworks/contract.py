@@ -18,7 +18,7 @@ from ckptbench.matrix.networks.layers import Network
 from ckptbench.world.ranks import RankContext
 
 Arrays = dict[str, NDArray[np.generic]]
-"""Arrays by name. Weights use the names and layouts of `networks.layers.Network.parameters`."""
+"""Arrays by name. Weights use the names and layouts of `matrix.networks.layers.Network.parameters`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class PyTorch(Framework):
     _forward: nn.Module  # the module, wrapped if there are several ranks
 
     def __init__(self, world: RankContext) -> None:
-        self._place = world
+        self._world = world
         self._device = torch.device(world.accelerator)
         # Copies to the host go beside the stream in which the network computes.
         self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
@@ -70,12 +70,12 @@ class PyTorch(Framework):
         return framework
 
     def _meet(self) -> None:
-        if self._place.world_size > 1:
+        if self._world.world_size > 1:
             dist.init_process_group(
-                "nccl" if self._place.accelerator == "cuda" else "gloo",
-                init_method=f"tcp://{self._place.addresses[0]}",
-                rank=self._place.rank,
-                world_size=self._place.world_size,
+                "nccl" if self._world.accelerator == "cuda" else "gloo",
+                init_method=f"tcp://{self._world.addresses[0]}",
+                rank=self._world.rank,
+                world_size=self._world.world_size,
                 timeout=datetime.timedelta(minutes=10),
             )
 
@@ -94,7 +94,7 @@ class PyTorch(Framework):
         for parameter in self.module.parameters():
             self.optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter)
         self._loss = nn.CrossEntropyLoss()
-        self._forward = self._wrapped() if self._place.world_size > 1 else self.module
+        self._forward = self._wrapped() if self._world.world_size > 1 else self.module
 
     def _sgd(self, settings: Sgd) -> torch.optim.SGD:
         return torch.optim.SGD(
@@ -154,7 +154,7 @@ class PyTorch(Framework):
         return torch.from_numpy(labels).to(self._device)
 
     def barrier(self) -> None:
-        if self._place.world_size > 1:
+        if self._world.world_size > 1:
             dist.barrier()
 
     def abort(self) -> None:
@@ -267,7 +267,7 @@ class PyTorch(Framework):
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 
     def close(self) -> None:
-        if self._place.world_size > 1:
+        if self._world.world_size > 1:
             dist.barrier()
             dist.destroy_process_group()
 

@@ -18,7 +18,7 @@ from ckptbench.common.remedies import blame
 from ckptbench.common.removal import try_to_remove
 from ckptbench.failures.recovery.contract import going_on
 from ckptbench.launch.allocation import scheduler_job, was_requeued
-from ckptbench.launch.near import ShardAssembler
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.events import Epoch
 from ckptbench.runs.identity import Identity

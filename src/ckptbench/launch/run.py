@@ -23,8 +23,8 @@ from ckptbench.launch.allocation import Allocation, read_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
 from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
-from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.series import AttemptSeries
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.runs.finished import forget_seal, made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec

@@ -16,8 +16,8 @@ from ckptbench.common.files import write_json
 from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, going_on
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.attempts import newest_version
-from ckptbench.launch.near import ShardAssembler
 from ckptbench.launch.ranks import run_ranks
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.launch.starters import Program
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, load
 from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost

@@ -31,12 +31,12 @@ from ckptbench.matrix.registry import (
 
 Accelerator = Literal["cpu", "cuda"]
 Cache = Literal["warm", "cold"]
-VARIANTS: Mapping[str, Mapping[str, Entry]] = {
+SPECS: Mapping[str, Mapping[str, Entry]] = {
     "strategy": STRATEGIES,
     "faults": FAULTS,
     "recovery": RECOVERIES,
 }
-"""The fields that are variants, with their registries."""
+"""The fields that are specs, with their registries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -67,10 +67,10 @@ class Cell:
     repeat: int = 0
 
     def __post_init__(self) -> None:
-        for kind, registry in VARIANTS.items():
-            variant = getattr(self, kind)
-            _check_name(kind, variant.name, registry)
-            PluginSpec.of(kind, variant.name, dict(variant.options), registry[variant.name])
+        for kind, registry in SPECS.items():
+            spec = getattr(self, kind)
+            _check_name(kind, spec.name, registry)
+            PluginSpec.of(kind, spec.name, dict(spec.options), registry[spec.name])
         _check_name("history", self.history, HISTORIES)
         _check_name("framework", self.framework, FRAMEWORKS)
         levels_of(self.strategy)
@@ -231,13 +231,13 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        variants = {kind: fields[kind].to_json() for kind in VARIANTS}
-        return {**fields, **variants, "interval": str(self.interval)}
+        specs = {kind: fields[kind].to_json() for kind in SPECS}
+        return {**fields, **specs, "interval": str(self.interval)}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        variants = {kind: PluginSpec.from_json(fields[kind]) for kind in VARIANTS}
-        return cls(**{**fields, **variants, "interval": Interval.parse(fields["interval"])})
+        specs = {kind: PluginSpec.from_json(fields[kind]) for kind in SPECS}
+        return cls(**{**fields, **specs, "interval": Interval.parse(fields["interval"])})
 
 
 def _check_name(kind: str, name: str, registry: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from ckptbench.matrix.registry import STRATEGIES, registered
 
 
 def named(text: str, registry: Mapping[str, Entry] = STRATEGIES) -> PluginSpec:
-    """The variant that tables name so: the inverse of `str`.
+    """The spec that tables name so: the inverse of `str`.
 
     Raises KeyError if the text begins with no registered name, and ValueError if other options follow it.
     """
@@ -18,7 +18,7 @@ def named(text: str, registry: Mapping[str, Entry] = STRATEGIES) -> PluginSpec:
 
 
 def named_or_none(text: str, registry: Mapping[str, Entry]) -> PluginSpec | None:
-    """As `named`; None if no variant is named so."""
+    """As `named`; None if no spec is named so."""
     try:
         return named(text, registry)
     except (KeyError, ValueError):
@@ -26,7 +26,7 @@ def named_or_none(text: str, registry: Mapping[str, Entry]) -> PluginSpec | None
 
 
 def has_name(text: str, names: Collection[str], registry: Mapping[str, Entry]) -> bool:
-    """Whether the text is that of a variant with one of these registered names. A name that begins with another is not that one."""
+    """Whether the text is that of a spec with one of these registered names. A name that begins with another is not that one."""
     try:
         return registered(text, registry) in names
     except KeyError:

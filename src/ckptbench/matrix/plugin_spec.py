@@ -67,7 +67,7 @@ class PluginSpec:
     def read(cls, text: str, name: str, entry: Entry) -> Self:
         """The inverse of `str`, where the name that the text begins with is known and these are all its options.
 
-        Raises ValueError where no variant is written so.
+        Raises ValueError where no spec is written so.
         """
         defaults = defaults_of(entry.options)
         each = "".join(

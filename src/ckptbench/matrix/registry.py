@@ -258,15 +258,15 @@ def load(location: str) -> Any:
     return pkgutil.resolve_name(location)
 
 
-def registered(variant: str, registry: Mapping[str, object] = STRATEGIES) -> str:
+def registered(spec: str, registry: Mapping[str, object] = STRATEGIES) -> str:
     """The registered name of a strategy, or of what `registry` has, as tables name it: `deepfreeze` of `deepfreeze_levels_memory`.
 
     Raises KeyError if it begins with no registered name.
     """
     names: list[str] = [*registry, *(registry.hidden if isinstance(registry, Registry) else ())]
-    fitting = [name for name in names if f"{variant}_".startswith(f"{name}_")]
+    fitting = [name for name in names if f"{spec}_".startswith(f"{name}_")]
     if not fitting:
-        raise KeyError(variant)
+        raise KeyError(spec)
     return max(fitting, key=len)
 
 

@@ -24,7 +24,7 @@ class Training:
     keep_during_run: int
     """Number of checkpoint versions kept during training. Older ones are removed after each commit."""
     proof: bool = False
-    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `layout.KEPT_BYTES`."""
+    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `runs.layout.KEPT_BYTES`."""
 
 
 def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from ckptbench.config.reading import FieldError, Sources
+from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
 from ckptbench.config.study import DecisionSection, LimitSection, StudyConfig
 from ckptbench.config.values import Count, CountFromZero, Flag, PathOrNull, whole
@@ -136,7 +136,7 @@ class OwnConfig(Section):
 
 def load_own_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> OwnConfig:
     """Check the content of the config files. Raises ConfigError with one line for each wrong value."""
-    sources = Sources.read(content, paths)
+    sources = ConfigFiles.read(content, paths)
     sources.refuse(_other_sections(content))
     config = checked(OwnConfig, sources)
     sources.refuse(_faults(config.own))

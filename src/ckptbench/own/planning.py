@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.common.errors import ConfigError, LaunchError
-from ckptbench.config.reading import Sources
+from ckptbench.config.reading import ConfigFiles
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import OwnConfig, load_own_config
 from ckptbench.own.surroundings import check_program, of_command
@@ -28,11 +28,11 @@ def plan_own(
     try:
         cells = expand_own(config)
     except ConfigError as error:
-        raise ConfigError(Sources.read(content, paths).explain(error)) from None
+        raise ConfigError(ConfigFiles.read(content, paths).explain(error)) from None
     if environment is not None:
         try:
             for cell in {cell.words("")[0]: cell for cell in cells}.values():
                 check_program(cell, of_command(cell, environment, ""))
         except LaunchError as error:
-            raise ConfigError(f"{Sources.read(content, paths).names}: {error}") from None
+            raise ConfigError(f"{ConfigFiles.read(content, paths).names}: {error}") from None
     return config, cells

@@ -108,7 +108,7 @@ class Strategy(ABC):
     def __init__(self, context: StrategyContext) -> None:
         """Called once a run, before the framework is built."""
         self._training_state = context.training_state
-        self._place = context.world
+        self._world = context.world
         self._format = context.format
         self._options = context.options
         self._levels = context.levels

@@ -54,7 +54,7 @@ class DeepFreeze(Strategy):
         )
 
     def ready(self) -> None:
-        self._image = Image(self._training_state, self._rank, self._place.world_size)
+        self._image = Image(self._training_state, self._rank, self._world.world_size)
 
     def save(self, position: Position) -> Share:
         assert self._image is not None

@@ -23,7 +23,7 @@ from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
 class Image:
     """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
 
-    Names, shapes and types are those that the training_state has when the image is made. The tensors themselves may be replaced
+    Names, shapes and types are those that the training state has when the image is made. The tensors themselves may be replaced
     between two saves, as the load of an optimizer does.
     """
 
@@ -65,7 +65,7 @@ class Image:
     def capture(self) -> None:
         """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy.
 
-        Raises CheckpointError if the training_state has other tensors than when the image was made.
+        Raises CheckpointError if the training state has other tensors than when the image was made.
         """
         try:
             tensors = self._tensors()

@@ -51,7 +51,7 @@ class MultiNodeCheckpointer(Strategy):
     _checkpointer: Any = None
 
     def save(self, position: Position) -> Share:
-        rank = self._place.rank
+        rank = self._world.rank
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
@@ -71,7 +71,7 @@ class MultiNodeCheckpointer(Strategy):
 
     def load(self, version: Version, folder: Path) -> None:
         """Every rank reads its own file, so that the version may be of more ranks, but not of fewer."""
-        place = self._place
+        place = self._world
         if version.format != self._format or version.world_size < place.world_size:
             raise CheckpointError(
                 f"{version.folder} was written by {version.world_size} ranks as {version.format}, this run has "

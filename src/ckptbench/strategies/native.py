@@ -22,8 +22,8 @@ class Native(Strategy):
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
-        files = [save_own(staging, self._place.rank, self._training_state.rank_state())]
-        if self._place.rank == 0:
+        files = [save_own(staging, self._world.rank, self._training_state.rank_state())]
+        if self._world.rank == 0:
             files += self._save_state(staging)
         self._on_stage("written")
         return Share(captured=done(None), written={SHARED: done(tuple(files))})
@@ -39,4 +39,4 @@ class Native(Strategy):
         format = self._training_state.formats[self._format]
         format.load(self._training_state, folder / format.filename)
         # Ranks that went on without others may have written it: then it lacks the files of some.
-        restore_own(version, folder, self._training_state, self._place.rank)
+        restore_own(version, folder, self._training_state, self._world.rank)

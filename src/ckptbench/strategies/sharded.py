@@ -26,11 +26,11 @@ class Sharded(Strategy):
     """Blocks until this rank's files are written."""
 
     def save(self, position: Position) -> Share:
-        rank = self._place.rank
+        rank = self._world.rank
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
-        share = own_share(self._training_state.state(), rank, self._place.world_size)
+        share = own_share(self._training_state.state(), rank, self._world.world_size)
         write_pieces(
             staging / share_name(rank),
             [piece for _, piece in share],
@@ -40,4 +40,4 @@ class Sharded(Strategy):
         return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._training_state, self._place.rank)
+        load_shares(version, folder, self._training_state, self._world.rank)

@@ -69,7 +69,7 @@ class PendingSave:
 
 
 def _ended(future: Future[Any]) -> Future[int]:
-    """The time at which a future is done, ns of `machine.clock`, taken in the thread that ends it."""
+    """The time at which a future is done, ns of `common.clock`, taken in the thread that ends it."""
     at_ns: Future[int] = Future()
     future.add_done_callback(lambda _: at_ns.set_result(clock()))
     return at_ns
@@ -85,7 +85,7 @@ class TimedCheckpointer:
 
     def __init__(
         self,
-        variant: PluginSpec,
+        spec: PluginSpec,
         *,
         training_state: TrainingState,
         world: RankContext,
@@ -100,24 +100,24 @@ class TimedCheckpointer:
         attempt: int = 1,
         interval_steps: int = 1,
     ) -> None:
-        """Open the strategy registered under the variant's name.
+        """Open the strategy registered under the spec's name.
 
         `begin` is called when a save begins and the one before is finished, `on_stage` with each of its stages, which a
         save in the background passes later. `barrier` returns when every rank has called it. Every version says by
-        `identity` and `attempt` of which training it is. `levels` has a store for every level that the variant writes
+        `identity` and `attempt` of which training it is. `levels` has a store for every level that the spec writes
         to. `gather` exchanges values with all ranks, as `Link.gather` does. A checkpoint is due every `interval_steps`
         steps of the run (0: never), and the levels take turns at those.
         """
-        entry = STRATEGIES[variant.name]
+        entry = STRATEGIES[spec.name]
         self._blocking = entry.blocking
         self._recycles = entry.recycles
-        self._place = world
+        self._world = world
         self._format = format
         self._identity = identity
         self._levels = levels
         self._stores = levels.stores
         self._local_spread = world.is_spread and bool(levels.local)
-        self._every = levels_of(variant)
+        self._every = levels_of(spec)
         self._interval_steps = interval_steps
         self._now: tuple[str, ...] = ()
         """The levels of the save that has begun last, the nearest first."""
@@ -133,7 +133,7 @@ class TimedCheckpointer:
             training_state=training_state,
             world=world,
             format=format,
-            options=variant.chosen(entry.options),
+            options=spec.chosen(entry.options),
             levels=lambda: self._now,
             staging=lambda level, step: levels.stores[level].staging(step),
             spare=lambda level: levels.stores[level].spare,
@@ -194,12 +194,12 @@ class TimedCheckpointer:
         """
         self._meet(COMPARING)  # the rank that commits has settled, too
         for level, store in self._stores.items():
-            if level == SHARED or not self._place.is_spread:
+            if level == SHARED or not self._world.is_spread:
                 yield from ((level, version) for version in store.versions())
                 continue
             meet = partial(self._meet, COMPARING)
             found = newest_of_all_nodes(
-                level, self._levels, self._place, self._gather, meet=meet, identity=self._identity
+                level, self._levels, self._world, self._gather, meet=meet, identity=self._identity
             )
             yield from ((level, version) for version in found)
 
@@ -221,7 +221,7 @@ class TimedCheckpointer:
         self._strategy.close()
         if complete and self._local_spread:
             self._meet("at the end of training")  # until then a restart may need them
-            if self._place.local_rank == 0:
+            if self._world.local_rank == 0:
                 self._levels.forget_local()
 
     def _begin(self, position: Position) -> PendingSave:
@@ -248,12 +248,12 @@ class TimedCheckpointer:
 
     def _team(self, level: str) -> Sequence[int]:
         """The ranks that write one version of this level together. The first of them commits it."""
-        if level != SHARED and self._place.is_spread:
-            return self._place.ranks_here
-        return range(self._place.world_size)
+        if level != SHARED and self._world.is_spread:
+            return self._world.ranks_here
+        return range(self._world.world_size)
 
     def _commits(self, level: str) -> bool:
-        return self._place.rank == self._team(level)[0]
+        return self._world.rank == self._team(level)[0]
 
     def _finish_level(
         self, level: str, position: Position, files: tuple[File, ...], meet: Callable[[], None]
@@ -263,7 +263,7 @@ class TimedCheckpointer:
             for file in files:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
                 fsync(staging / file.name)
-            note_share(staging, self._place.rank, files)
+            note_share(staging, self._world.rank, files)
             meet()  # wait until all shares are written
             meet()  # wait until the version is committed
             return None
@@ -284,7 +284,7 @@ class TimedCheckpointer:
             synced.checksums,
             identity=self._identity,
             position=position,
-            world_size=self._place.world_size,
+            world_size=self._world.world_size,
             format=self._format,
             attempt=self._attempt,
         )

@@ -32,7 +32,7 @@ from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.training.state_digester import StateDigester
 from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext, place_among
+from ckptbench.world.ranks import RankContext, world_among
 
 log = logging.getLogger(__name__)
 
@@ -66,19 +66,19 @@ class Trainer:
         recorder: Recorder,
         framework: Framework,
         *,
-        target: InjectorClient,
+        injector: InjectorClient,
         recovery: RankRecovery,
     ) -> None:
         self._plan = plan
-        self._first_place = world
+        self._launched_world = world
         """The place in which this rank came up, when all ranks of the run were there."""
-        self._place = world
+        self._world = world
         self._link = link
         self._recovery = recovery
         self._may_enter = link.may_enter
         self._recorder = recorder
         self._framework = framework
-        self._target = target
+        self._injector = injector
         self._began = 0
         self._saved: int | None = None
         # A rank that comes again takes the state from the others. The version may be gone by now.
@@ -118,12 +118,12 @@ class Trainer:
         return TimedCheckpointer(
             self._plan.cell.strategy,
             training_state=self._framework,
-            world=self._place,
+            world=self._world,
             format=checkpoint_format(self._plan),
             identity=self._plan.identity,
             levels=self._levels,
             recorder=self._recorder,
-            on_stage=self._target.at_stage,
+            on_stage=self._injector.at_stage,
             begin=self._begin_save,
             barrier=self._recovery.barrier,
             gather=self._link.gather,
@@ -134,11 +134,11 @@ class Trainer:
     def _shares(self, ranks: Sequence[int]) -> list[Share]:
         """What each of these ranks reads of every global batch."""
         kept = self._recovery.options.get("batch") != "shrunk"
-        assignments = self._first_place.world_size
+        assignments = self._launched_world.world_size
         return shares_of(ranks, assignments, self._plan.cell.batch_size, kept=kept)
 
     def _begin_save(self, position: Position) -> None:
-        self._target.save(position.step)
+        self._injector.tell_save(position.step)
 
     def build(self) -> None:
         started_ns = clock()
@@ -166,16 +166,16 @@ class Trainer:
         if version is None:
             return BEGINNING
         if self._plan.cell.cache == "cold":
-            is_first = self._place.local_rank == 0
+            is_first = self._world.local_rank == 0
             evicted = evict(version, first_of_node=is_first, barrier=self._recovery.barrier)
             self._recorder.write(evicted)
         ablation = Ablation(
             self._plan.cell.omit,
             self._framework,
-            rank=self._place.rank,
+            rank=self._world.rank,
             exchange=self._plan.run_folder,
         )
-        self._recorder.write(timed_load(self._strategy, version, self._place.rank))
+        self._recorder.write(timed_load(self._strategy, version, self._world.rank))
         ablation.apply()
         self._began = version.position.step
         if self._plan.cell.omit == "position":
@@ -208,7 +208,7 @@ class Trainer:
                 if RECOVERIES[
                     self._plan.cell.recovery.name
                 ].elastic:  # else it is only about to end
-                    self._target.recovering()
+                    self._injector.recovering()
                 regrouped = self._recovery.regroup(error, self._reached)
 
     def close(self) -> None:
@@ -248,10 +248,10 @@ class Trainer:
     def _enter(self, regrouped: Regrouped) -> None:
         """Take this rank's share of the work among the ranks that train from now on."""
         ranks = regrouped.ranks
-        self._place = place_among(self._first_place, ranks)
+        self._world = world_among(self._launched_world, ranks)
         shares = self._shares(ranks)
-        self._reader.share = shares[self._place.rank]
-        global_batch = self._first_place.world_size * self._plan.cell.batch_size
+        self._reader.share = shares[self._world.rank]
+        global_batch = self._launched_world.world_size * self._plan.cell.batch_size
         self._recovery.part_read = sum(share.samples for share in shares) / global_batch
         self._recorder.write(
             World(
@@ -262,7 +262,7 @@ class Trainer:
                 monotonic_ns=clock(),
             )
         )
-        if self._place.rank == 0:
+        if self._world.rank == 0:
             self._levels.discard_partial()  # of a save that the loss has cut short
         self._recovery.barrier()
         self._strategy = self._open_strategy()
@@ -289,7 +289,7 @@ class Trainer:
             ):  # else a loss after this would have the epoch evaluated again
                 self._reached = self._position(epoch + 1, 0)
         end = self._position(self._plan.cell.epochs - 1, self._steps_per_epoch)
-        self._digester.see_end(end, final_path(self._plan.run_folder, self._first_place.rank))
+        self._digester.see_end(end, final_path(self._plan.run_folder, self._launched_world.rank))
 
     def _position(self, epoch: int, step_in_epoch: int) -> Position:
         step = epoch * self._steps_per_epoch + step_in_epoch
@@ -310,7 +310,7 @@ class Trainer:
                 self._stop(before)
             if (regrouped := self._recovery.admit(before)) is not None:
                 raise Joined(regrouped)
-            self._target.step(before.step)
+            self._injector.tell_step(before.step)
             self._step(before.step)
             if self._plan.cell.is_struck:
                 # A failure would lose these steps. Writing here costs time, but a struck run is no timing of its steps.
@@ -392,8 +392,8 @@ class Trainer:
         """Evaluate this rank's shard of the test set. The analysis adds the shards up, so no rank waits for another."""
         shard = evaluation_shard(
             len(self._dataset.test_labels),
-            self._place.rank,
-            self._place.world_size,
+            self._world.rank,
+            self._world.world_size,
             self._plan.training.test_samples,
         )
         if len(shard):

@@ -53,7 +53,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         recorder.write(Phase(name="launch", start_ns=launched, end_ns=started_ns))
         met_ns = clock()
         recorder.write(Phase(name="meet", start_ns=started_ns, end_ns=met_ns))
-        target = InjectorClient.open(
+        injector = InjectorClient.open(
             plan.failures,
             world,
             run_folder=plan.run_folder,
@@ -67,7 +67,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         chosen, entry = plan.cell.recovery, RECOVERIES[plan.cell.recovery.name]
         recovery: RankRecovery = load(entry.rank)(world, link, chosen.chosen(entry.options))
         framework = framework_class.join(
-            recovery.framework_place, seed=plan.seed, deterministic=plan.cell.deterministic
+            recovery.framework_world, seed=plan.seed, deterministic=plan.cell.deterministic
         )
         recovery.adopt(framework)
     except BaseException as error:
@@ -77,10 +77,12 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
     try:
         recorder.write(Phase(name="join", start_ns=imported_ns, end_ns=clock()))
         _record_start(recorder, plan, world, framework)
-        trainer = Trainer(plan, world, link, recorder, framework, target=target, recovery=recovery)
+        trainer = Trainer(
+            plan, world, link, recorder, framework, injector=injector, recovery=recovery
+        )
         trainer.build()
         trainer.train(trainer.start())
-        target.close()
+        injector.close()
         trainer.close()
         recovery.close()
     except Stopped as stopped:

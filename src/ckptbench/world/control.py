@@ -19,7 +19,7 @@ from ckptbench.world.agreements import Agreements, Message
 from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded
 from ckptbench.world.listening import listen
-from ckptbench.world.rank_addresses import RankAddresses
+from ckptbench.world.rank_addresses import RankReports
 from ckptbench.world.ranks import RankAssignment
 
 
@@ -29,7 +29,7 @@ class ControlServer:
     def __init__(self, assignments: Sequence[RankAssignment], *, host: str) -> None:
         """Ranks connect to `host`, a name or address of this host that all of them can resolve."""
         self._assignments = assignments
-        self._addresses = RankAddresses(assignments)
+        self._addresses = RankReports(assignments)
         self._agreements = Agreements()
         self._lines: dict[int, Line] = {}
         self._lost: list[int] = []

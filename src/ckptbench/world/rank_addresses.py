@@ -12,7 +12,7 @@ from ckptbench.world.ranks import RankAssignment, same_host
 LOOPBACK = "127."
 
 
-class RankAddresses:
+class RankReports:
     """The assignments of a run, and the reports of the ranks that have taken them."""
 
     def __init__(self, assignments: Sequence[RankAssignment]) -> None:

@@ -69,7 +69,7 @@ class RankContext:
         return tuple(rank for rank, node in enumerate(self.nodes) if node == self.node)
 
 
-def place_among(world: RankContext, ranks: Sequence[int]) -> RankContext:
+def world_among(world: RankContext, ranks: Sequence[int]) -> RankContext:
     """The place of this rank when `ranks` alone train: survivors of a failure, or all again.
 
     In it they are numbered from 0, in their order. Raises ValueError if this rank is none of them.

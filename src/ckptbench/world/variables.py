@@ -20,7 +20,7 @@ TOKEN = "CKPTBENCH_TOKEN"
 LOGS = "CKPTBENCH_LOGS"
 """The folder into which each rank writes `rank-<rank>.log`."""
 LAUNCHED = "CKPTBENCH_LAUNCHED"
-"""The instant just before the launcher started the ranks (`machine.clock.Instant`)."""
+"""The instant just before the launcher started the ranks (`common.clock.Instant`)."""
 STARTED = "CKPTBENCH_STARTED"
 """Seconds from the boot of the host to the start of this rank. Set by programs that start ranks again by themselves."""
 

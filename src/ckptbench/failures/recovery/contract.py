@@ -133,7 +133,7 @@ class Regrouped:
 class RankRecovery:
     """The half of a recovery that every rank calls. By itself it leaves everything to the framework and the launcher.
 
-    Calls come in this order: the constructor; `framework_place`; `adopt`, when the framework has joined; `join`, when it is
+    Calls come in this order: the constructor; `framework_world`; `adopt`, when the framework has joined; `join`, when it is
     built; then `barrier`, `admit` and `regroup` in any order, and `finish`, after which `regroup` may come again; `close` or
     `abort`; `leave`. What these do not describe, a training loop does not have to know about a recovery.
     """
@@ -148,7 +148,7 @@ class RankRecovery:
         self.options = options
 
     @property
-    def framework_place(self) -> RankContext:
+    def framework_world(self) -> RankContext:
         """What the framework is told of its place. One that is told to be alone leaves communication to the recovery."""
         return self.world
 

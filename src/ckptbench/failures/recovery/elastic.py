@@ -69,7 +69,7 @@ class AveragingRank(ElasticRank):
     """Averages the gradients itself. The framework takes its rank for the only one."""
 
     @property
-    def framework_place(self) -> RankContext:
+    def framework_world(self) -> RankContext:
         return dataclasses.replace(self.world, world_size=1)
 
     def adopt(self, framework: Framework) -> None:

@@ -23,7 +23,7 @@ class HorovodPyTorch(OverHorovod, PyTorch):
     horovod = hvd
 
     def _meet(self) -> None:
-        self._meeting = Meeting.begin(self._place, hvd.init, hvd.shutdown)
+        self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
 
     def _sgd(self, settings: Sgd) -> torch.optim.SGD:
         return hvd.DistributedOptimizer(

@@ -25,12 +25,12 @@ class HorovodTensorFlow(OverHorovod, TensorFlow):
     horovod = hvd
 
     def _meet(self) -> None:
-        self._strategy = one_device(self._place)
-        self._meeting = Meeting.begin(self._place, hvd.init, hvd.shutdown)
+        self._strategy = one_device(self._world)
+        self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
 
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Average as Horovod's DistributedGradientTape does. Gradients with the same name on all ranks are averaged."""
-        if self._place.world_size == 1:
+        if self._world.world_size == 1:
             return gradients
         return [
             hvd.allreduce(gradient, op=hvd.Average, name=f"gradient.{index}")

@@ -49,7 +49,7 @@ class TensorFlow(Framework):
     _strategy: tf.distribute.Strategy
 
     def __init__(self, world: RankContext) -> None:
-        self._place = world
+        self._world = world
 
     @classmethod
     def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
@@ -64,7 +64,7 @@ class TensorFlow(Framework):
         return framework
 
     def _meet(self) -> None:
-        strategy = self._strategy = _strategy(self._place)
+        strategy = self._strategy = _strategy(self._world)
         self._sum = _traced(lambda: strategy.run(_sum_over_ranks))
         self.barrier()
 
@@ -163,12 +163,12 @@ class TensorFlow(Framework):
 
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """This rank's share of the mean. Keras sums gradients over the ranks of its strategy."""
-        share = 1 / self._place.world_size
+        share = 1 / self._world.world_size
         return [share * gradient for gradient in gradients]
 
     def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
         loss = float(self._train(tf.constant(images), tf.constant(labels)))
-        if self._place.accelerator == "cuda":
+        if self._world.accelerator == "cuda":
             tf.test.experimental.sync_devices()  # the loss is known before the update has ended
         return loss
 
@@ -260,7 +260,7 @@ class TensorFlow(Framework):
             slot.assign(np.zeros(slot.shape, np.float32))
 
     def device(self) -> str:
-        if self._place.accelerator == "cpu":
+        if self._world.accelerator == "cpu":
             return "cpu"
         (gpu,) = tf.config.get_visible_devices("GPU")
         return str(tf.config.experimental.get_device_details(gpu)["device_name"])

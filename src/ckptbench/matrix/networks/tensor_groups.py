@@ -12,7 +12,7 @@ GROUPS = ("weights", "statistics", "momentum", "counters", "random", "dropout", 
 
 PARAMETERS = frozenset({"kernel", "bias", "scale", "shift"})
 STATISTICS = frozenset({"mean", "variance"})
-"""PARAMETERS and STATISTICS: last parts of the tensor names in `networks.layers`."""
+"""PARAMETERS and STATISTICS: last parts of the tensor names in `matrix.networks.layers`."""
 RANK_STATE = {"random": "random", "seed": "dropout", "position": "position"}
 """Groups by the first part of the tensor's name."""
 

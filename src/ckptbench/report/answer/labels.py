@@ -89,27 +89,27 @@ def interval(value: str) -> str:
 
 def strategy(value: str) -> str:
     """`deepfreeze_levels_memory` is "deepfreeze (levels memory)", a flag `deepfreeze_partner_True` "deepfreeze (partner)"."""
-    return _variant(value, STRATEGIES)
+    return _spec(value, STRATEGIES)
 
 
 def recovery(value: str) -> str:
     """`restart_patience_s_30` is "restart (patience s 30)"."""
-    return _variant(value, RECOVERIES)
+    return _spec(value, RECOVERIES)
 
 
 def history(value: str) -> str:
     """A name of HISTORIES, or the trace of failures that struck: `exponential_mean_s_60` is "exponential (mean s 60)"."""
     if value in HISTORY_NAMES:
         return HISTORY_NAMES[value]
-    return _variant(value, FAULTS)
+    return _spec(value, FAULTS)
 
 
-def _variant(value: str, registry: Mapping[str, Entry]) -> str:
-    variant = named_or_none(value, registry)
-    if variant is None:
+def _spec(value: str, registry: Mapping[str, Entry]) -> str:
+    spec = named_or_none(value, registry)
+    if spec is None:
         return name(value)
-    words = ", ".join(_option(*each) for each in variant.options)
-    return f"{name(variant.name)} ({words})" if words else name(variant.name)
+    words = ", ".join(_option(*each) for each in spec.options)
+    return f"{name(spec.name)} ({words})" if words else name(spec.name)
 
 
 def _option(option: str, value: Option) -> str:

@@ -38,7 +38,7 @@ def page(
     """The text of the file. It starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
 
     A case is written in the options of the command, without their dashes: `("gpus", "256")`, `("async", "3s+90s")`; all of them are in
-    `start.EXAMPLE`. `answer` is the screen of a study (`answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
+    `start.EXAMPLE`. `answer` is the screen of a study (`report.answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
     """
     made = {
         "start.json": _json(payload(costs, rates, choices, case)),

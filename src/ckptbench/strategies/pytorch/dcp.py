@@ -22,7 +22,7 @@ class Dcp(Strategy):
     """Blocks until the files of all ranks are written."""
 
     def save(self, position: Position) -> Share:
-        rank = self._place.rank
+        rank = self._world.rank
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = save_rest(staging, rank, self._training_state.rank_state())
@@ -30,11 +30,11 @@ class Dcp(Strategy):
             dcp.save(
                 state_of(self._training_state.native, rank),
                 checkpoint_id=staging,
-                no_dist=self._place.world_size == 1,
+                no_dist=self._world.world_size == 1,
             )
         self._on_stage("written")
         files = (own, *written_files(staging, rank))
         return Share(captured=done(None), written={SHARED: done(files)})
 
     def load(self, version: Version, folder: Path) -> None:
-        load(version, folder, self._training_state, self._place.rank)
+        load(version, folder, self._training_state, self._world.rank)

@@ -49,10 +49,10 @@ class DcpAsync(Strategy):
         self._kills = MemoryKills.now()
         self._stager: DefaultStager | None = None
         # A rank that writes by itself needs to meet nobody.
-        alone = self._place.world_size == 1 and not self._in_process
-        self._group = None if alone else OwnGroup(self._place.world_size)
+        alone = self._world.world_size == 1 and not self._in_process
+        self._group = None if alone else OwnGroup(self._world.world_size)
         # The writing processes meet at rank 0's host. DCP would look up this host's name instead, which may have no address.
-        os.environ.setdefault("MASTER_ADDR", self._place.addresses[0].rpartition(":")[0])
+        os.environ.setdefault("MASTER_ADDR", self._world.addresses[0].rpartition(":")[0])
         if self._in_process:
             atexit.register(end_process)  # after an error nobody closes a strategy
 
@@ -60,7 +60,7 @@ class DcpAsync(Strategy):
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = self._training_state.rank_state()
-        state = state_of(self._training_state.native, self._place.rank)
+        state = state_of(self._training_state.native, self._world.rank)
         stager = self._stager or self._make_stager()
         if self._reuses:
             self._stager, self._held_bytes = stager, bytes_of(state)
@@ -86,7 +86,7 @@ class DcpAsync(Strategy):
 
     def _make_stager(self) -> DefaultStager:
         """On a CPU a copy in a thread would only be a detour, so that only the negative control has one."""
-        cuda = self._place.accelerator == "cuda"
+        cuda = self._world.accelerator == "cuda"
         return DefaultStager(
             StagingOptions(
                 use_pinned_memory=cuda,
@@ -109,7 +109,7 @@ class DcpAsync(Strategy):
             uploaded.result()
             if not self._reuses:
                 stager.close()
-            rank = self._place.rank
+            rank = self._world.rank
             files = (save_rest(staging, rank, own), *written_files(staging, rank))
             self._on_stage("written")
         except BaseException as error:  # noqa: BLE001 (the training thread raises it; DCP's own is no Exception)
@@ -128,7 +128,7 @@ class DcpAsync(Strategy):
         )
 
     def load(self, version: Version, folder: Path) -> None:
-        load(version, folder, self._training_state, self._place.rank)
+        load(version, folder, self._training_state, self._world.rank)
 
     def held_bytes(self) -> int:
         return self._held_bytes

@@ -87,7 +87,7 @@ def telling_the_cause() -> Iterator[None]:
 
 
 def load(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
-    """Load a version of any number of ranks into the tensors of the training_state. No rank waits for another.
+    """Load a version of any number of ranks into the tensors of the training state. No rank waits for another.
 
     Raises CheckpointError where the files are not the whole state of this training_state.
     """

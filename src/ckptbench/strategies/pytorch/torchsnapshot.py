@@ -49,7 +49,7 @@ class TorchSnapshot(Strategy):
 
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)
-        self._group = OwnGroup(self._place.world_size)
+        self._group = OwnGroup(self._world.world_size)
 
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
@@ -64,7 +64,7 @@ class TorchSnapshot(Strategy):
         return Share(captured=done(None), written={SHARED: written})
 
     def _app_state(self) -> dict[str, StateDict]:
-        state = state_of(self._training_state.native, self._place.rank)
+        state = state_of(self._training_state.native, self._world.rank)
         return {name: StateDict(part) for name, part in state.items()}
 
     def _finish(
@@ -79,7 +79,7 @@ class TorchSnapshot(Strategy):
             names = _Storage.written.pop(str(staging), [])
             if pending.exc_info is not None:
                 raise pending.exc_info[1]
-            rank = self._place.rank
+            rank = self._world.rank
             files = (save_rest(staging, rank, own), *(_file(staging, name, rank) for name in names))
             self._on_stage("written")
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
@@ -88,20 +88,20 @@ class TorchSnapshot(Strategy):
             written.set_result(files)
 
     def load(self, version: Version, folder: Path) -> None:
-        rank = self._place.rank
+        rank = self._world.rank
         with reading(folder / INDEX):
             self._restore(Snapshot(str(folder), pg=self._group.group), version)
         load_rest(version, folder, self._training_state, rank)
 
     def _restore(self, snapshot: Snapshot, version: Version) -> None:
         """Load in place. All ranks meet in it."""
-        state, rank = self._app_state(), self._place.rank
+        state, rank = self._app_state(), self._world.rank
         statistics, source = state["statistics"][str(rank)], statistics_rank(version, rank)
         _check(snapshot, version.files, {
             **{f"0/{name}": tensor for name, tensor in _flat({k: state[k].data for k in ("model", "optimizer")})},
             **{f"{source}/statistics/{source}/{name}": tensor for name, tensor in statistics.items()},
         })  # fmt: skip
-        if self._place.world_size <= version.world_size:
+        if self._world.world_size <= version.world_size:
             snapshot.restore(state)
             return
         # The library gives a rank nothing of another, and hangs where only some ranks restore a part.
