@@ -141,7 +141,7 @@ def test_an_injector_that_is_gone_before_the_first_step_is_an_error() -> None:
         [sys.executable, "-c", "raise SystemExit(7)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with pytest.raises(CkptbenchError, match="the injector of this rank ended with exit status 7"):
-        InjectorClient(gone).step(0)
+        InjectorClient(gone).tell_step(0)
 
 
 def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
