@@ -19,9 +19,8 @@ from ckptbench.runs.plan import Plan
 KEPT_LOCAL = 1
 """Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
 KEPT_SPREAD = 2
-"""The same, of ranks on several nodes, where each node commits for itself. One node may have committed a step, and
-removed the one before, while another has only that one: with a single version no step would be left of which all nodes
-have their part. No node can be further ahead, as the ranks meet before each save (`strategies.timed`)."""
+"""Local versions kept if ranks are on several nodes. Nodes commit separately, so one may be a version ahead: with two
+kept, a common step always remains. None can be further ahead, as the ranks meet before each save (`strategies.timed`)."""
 
 
 class Levels:

@@ -34,8 +34,8 @@ def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
 def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> list[File]:
     """Wait for the notes of these ranks and for their files in full size, remove the notes, and return the files.
 
-    `are_written` says that the ranks have met after they wrote. Otherwise they still may take any time to write: the
-    launcher ends this rank if one of them fails. Raises CheckpointError if what is written cannot be seen after
+    `are_written`: all ranks have finished writing, so wait at most VISIBLE_SECONDS. If not, wait without limit for each
+    note: the launcher ends this rank if one of them fails. Raises CheckpointError if what is written cannot be seen after
     VISIBLE_SECONDS: the folder is not on a file system that all nodes share.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS

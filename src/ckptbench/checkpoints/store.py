@@ -63,7 +63,7 @@ class CheckpointStore:
     """The versions of one run in one folder. Every rank may write into `staging`, but only one rank commits."""
 
     def __init__(self, folder: Path, *, keep: int, attempt: int = 1) -> None:
-        """Of a later `attempt` than the first the staging folders have other names: what it has left of one may not go."""
+        """From attempt 2 on the attempt is part of the staging folder's name: files of an earlier attempt may be left under the plain name."""
         self.folder = folder
         self._attempt = attempt
         self._keep = keep
@@ -144,8 +144,10 @@ class CheckpointStore:
         return version
 
     def surplus(self) -> list[Path]:
-        """What is to go: all versions except the newest `keep`, what is left of removed ones, and the refused ones, which a newer
-        version has replaced. Empty, with a warning, where the folder cannot be listed."""
+        """The folders to remove: versions older than the newest `keep`, leftovers of removals, refused versions.
+
+        Empty, with a warning, if the folder cannot be listed.
+        """
         try:
             found = self._named()
         except CheckpointError as error:
@@ -233,7 +235,7 @@ class CheckpointStore:
             self._put_away(path)
 
     def _tidy(self, path: Path, then: str = AGAIN) -> None:
-        """Remove it, if it is there. Of what cannot be removed a warning says so, which ends with `then`."""
+        """Remove it if it exists. If that fails, log a warning that ends with `then`."""
         if path.name.endswith(PARTIAL):  # another one may soon have its name
             with suppress(OSError):
                 path = self._put_away(path)
@@ -333,7 +335,7 @@ class CheckpointStore:
         return [path for path in self._all() if _has_manifest(path)]
 
     def _all(self) -> list[Path]:
-        """The same, with those that have lost their manifest: to a removal, or to damage."""
+        """All version folders, newest first, with or without a manifest."""
         return _versions_in(self._named())
 
     def _named(self, suffix: str = "") -> list[Path]:
@@ -365,14 +367,14 @@ def _has_manifest(folder: Path) -> bool:
 
 
 def held_bytes(folder: Path) -> int:
-    """Bytes of the versions in a store's folder, also of half-written ones, without what is left of removed ones."""
+    """Bytes of all versions and partial versions. Leftovers of removed versions do not count."""
     versions = folder.glob("version-*")
     go = (path for path in versions if path.suffix in (PARTIAL, REFUSED) or _has_manifest(path))
     return sum(map(_bytes_in, go))
 
 
 def _bytes_in(folder: Path) -> int:
-    """Without what goes meanwhile, as a file server's leftovers do, and what cannot be looked at."""
+    """Size of all below the folder. Files that vanish or cannot be read count as 0."""
     found = 0
     for parent, folders, files in os.walk(folder):  # it leaves out what it cannot list
         for name in (*folders, *files):

@@ -213,7 +213,7 @@ class PyTorch(Framework):
         return [self._tensor(name, tensor) for name, tensor in named.items()]
 
     def _tensor(self, name: str, tensor: torch.Tensor) -> Tensor:
-        """The one of the last call, if it is the same memory: every save asks for all of them while training waits."""
+        """Reuse the Tensor of the last call if its memory is the same, because saves make training wait."""
         memory = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         known = self._tensors.get(name)
         if known is None or known[0] != memory:

@@ -29,7 +29,7 @@ class Allocation:
     """The node on which this process runs. None: it runs on another host, such as a login node."""
 
     def assignments(self, ranks: int) -> tuple[RankAssignment, ...]:
-        """The first ranks sit on the first node, the next on the second, as evenly as possible.
+        """The first ranks are on the first node, the next on the second, as evenly as possible.
 
         Raises LaunchError where there are fewer ranks than nodes.
         """

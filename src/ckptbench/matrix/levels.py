@@ -24,7 +24,7 @@ def copies_of(strategy: PluginSpec) -> int:
 
 
 def levels_of(strategy: PluginSpec) -> dict[str, int]:
-    """The levels that the strategy writes to, the nearest first, and every how many-th checkpoint each of them takes.
+    """By level, nearest first: n, if every n-th checkpoint goes there.
 
     A strategy chooses by options with the names of levels; 0 means never. One without such options writes every
     checkpoint to the shared level. Raises ConfigError if an option is negative, or if no level takes every checkpoint.

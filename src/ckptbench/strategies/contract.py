@@ -62,8 +62,7 @@ class StrategyContext:
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
     levels: Callable[[], Sequence[str]]
-    """`levels()` are those that the save which has just begun goes to, the nearest first. Of a strategy without options
-    with the names of levels it is always SHARED."""
+    """`levels()`: the levels of the current save, nearest first. SHARED alone if the strategy has no level options."""
     staging: Callable[[str, int], Path]
     """`staging(level, step)` returns the existing folder for the files of this step's version at this level."""
     spare: Callable[[str], Path]
@@ -88,7 +87,7 @@ class Share:
 
 
 def written_file(staging: Path, name: str, kind: FileKind, rank: int | None) -> File:
-    """A file that was written in `staging`, as it is named to the store. `rank` is that of which it has a share; None: of all."""
+    """The `File` record of a file in `staging`. `rank`: the rank that it belongs to; None if it belongs to all."""
     return File(name=name, kind=kind, rank=rank, bytes=(staging / name).stat().st_size)
 
 
@@ -139,7 +138,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def load(self, version: Version, folder: Path) -> None:
-        """Load the state of `version` into the training_state, which was built with the same network and optimizer.
+        """Load `version` into the framework. It was built with the same network and optimizer.
 
         `folder` holds the files of the version, whose bytes were all checked before. Raises CheckpointError if the
         version does not fit this run.

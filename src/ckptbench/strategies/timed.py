@@ -3,7 +3,8 @@
 The stall of a checkpoint is the duration of its `save` event plus the durations of its `hold` events.
 
 The files of a blocking strategy are written when its `save` returns. Then the training thread also syncs and
-commits, and the ranks wait for one another in the framework's barrier. The saves of any other strategy end in the
+commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
+writes the manifest, syncs it and the folder, and then renames the folder. The saves of any other strategy end in the
 background, in a second thread. There the rank that commits waits for the other ranks' notes in the staging folder,
 because only the training thread may use collectives.
 
@@ -47,7 +48,7 @@ COMPARING = "before its versions were compared"
 
 @dataclass(frozen=True, slots=True)
 class PendingSave:
-    """A save that has begun, and the times at which its parts end, each taken in the thread that ends the part."""
+    """A save in progress. Each time is taken by the thread that finished that part."""
 
     position: Position
     share: Share
@@ -55,8 +56,8 @@ class PendingSave:
     written_ns: Mapping[str, Future[int]]
     """By level."""
     finished: Future[list[Durable]] = field(default_factory=Future)
-    """Done when this rank has nothing more to do for the save. Its result are the `durable` events of the rank that
-    commits, one for each level. If the save fails in the background, it holds the error that ends the run."""
+    """Done when this rank has finished the save. Result: one `durable` event a level on ranks that commit, else empty. Holds
+    the error if the save failed in the background."""
     removed: Future[None] = field(default_factory=Future)
     """Done when old versions are removed as far as they can be, or need not be."""
 
@@ -76,7 +77,7 @@ def _ended(future: Future[Any]) -> Future[int]:
 
 
 def _alone(name: str, value: Any) -> Sequence[Any]:
-    """What one rank without others gathers."""
+    """`gather` of a run with one rank."""
     return [value]
 
 
@@ -102,11 +103,13 @@ class TimedCheckpointer:
     ) -> None:
         """Open the strategy registered under the spec's name.
 
-        `begin` is called when a save begins and the one before is finished, `on_stage` with each of its stages, which a
-        save in the background passes later. `barrier` returns when every rank has called it. Every version says by
-        `identity` and `attempt` of which training it is. `levels` has a store for every level that the spec writes
-        to. `gather` exchanges values with all ranks, as `Link.gather` does. A checkpoint is due every `interval_steps`
-        steps of the run (0: never), and the levels take turns at those.
+        `identity` and `attempt`: each version records them, to say which training it is of.
+        `levels`: has a store for every level that the spec writes to.
+        `on_stage`: called at each stage, later if the save is in the background.
+        `begin`: called at the start of a save, after the last one is finished.
+        `barrier`: returns when every rank has called it.
+        `gather`: exchanges values with all ranks, as `Link.gather` does.
+        `interval_steps`: a checkpoint is due every so many steps of the run (0: never); the levels take turns at those.
         """
         entry = STRATEGIES[spec.name]
         self._blocking = entry.blocking
@@ -395,7 +398,7 @@ class TimedCheckpointer:
 
     @contextmanager
     def _failing(self, position: Position, level: str | None = None) -> Iterator[None]:
-        """Record an error of the block, and turn it into that of this checkpoint. A LaunchError, which is another rank's, stays."""
+        """Record an error raised in the block and raise it as CheckpointError. A LaunchError (another rank died) passes unchanged."""
         try:
             yield
         except LaunchError:

@@ -381,8 +381,8 @@ class Trainer:
     def _record_state(self, position: Position) -> None:
         """Write the digest of a save, if this is a proof.
 
-        It comes before the save. Later it would hide that the save has taken tensors from a later step, as it would give the save
-        the time to end.
+        Before the save, not after it: the extra time would let a slow background save finish and hide that it took tensors of
+        a later step.
         """
         if self._plan.training.proof:
             self._see("saved", position)

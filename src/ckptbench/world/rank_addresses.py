@@ -34,7 +34,7 @@ class RankReports:
         return [assignment for assignment in self.assignments if assignment.rank not in self.hellos]
 
     def objection(self, hello: Hello, absent: Collection[int]) -> str | None:
-        """Why this rank must not sit where it came up; None if it may. The assignments of `absent` ranks may be taken again."""
+        """Why this rank must not run where it came up; None if it may. The assignments of `absent` ranks may be taken again."""
         if not 0 <= hello.rank < len(self.assignments):
             return f"rank {hello.rank} came up on {hello.node}, but the run has {len(self.assignments)} ranks"
         if hello.rank in self.hellos and hello.rank not in absent:

@@ -54,8 +54,8 @@ class RankRun:
 class Run:
     """A complete run; `ranks[i]` is rank i.
 
-    Of ranks that others went on without, or that joined later, `ranks` has what the final state has: no step, epoch,
-    evaluation or checkpoint that was undone.
+    If ranks were lost or joined, `ranks` holds only work that is in the final state; undone steps, epochs, evaluations
+    and checkpoints are left out.
     """
 
     folder: Path
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def resumed(self) -> bool:
-        """Whether any attempt but the first has a share in it; its clocks are then no measurement."""
+        """Whether the run had a second attempt or was requeued. Then its times are not used."""
         attempts = max(self.manifest["attempts"], len(self.reference_rank.trace.starts))
         return bool(attempts > 1 or self.manifest["requeues"])
 
@@ -188,7 +188,7 @@ UNFIT = (
 
 @contextmanager
 def together(folder: Path) -> Iterator[None]:
-    """Raises RunFolderError, with the run folder, where its values have their types and still do not go together."""
+    """Turn errors from inconsistent files into a RunFolderError that names the run folder."""
     try:
         yield
     except UNFIT as error:

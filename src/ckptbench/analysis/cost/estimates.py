@@ -15,7 +15,7 @@ PAIRED, IN_RUN = "paired", "in_run"
 
 
 def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> Repeated:
-    """T / T_baseline, T being sums over the (run, baseline) pairs of one repeat each; NaN without pairs.
+    """Total time of the runs ÷ total time of their baselines; one pair a repeat. NaN without pairs.
 
     The overhead is this minus 1. Only the ratio itself is always above zero, and so has a logarithm.
     """
@@ -39,7 +39,7 @@ def in_run(runs: Sequence[RunTimes]) -> Repeated:
 
 
 def in_run_steady(runs: Sequence[RunTimes]) -> Repeated:
-    """As `in_run`, had every checkpoint of a run cost as much as its checkpoints in the steady state did on average.
+    """`in_run`, with each checkpoint's cost replaced by the run's mean in the steady state.
 
     NaN where a run has no such checkpoint, or no step outside every save.
     """
@@ -64,10 +64,11 @@ def sync_share(runs: Sequence[RunTimes]) -> float:
 
 
 def leading(against_baseline: Estimate, inside: Estimate) -> str:
-    """Which of the two estimates of an overhead to quote, by its name: the one from inside the run, as the noise between two runs does not reach it.
+    """The name of the estimate to quote.
 
-    Where the two contradict each other, that against the baseline leads: it has what checkpoints cost later steps. The rule looks at neither the sign nor
-    the width of an interval: the one that is chosen by such a look holds the truth less often than it says.
+    Quote `in_run`: noise between two runs does not reach it. Quote `paired` where the two intervals do not overlap: it
+    includes what checkpoints cost later steps. Sign and width do not decide: choosing by them would make intervals miss
+    more often.
     """
     known = [not math.isnan(own.interval.hi) for own in (against_baseline, inside)]
     if all(known):

@@ -32,7 +32,7 @@ OVERHEAD = Table(
     SETUP,
     (
         *SETUP_COLUMNS,
-        Column("steps_per_epoch", "integer", "1", "an interval of one epoch is so many steps"),
+        Column("steps_per_epoch", "integer", "1", "steps in one epoch"),
         Column("repeats", "integer", "1", "runs with valid timing"),
         Column("paired_repeats", "integer", "1", "of these, repeats whose baseline ran too"),
         Column("checkpoints", "integer", "1", "after the warm-up, over all repeats"),
@@ -42,9 +42,9 @@ OVERHEAD = Table(
         *with_ends("in_run", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
         *with_ends("overhead", "1", "the estimate to quote: `in_run`, but `paired` where the two contradict each other"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
-        Column("levels", "text", "", "how many of the checkpoints reached which level"),
-        *with_ends("in_run_steady", "1", "in_run had every checkpoint cost as in the steady state: what a long training pays"),
-        Column("overhead_without_fsync", "number", "1", "in_run had the loop gone on when the framework's write returned"),
+        Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),
+        *with_ends("in_run_steady", "1", "`in_run`, if every checkpoint cost what those of the steady state do; a long training pays this"),
+        Column("overhead_without_fsync", "number", "1", "`in_run` without all stall that comes after the framework's write: sync, checksums and commit"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
         Column("note", "text", "", "what to know before quoting the row"),
     ),
@@ -91,7 +91,7 @@ class TimedSetup:
 
     @property
     def system(self) -> tuple[Any, ...]:
-        """What it shares its baselines with."""
+        """Key of its baselines: setups with an equal key share them."""
         return system_of(self.key)
 
 
@@ -116,7 +116,7 @@ def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[TimedSetup]:
 
 
 def disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
-    """By run that was disturbed, what did."""
+    """By disturbed run: what disturbed it."""
     rows = machine[machine["disturbed"].fillna(False).astype(bool)]
     return dict(zip(rows["run"], rows["by"], strict=True))
 

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 PRIOR_FREEDOM = 1.0
-"""Degrees of freedom that the spread of all other setups together counts for: one, as a further repeat would.
+"""Weight of the other setups' spread, in degrees of freedom: as much as one more repeat.
 
 More would make narrower intervals, which hold the truth where all setups vary alike. Where the runs of one setup differ three
 times as much as those of the others, they would miss it too often: with three repeats, 4 instead of 1 let 86 instead of
@@ -139,7 +139,7 @@ class Error:
 def estimates(rows: Sequence[Repeated], shared: Sequence[Hashable] | None = None) -> list[Estimate]:
     """The value of each row of a table, with its interval.
 
-    `shared` names what the ratios of a row are taken to: rows of the same name share their baselines.
+    `shared`: a name for each row; rows with equal names have the same baselines.
 
     A cost may be about zero, or below it, in one of the repeats. The interval of such a row comes from its own repeats
     alone, without logarithms.

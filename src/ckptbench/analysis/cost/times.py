@@ -50,9 +50,9 @@ class RunTimes:
     the ones to take: the others may spend the step after a checkpoint waiting for it.
     """
     checkpoints: Floats
-    """Shape (checkpoints, 5): STALL of the slowest rank, the framework's own WRITE as far as it stalled,
-    INSIDE_S, INSIDE_STEPS: periods and number of the steps that began while the save, or the removal of old
-    versions after it, went on behind them. What of a period was a wait for the capture counts as stall. STEADY: 1 where the run was in the steady state, else 0.
+    """One row a checkpoint, five columns. STALL: on the slowest rank. WRITE: the framework's write, at most the stall.
+    INSIDE_S and INSIDE_STEPS: time and number of steps that began before the save and its removal ended; waits for the
+    capture are in STALL. STEADY: 1 or 0.
     """
 
     @property
@@ -141,7 +141,7 @@ def _largest(values: Floats, keys: NDArray[np.int64]) -> Floats:
 
 
 def _save_of_step(steps: Arrays, written: Arrays) -> NDArray[np.int64]:
-    """For each step the index of the save that had not yet ended when the step began, removal included; -1 for none."""
+    """For each step: index of the save that was still going on (removal included) at its start, or -1."""
     start_ns, began_ns = steps["start_ns"], written["start_ns"]
     if not len(began_ns):
         return np.full(len(start_ns), -1)

@@ -86,7 +86,7 @@ def _decisive(frame: pd.DataFrame, kept: list[str], left_out: list[str]) -> list
 
 
 def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """In words, what all rows share; nothing of an ordinary mode, strategy or of the hardware, nor of what is not known of an own training."""
+    """Columns with one value in all rows, in words. Left out: defaults and unknown values (UNSAID), and the hardware."""
     shared = [
         (column, values[0])
         for column in columns

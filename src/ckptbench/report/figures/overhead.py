@@ -1,4 +1,7 @@
-"""Overhead of checkpointing: both estimates of every setup, with their intervals."""
+"""Overhead of checkpointing: both estimates of every setup, with their intervals.
+
+`write_figure` (`report.figures.files`) reads the tables with `read_tables`, calls `draw`, and saves its figure with `savefig`.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
-    """From the tables `overhead` and `provenance`."""
+    """From the tables `overhead`, `runs`, `machine` and `provenance`."""
     if tables["overhead"].empty:
         return nothing_to_show(NOTHING)
     own = OWN_SAVES in tables

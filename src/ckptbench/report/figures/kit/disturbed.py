@@ -19,9 +19,9 @@ WORDS = f"{MARK} other programs, or the host of the virtual machine, disturbed a
 def with_disturbed(
     rows: pd.DataFrame, tables: Mapping[str, pd.DataFrame], *, paired: bool = False
 ) -> pd.DataFrame:
-    """The rows with the flag `disturbed`: of their run, or of any run of their setup, and if `paired` of its baselines.
+    """Add the flag `disturbed`: the row's run, or any run of its setup, was disturbed.
 
-    A table without intervals is one of baselines.
+    With `paired`, also any of its baselines. If there is no column `interval`, the rows are baselines.
     """
     known = tables["runs"].merge(tables["machine"][["run", COLUMN]], on="run")
     runs = known[known[COLUMN].fillna(False).astype(bool)]

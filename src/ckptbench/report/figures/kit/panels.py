@@ -96,7 +96,7 @@ def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: st
 def small_multiples(
     titles: Sequence[str], panel_in: float, caption: str, *, across: int = 2
 ) -> tuple[PaperFigure, list[Axes]]:
-    """A figure with a panel of this height for each title, evenly in as few lines as at most so many side by side allow."""
+    """One panel a title, at most `across` in a line, lines filled evenly."""
     lines = -(-len(titles) // across)
     across = -(-len(titles) // lines)
     width_in = COLUMN_IN if across == 1 else PAGE_IN
