@@ -79,6 +79,8 @@ def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
 
 
 def _as_yaml(value: object) -> str:
+    if isinstance(value, dict) and value.keys() == {"value", "interval"}:  # an Estimate
+        value = value["value"]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value).replace('"', "")
@@ -88,6 +90,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     """What a field takes, in words; empty where its description says it."""
     if names := schema.get("enum"):
         return ", ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMES else ""
+    if schema.get("format") == "time":
+        return "time"
     if schema.get("type") in KINDS:
         return " ".join(filter(None, [KINDS[schema["type"]], _bounds(schema)]))
     several = {_allowed(each) for each in schema.get("anyOf", ()) if each.get("type") != "array"}

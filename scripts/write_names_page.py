@@ -33,10 +33,11 @@ GLOSSARY = {
     "durable": "committed on stable storage, fsync included; durable time counts from the start of the save",
     "failure rate": "mean GPU-hours between two failures",
     "goodput": "useful training time ÷ wall time",
-    "history": "how a run is disturbed on purpose",
+    "history": "`whole`, or `again`: a second run of the same seed; tables name the faults here too",
     "interval": "epochs or steps between two checkpoints",
     "launcher": "process that starts and watches the ranks of one run",
     "level": "where a version lies: memory of the node, disk of the node, shared folder",
+    "local tier": "level `memory` or `node`, lost with its node",
     "lock": "exact packages of an environment, with checksums",
     "negative control": "run that is wrong on purpose, to show that a check can fail",
     "node": "one machine of a run",
@@ -105,6 +106,8 @@ def _options(entry: Entry) -> str:
 
 def _option(name: str, default: Option | tuple[str, ...]) -> str:
     value, *others = default if isinstance(default, tuple) else (default,)
+    if value == "":
+        return f"{_code(name)}, of a list under `failures`"
     words = _code(f"{name}: {str(value).lower() if isinstance(value, bool) else value}")
     return f"{words} (or {_codes(others)})" if others else words
 

@@ -1,4 +1,4 @@
-"""The page of the audit, `results/audit/audit.txt`: the verdict in plain words, which the report shows and a terminal prints."""
+"""The page of the audit, `results/audit.txt`: the verdict in plain words, which the report shows and a terminal prints."""
 
 from __future__ import annotations
 

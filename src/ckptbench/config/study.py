@@ -104,7 +104,7 @@ class Matrix(Section):
     """The file format. `default`: the first one of the strategy, or else of the framework."""
     interval: Sweep[IntervalText] = Field(default=["never", 1], validate_default=True)
     """Between two checkpoints: `never` (the baseline, always added), a number of epochs, or steps of the whole run as in
-    `"50 steps"`, up to 10⁹.
+    `"50 steps"`, below 10⁹.
     """
     deterministic: Sweep[Flag] = Field(default=[False])
     """Whether the framework's deterministic mode is on."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.config.reading import ConfigFile, ConfigFiles, FieldError
@@ -45,7 +45,8 @@ def _time(value: object) -> Estimate:
     raise ValueError(HELP)
 
 
-Time = Annotated[Estimate, PlainValidator(_time)]
+TIME_SCHEMA = {"type": ["number", "object"], "format": "time"}
+Time = Annotated[Estimate, PlainValidator(_time), WithJsonSchema(TIME_SCHEMA)]
 
 
 def _lasting(time: Estimate) -> Estimate:

@@ -67,7 +67,7 @@ DECISION_COSTS = Table(
         Column("survived_of", "count", "1", "the number of these failures"),
         Column("replaces", "flag", "", "whether it puts a new rank in the place of a lost one"),
         Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`"),
-        Column("copied", "flag", "", "whether other nodes keep copies of versions at nearer levels"),
+        Column("copied", "flag", "", "whether other nodes keep copies of versions at local tiers"),
         Column("bytes", "number", "bytes", "of a version"),
         Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
         Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `storage` of a file of the user, or `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
@@ -145,7 +145,7 @@ def representative(timed: pd.DataFrame) -> pd.Index:
 
 def _saving(row: Row, nodes: int) -> Row:
     """The columns on checkpoints, of a row of `strategies` that was measured on so many nodes."""
-    # Where every version goes to `shared`, nothing tells from when it lies at a nearer level.
+    # Where every version goes to `shared`, nothing tells from when it lies at a local tier.
     every = row["shared_every"]
     nearest = "near_durable_s" if every > 1 and pd.notna(row["near_durable_s"]) else "durable_s"
     measured = {"stall_s": "stall_s", "slowdown_s": "slowdown_s", "durable_s": nearest, "shared_durable_s": "durable_s"}  # fmt: skip

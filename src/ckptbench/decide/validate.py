@@ -271,7 +271,7 @@ def _like(runs: pd.DataFrame, row: Mapping[str, Any], names: Sequence[str]) -> p
 def _best(costs: Row, failures_per_s: float) -> Row:
     """By the model, where all failures come at this rate and are survived as often as those that were measured.
 
-    They kill ranks, so versions at the nearer levels are left.
+    They kill ranks, so versions at the local tiers are left.
     """
     recovering = Recovering(
         down_s=costs["down_s"], survived=costs["survived"], pause_s=max(costs["pause_s"], 0.0)

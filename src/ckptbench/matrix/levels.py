@@ -19,7 +19,7 @@ SETTINGS = {
 
 
 def copies_of(strategy: PluginSpec) -> int:
-    """How many other nodes keep a copy of the versions at its nearer levels, where there are so many."""
+    """How many other nodes keep a copy of the versions at its local tiers, where there are so many."""
     return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
 
 

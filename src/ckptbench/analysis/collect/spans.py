@@ -65,7 +65,7 @@ def _of_checkpoint(checkpoint: Checkpoint, save: Save) -> Iterator[Row]:
 def _of_level(
     begun_ns: int, written: Written, free_ns: int, durable: Durable | None
 ) -> Iterator[Row]:
-    """`begun_ns` is the end of the write at the nearer level, `free_ns` that of the commit there."""
+    """`begun_ns` is the end of the write at the local tier, `free_ns` that of the commit there."""
     yield _lasting("write", begun_ns, written.at_ns)
     if durable is not None:
         yield _lasting("sync", max(written.at_ns, free_ns), durable.synced_ns)
