@@ -83,7 +83,7 @@ def add_the_framework(folder: Path, page: Page) -> None:
     given = (source / "frameworks" / "numpy_framework.py").read_text(encoding="utf-8")
     (source / "frameworks" / "mine.py").write_text(given.replace("NumpyFramework", "Mine"))
     registry = source / "matrix" / "registry.py"
-    insert(registry, "FRAMEWORKS", page.block("### 2. The line of registry", "python"))
+    insert(registry, "FRAMEWORKS", page.block("### 2. The line in the registry", "python"))
     (folder / "envs" / "mine.in").write_text(page.block("### 3. The locks", "text"))
     models = source / "matrix" / "networks" / "models.py"
     with models.open("a", encoding="utf-8") as file:
