@@ -12,7 +12,7 @@ import pytest
 from run_folders import HOST, ByRankAndStep, FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.analysis.cost.estimates import leading
+from ckptbench.analysis.cost.estimates import estimate_to_quote
 from ckptbench.analysis.cost.overhead import overhead
 from ckptbench.analysis.cost.scaling import scaling
 from ckptbench.analysis.cost.statistics import Estimate, Interval
@@ -303,7 +303,7 @@ def test_the_estimate_from_inside_the_run_leads_unless_the_two_contradict_each_o
     against_baseline: tuple[float, ...], inside: tuple[float, ...], told_by: str
 ) -> None:
     known = [Estimate(value, Interval(lo, hi)) for value, lo, hi in (against_baseline, inside)]
-    assert leading(*known) == told_by
+    assert estimate_to_quote(*known) == told_by
 
 
 def test_what_noise_hides_from_the_baseline_is_told_from_inside_the_run(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from ckptbench.analysis.cost.statistics import (
     UNKNOWN,
-    Error,
     Estimate,
     Interval,
-    Repeated,
+    PerRepeat,
+    Uncertainty,
     errors,
     estimates,
     student,
@@ -39,16 +39,16 @@ def test_student_lies_between_those_of_whole_degrees_of_freedom() -> None:
 
 
 def test_a_ratio_is_of_sums_and_each_repeat_has_its_own() -> None:
-    ratio = Repeated.ratio([1.0, 3.0], [2.0, 2.0])
+    ratio = PerRepeat.ratio([1.0, 3.0], [2.0, 2.0])
     assert ratio.value == 1.0
     assert ratio.each.tolist() == [0.5, 1.5]
-    assert math.isnan(Repeated.ratio([], []).value)
+    assert math.isnan(PerRepeat.ratio([], []).value)
 
 
 def test_a_setup_alone_has_the_interval_of_its_own_repeats() -> None:
     # Logarithms -1, 0 and 1: a variance of 1 with two degrees of freedom.
     (error,) = errors([np.exp([-1.0, 0.0, 1.0])])
-    assert error == Error(pytest.approx(1 / 3), 2.0)
+    assert error == Uncertainty(pytest.approx(1 / 3), 2.0)
     lo, hi = error.around(10.0)
     assert math.log(hi / 10) == pytest.approx(4.3027 / math.sqrt(3), abs=1e-4)
     assert math.log(lo / 10) == pytest.approx(-math.log(hi / 10))
@@ -59,12 +59,12 @@ def test_all_other_setups_together_count_as_one_more_repeat(others: int) -> None
     steady, shaky = np.exp([0.0, 0.0, 0.0]), np.exp([-1.0, 0.0, 1.0])
     # Variances of 0 and 1: its own has two degrees of freedom, that of the others one.
     error = errors([steady, *[shaky] * others])[0]
-    assert error == Error(pytest.approx((2 * 0 + 1 * 1) / 3 / 3), 3.0)
+    assert error == Uncertainty(pytest.approx((2 * 0 + 1 * 1) / 3 / 3), 3.0)
 
 
 def test_a_setup_that_ran_once_borrows_from_the_others() -> None:
     once, thrice = errors([np.array([2.0]), np.exp([-1.0, 0.0, 1.0])])
-    assert once == Error(pytest.approx(1.0), 1.0)
+    assert once == Uncertainty(pytest.approx(1.0), 1.0)
     assert thrice.freedom == 2.0
 
 
@@ -85,12 +85,12 @@ def test_ratios_to_one_baseline_count_for_fewer_degrees_of_freedom() -> None:
 
 
 def test_the_error_of_a_quotient_is_as_large_as_both_and_as_little_known_as_the_worse() -> None:
-    assert Error(1.0, 4.0).and_(Error(2.0, 3.0)) == Error(3.0, 3.0)
+    assert Uncertainty(1.0, 4.0).and_(Uncertainty(2.0, 3.0)) == Uncertainty(3.0, 3.0)
 
 
 def test_a_cost_that_is_not_above_zero_has_an_interval_of_its_own_repeats() -> None:
-    others = Repeated.mean(np.array([1.0, 1.1, 1.2]))
-    cost = Repeated.mean(np.array([-0.1, 0.0, 0.1]))
+    others = PerRepeat.mean(np.array([1.0, 1.1, 1.2]))
+    cost = PerRepeat.mean(np.array([-0.1, 0.0, 0.1]))
     alone, beside = estimates([cost])[0], estimates([cost, others])[0]
     assert alone == beside
     assert alone.interval.hi == pytest.approx(4.3027 * 0.1 / math.sqrt(3), abs=1e-5)
@@ -99,9 +99,9 @@ def test_a_cost_that_is_not_above_zero_has_an_interval_of_its_own_repeats() -> N
 
 
 def test_a_value_that_is_no_number_spoils_no_other_row() -> None:
-    known = Repeated.mean(np.array([1.0, 1.1]))
-    unknown = Repeated(math.nan, np.array([math.nan, 1.0]))
-    found = estimates([known, unknown, Repeated.ratio([], [])])
+    known = PerRepeat.mean(np.array([1.0, 1.1]))
+    unknown = PerRepeat(math.nan, np.array([math.nan, 1.0]))
+    found = estimates([known, unknown, PerRepeat.ratio([], [])])
     assert found[0] == estimates([known])[0]
     assert found[1].interval is found[2].interval is UNKNOWN
 

@@ -122,7 +122,7 @@ def test_a_sample_is_an_event_of_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "trace-0.jsonl"
     recorder = Recorder(path)
     footprints, part = Footprints(recorder), Future[int]()
-    footprints.look("before", 3)
+    footprints.sample("before", 3)
     looked = footprints.look_after(part, "written", 3)
     assert not looked.done()
     part.set_result(1)

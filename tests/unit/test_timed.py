@@ -278,7 +278,7 @@ def test_old_versions_are_removed_behind_training_and_the_next_save_waits_for_it
     strategy = timed(held, built(), spec=spec, trace=trace)
     for position in (FIRST, SECOND, THIRD):
         strategy.save(position)
-    pending = strategy._last
+    pending = strategy._pending
     assert pending is not None
     pending.finished.result(60)
     assert steps(held) == [1, 2, 3]

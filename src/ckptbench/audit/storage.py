@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
+from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
 from ckptbench.audit.check import NOTHING, Check, Question, exactly
 from ckptbench.checkpoints.trial import Unfit, try_versions
 from ckptbench.common import page_cache
@@ -86,7 +86,7 @@ def _ratio(folder: Path, size: int) -> Estimate:
     finally:
         path.unlink(missing_ok=True)
         memory.close()
-    (found,) = estimates([Repeated.ratio(*zip(*pairs, strict=True))])
+    (found,) = estimates([PerRepeat.ratio(*zip(*pairs, strict=True))])
     return found
 
 

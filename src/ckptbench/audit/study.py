@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.collect.machine import LIMITS
-from ckptbench.analysis.cost.statistics import Repeated, estimates
-from ckptbench.analysis.cost.times import RunTimes, run_times, timed
+from ckptbench.analysis.cost.statistics import PerRepeat, estimates
+from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
 from ckptbench.audit.check import NOTHING, Check, Question, exactly
@@ -34,8 +34,10 @@ def equal_runs(tables: Tables) -> Check:
     pairs = list(_pairs(tables)) if set(TABLES[:4]) <= set(tables) else []
     estimate = NOTHING
     if len(pairs) > 1:
-        ratio = Repeated.ratio([one.time_s for one, _ in pairs], [two.time_s for _, two in pairs])
-        own = Repeated.mean(ratio.each)  # each pair alike, or the slowest system alone would decide
+        ratio = PerRepeat.ratio([one.time_s for one, _ in pairs], [two.time_s for _, two in pairs])
+        own = PerRepeat.mean(
+            ratio.each
+        )  # each pair alike, or the slowest system alone would decide
         (estimate,) = (found.minus(1.0) for found in estimates([own]))
     question = Question(
         check="A/A",
@@ -51,7 +53,7 @@ def equal_runs(tables: Tables) -> Check:
 
 
 def _pairs(tables: Tables) -> Iterator[tuple[RunTimes, RunTimes]]:
-    valid = timed(tables["runs"])
+    valid = with_valid_timing(tables["runs"])
     baselines = of_first_recovery(valid[valid["interval"] == str(NEVER)])
     if baselines.empty:
         return

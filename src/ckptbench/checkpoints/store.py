@@ -82,7 +82,7 @@ class CheckpointStore:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def sync(self, staging: Path, known: dict[str, str]) -> Synced:
+    def sync(self, staging: Path, known_checksums: dict[str, str]) -> Synced:
         """Put every file and sub-folder of `staging` on stable storage. `commit` syncs `staging` itself.
 
         A second thread computes the checksums that are not known.
@@ -92,13 +92,13 @@ class CheckpointStore:
             computed = {
                 name: pool.submit(file_checksum, staging / name)
                 for name in names
-                if name not in known
+                if name not in known_checksums
             }
             folders = {parent for name in names for parent in Path(name).parents} - {Path()}
             _sync_all([*(staging / name for name in names), *(staging / each for each in folders)])
             synced_ns = clock()
         found = {name: checksum.result() for name, checksum in computed.items()}
-        checksums = known | found
+        checksums = known_checksums | found
         return Synced({name: checksums[name] for name in names}, synced_ns)
 
     def commit(
@@ -138,7 +138,7 @@ class CheckpointStore:
         write_manifest(staging, version, checksums)
         _sync_all((staging / MANIFEST, staging))
         if os.path.lexists(final):  # the run wrote this step before it resumed from an older one
-            self._put_away(final)  # `retain` removes it
+            self._rename_away(final)  # `retain` removes it
         staging.rename(final)
         fsync(self.folder)
         return version
@@ -149,7 +149,7 @@ class CheckpointStore:
         Empty, with a warning, if the folder cannot be listed.
         """
         try:
-            found = self._named()
+            found = self._entries()
         except CheckpointError as error:
             self._warn_once(self.folder, f"{error}: old versions stay; {AGAIN}")
             return []
@@ -175,11 +175,11 @@ class CheckpointStore:
         ):
             surplus.pop(0)
         for folder in surplus:
-            self._tidy(folder, then)
+            self._remove_or_warn(folder, then)
 
     def _becomes_spare(self, version: Path, then: str) -> bool:
         """Rename a version to `spare`, in place of what is left there. False: it could not be."""
-        self._tidy(self.spare, then)  # a rank may take a file at the same time
+        self._remove_or_warn(self.spare, then)  # a rank may take a file at the same time
         try:
             version.rename(self.spare)
         except OSError:
@@ -188,57 +188,57 @@ class CheckpointStore:
 
     def forget_spare(self, *, then: str = AGAIN) -> None:
         """Remove the folder `spare`, when no next version will take its files."""
-        self._tidy(self.spare, then)
+        self._remove_or_warn(self.spare, then)
 
     def clear(self) -> None:
         """Remove every version, also half-written and refused ones. Call it while no rank runs.
 
         Raises CheckpointError if one cannot even be renamed that would be taken for a version of the next run.
         """
-        for folder in self._named():
+        for folder in self._entries():
             if folder.name == SPARE or folder.suffix in (REFUSED, REMOVED):
-                self._tidy(folder)
+                self._remove_or_warn(folder)
             else:
-                self._must_go(folder)
+                self._remove_or_rename_or_raise(folder)
 
     def forget_after(self, step: int) -> None:
         """Remove the versions of later steps, which training will write anew. Call it while no rank writes.
 
         Raises CheckpointError if one cannot even be renamed.
         """
-        for folder in self._all():
+        for folder in self._version_folders():
             if _step_of(folder) > step:
-                self._must_go(folder)
+                self._remove_or_rename_or_raise(folder)
 
     def discard_partial(self) -> None:
         """Remove the half-written versions of killed attempts. Call it while no rank runs."""
-        for folder in self._named(PARTIAL):
+        for folder in self._entries(PARTIAL):
             log.info("%s was never committed, and is removed", folder)
-            self._tidy(folder)
+            self._remove_or_warn(folder)
 
     def left_bytes(self) -> int:
         """Bytes that could not be removed."""
         return sum(_bytes_in(path) for path in self._left - {self.folder})
 
-    def _must_go(self, folder: Path) -> None:
+    def _remove_or_rename_or_raise(self, folder: Path) -> None:
         try:
-            self._make_way(folder)
+            self._remove_or_rename(folder)
         except OSError as error:
             raise CheckpointError(
                 f"{folder} of an earlier run cannot be removed: {blame(error, folder, 'remove it')}"
             ) from error
 
-    def _make_way(self, path: Path) -> None:
+    def _remove_or_rename(self, path: Path) -> None:
         """Remove what is there, or give what cannot be removed another name. Raises OSError."""
-        self._tidy(path)
+        self._remove_or_warn(path)
         if os.path.lexists(path):
-            self._put_away(path)
+            self._rename_away(path)
 
-    def _tidy(self, path: Path, then: str = AGAIN) -> None:
+    def _remove_or_warn(self, path: Path, then: str = AGAIN) -> None:
         """Remove it if it exists. If that fails, log a warning that ends with `then`."""
         if path.name.endswith(PARTIAL):  # another one may soon have its name
             with suppress(OSError):
-                path = self._put_away(path)
+                path = self._rename_away(path)
         left = try_to_remove(path, first=MANIFEST)
         if left is not None:
             self._warn_once(path, f"{path} cannot be removed ({left}): {then}")
@@ -246,7 +246,7 @@ class CheckpointStore:
             self._left.remove(path)
             log.info("%s, which could not be removed before, is gone", path)
 
-    def _put_away(self, path: Path) -> Path:
+    def _rename_away(self, path: Path) -> Path:
         """Give it a name that no reader takes, and return it. Raises OSError."""
         away = put_away(path)
         if path in self._left:
@@ -276,7 +276,7 @@ class CheckpointStore:
         Each is checked, and a damaged one set aside, when its turn comes.
         """
         refused = 0
-        for folder in self._all():
+        for folder in self._version_folders():
             if _step_of(folder) <= after:
                 return
             try:
@@ -294,21 +294,21 @@ class CheckpointStore:
 
     def steps(self) -> list[int]:
         """Steps of the committed versions, sound or not, newest first."""
-        return [_step_of(folder) for folder in self._folders()]
+        return [_step_of(folder) for folder in self._committed_folders()]
 
     def versions(self) -> list[Version]:
         """Every version, oldest first, after a check of every byte. Call it while none is written or removed.
 
         Raises CheckpointError if one is damaged.
         """
-        return [open_version(folder) for folder in reversed(self._folders())]
+        return [open_version(folder) for folder in reversed(self._committed_folders())]
 
     def damage_newest(self) -> Path:
         """Change a byte in the middle of the largest file of the newest version, which must be there. Returns the file.
 
         For failures that are planned: a restart must notice it. Call it while no rank runs.
         """
-        files = [path for path in self._folders()[0].rglob("*") if path.is_file()]
+        files = [path for path in self._committed_folders()[0].rglob("*") if path.is_file()]
         largest = max(files, key=lambda path: path.stat().st_size)
         with largest.open("r+b") as file:
             file.seek(largest.stat().st_size // 2)
@@ -323,22 +323,22 @@ class CheckpointStore:
         """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
         aside = folder.with_name(folder.name + REFUSED)
         try:
-            self._make_way(aside)
+            self._remove_or_rename(aside)
             return folder.rename(aside)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint {folder} is damaged and cannot be set aside: {blame(error, folder, 'remove it')}"
             ) from error
 
-    def _folders(self) -> list[Path]:
+    def _committed_folders(self) -> list[Path]:
         """Folders of the committed versions, newest first."""
-        return [path for path in self._all() if _has_manifest(path)]
+        return [path for path in self._version_folders() if _has_manifest(path)]
 
-    def _all(self) -> list[Path]:
+    def _version_folders(self) -> list[Path]:
         """All version folders, newest first, with or without a manifest."""
-        return _versions_in(self._named())
+        return _versions_in(self._entries())
 
-    def _named(self, suffix: str = "") -> list[Path]:
+    def _entries(self, suffix: str = "") -> list[Path]:
         """All that is named like a version and ends with `suffix`. Raises CheckpointError."""
         try:
             names = os.listdir(self.folder)

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.cost.statistics import Repeated, estimates
+from ckptbench.analysis.cost.statistics import PerRepeat, estimates
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
@@ -157,7 +157,7 @@ class _Checked:
                 "off": off,
             }
 
-    def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, Repeated, int]:
+    def _compared(self, setup: Row, costs: Row) -> tuple[Floats, float, PerRepeat, int]:
         """Predicted goodput of the repeats together, (1 + draws,), what was measured, predicted ÷ measured time of each repeat, and the failures of all."""
         useful_s, all_s = np.zeros(1 + sampling.DRAWS), np.zeros(1 + sampling.DRAWS)
         works, walls, predicted, failures = [], [], [], 0
@@ -173,7 +173,7 @@ class _Checked:
             all_s += wall_s
         goodput = useful_s / all_s
         goodput[0] = sum(works) / sum(predicted)
-        return goodput, sum(works) / sum(walls), Repeated.ratio(predicted, walls), failures
+        return goodput, sum(works) / sum(walls), PerRepeat.ratio(predicted, walls), failures
 
     def _runs(self, setup: Row) -> list[Row]:
         """Those of the setup whose baseline is known."""

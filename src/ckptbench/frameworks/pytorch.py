@@ -66,10 +66,10 @@ class PyTorch(Framework):
         if deterministic:
             _be_deterministic()
         framework = cls(world)
-        framework._meet()
+        framework._connect()
         return framework
 
-    def _meet(self) -> None:
+    def _connect(self) -> None:
         if self._world.world_size > 1:
             dist.init_process_group(
                 "nccl" if self._world.accelerator == "cuda" else "gloo",

@@ -19,7 +19,7 @@ from ckptbench.analysis.cost.overhead import (
     overhead_of,
 )
 from ckptbench.analysis.cost.stall import mean_of_runs, steady_or_all
-from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Repeated, estimates
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, PerRepeat, estimates
 from ckptbench.analysis.cost.strategies import (
     STRATEGIES,
     copied,
@@ -146,10 +146,10 @@ def _hidden(timed: Timed, used: pd.DataFrame) -> Slowdown:
     every = [known_hidden(timed.runs[run], timed.times(run)) for run in runs]
     later = [own.steady for own in every if len(own.steady.checkpoints)]
     told = later if used["steady"].all() and later else [own for own in every if len(own.checkpoints)]  # fmt: skip
-    return Slowdown.of(told) if told else Slowdown(Repeated.ratio([], []), math.nan, 0)
+    return Slowdown.of(told) if told else Slowdown(PerRepeat.ratio([], []), math.nan, 0)
 
 
-def _mean(used: pd.DataFrame, column: str) -> Repeated:
+def _mean(used: pd.DataFrame, column: str) -> PerRepeat:
     return mean_of_runs(used[used[column].notna()], column)
 
 
@@ -224,5 +224,5 @@ def _by_strategy(
         is_other = of_baselines and row["baseline"] in timed.runs
         run = timed.runs[row["baseline"] if is_other else row["run"]]
         found.setdefault(row["strategy"], {})[run.cell.id] = value(run)
-    known = estimates([Repeated.mean(np.array(list(own.values()))) for own in found.values()])
+    known = estimates([PerRepeat.mean(np.array(list(own.values()))) for own in found.values()])
     return dict(zip(found, known, strict=True))

@@ -18,7 +18,7 @@ class Footprints:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def look(self, when: MemoryMoment, step: int) -> None:
+    def sample(self, when: MemoryMoment, step: int) -> None:
         """Take a sample now and write it."""
         now = dataclasses.asdict(Footprint.now())
         self._recorder.write(Memory(when=when, step=step, at_ns=clock(), **now))
@@ -29,7 +29,7 @@ class Footprints:
 
         def look(_: Future[Any]) -> None:
             try:
-                self.look(when, step)
+                self.sample(when, step)
             except Exception as error:  # noqa: BLE001 (whoever waits for the sample raises it)
                 looked.set_exception(error)
             else:

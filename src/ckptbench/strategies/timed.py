@@ -120,9 +120,9 @@ class TimedCheckpointer:
         self._levels = levels
         self._stores = levels.stores
         self._local_spread = world.is_spread and bool(levels.local)
-        self._every = levels_of(spec)
+        self._every_nth = levels_of(spec)
         self._interval_steps = interval_steps
-        self._now: tuple[str, ...] = ()
+        self._current_levels: tuple[str, ...] = ()
         """The levels of the save that has begun last, the nearest first."""
         self._recorder = recorder
         self._footprints = Footprints(recorder)
@@ -131,13 +131,13 @@ class TimedCheckpointer:
         self._barrier = barrier
         self._gather = gather
         self._attempt = attempt
-        self._last: PendingSave | None = None
+        self._pending: PendingSave | None = None
         context = StrategyContext(
             training_state=training_state,
             world=world,
             format=format,
             options=spec.chosen(entry.options),
-            levels=lambda: self._now,
+            levels=lambda: self._current_levels,
             staging=lambda level, step: levels.stores[level].staging(step),
             spare=lambda level: levels.stores[level].spare,
             on_stage=on_stage,
@@ -163,9 +163,9 @@ class TimedCheckpointer:
         library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
-        self._now = self._levels_of(position.step, everywhere=everywhere)
+        self._current_levels = self._levels_of(position.step, everywhere=everywhere)
         start_ns = clock()
-        pending = self._last = self._begin(position)
+        pending = self._pending = self._begin(position)
         end_ns = clock()
         held = self._strategy.held_bytes()
         self._recorder.write(
@@ -181,7 +181,7 @@ class TimedCheckpointer:
         A save that is not due, as where the run is told to stop, counts with the due one before.
         """
         number = step // self._interval_steps if self._interval_steps else step
-        return tuple(level for level, n in self._every.items() if everywhere or number % n == 0)
+        return tuple(level for level, n in self._every_nth.items() if everywhere or number % n == 0)
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -195,12 +195,12 @@ class TimedCheckpointer:
 
         Raises CheckpointError if one is damaged, or LaunchError if another rank died.
         """
-        self._meet(COMPARING)  # the rank that commits has settled, too
+        self._wait_for_ranks(COMPARING)  # the rank that commits has settled, too
         for level, store in self._stores.items():
             if level == SHARED or not self._world.is_spread:
                 yield from ((level, version) for version in store.versions())
                 continue
-            meet = partial(self._meet, COMPARING)
+            meet = partial(self._wait_for_ranks, COMPARING)
             found = newest_of_all_nodes(
                 level, self._levels, self._world, self._gather, meet=meet, identity=self._identity
             )
@@ -223,20 +223,22 @@ class TimedCheckpointer:
         self.settle()
         self._strategy.close()
         if complete and self._local_spread:
-            self._meet("at the end of training")  # until then a restart may need them
+            self._wait_for_ranks("at the end of training")  # until then a restart may need them
             if self._world.local_rank == 0:
                 self._levels.forget_local()
 
     def _begin(self, position: Position) -> PendingSave:
         """Begin the save. For a blocking strategy also finish it."""
-        with self._failing(position):
+        with self._recording_failure(position):
             self._tell_begin(position)
             pending = PendingSave.begin(position, self._strategy.save(position))
             if self.hook is None:
                 pending.share.captured.result()
         if self._blocking:
             when = f"in the checkpoint of step {position.step}"
-            pending.finished.set_result(self._finish(pending, meet=lambda: self._meet(when)))
+            pending.finished.set_result(
+                self._finish(pending, meet=lambda: self._wait_for_ranks(when))
+            )
         else:
             threading.Thread(target=self._finish_behind, args=(pending,), daemon=True).start()
         return pending
@@ -245,18 +247,18 @@ class TimedCheckpointer:
         """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
         for level, written in pending.share.written.items():
-            with self._failing(pending.position, level):
+            with self._recording_failure(pending.position, level):
                 finished.append(self._finish_level(level, pending.position, written.result(), meet))
         return [durable for durable in finished if durable is not None]
 
-    def _team(self, level: str) -> Sequence[int]:
+    def _writers_of(self, level: str) -> Sequence[int]:
         """The ranks that write one version of this level together. The first of them commits it."""
         if level != SHARED and self._world.is_spread:
             return self._world.ranks_here
         return range(self._world.world_size)
 
     def _commits(self, level: str) -> bool:
-        return self._world.rank == self._team(level)[0]
+        return self._world.rank == self._writers_of(level)[0]
 
     def _finish_level(
         self, level: str, position: Position, files: tuple[File, ...], meet: Callable[[], None]
@@ -271,7 +273,7 @@ class TimedCheckpointer:
             meet()  # wait until the version is committed
             return None
         meet()
-        shares = gather_shares(staging, self._team(level)[1:], are_written=self._blocking)
+        shares = gather_shares(staging, self._writers_of(level)[1:], are_written=self._blocking)
         durable = self._commit(level, staging, position, [*files, *shares])
         meet()
         return durable
@@ -305,10 +307,10 @@ class TimedCheckpointer:
         looked = self._footprints.look_after(last, "written", step)
         try:
             durable = self._finish(pending, meet=_not_at_all)
-            with self._failing(pending.position):
+            with self._recording_failure(pending.position):
                 self._record_parts(pending, durable)
                 looked.result()
-                self._footprints.look("durable", step)
+                self._footprints.sample("durable", step)
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             pending.finished.set_exception(error)
         else:
@@ -352,7 +354,7 @@ class TimedCheckpointer:
             self._recorder.write(each)
 
     def _wait(self, why: Literal["save", "end"]) -> None:
-        pending = self._last
+        pending = self._pending
         if pending is None:
             return
         saved, removed = pending.finished.done(), pending.removed.done()
@@ -360,7 +362,9 @@ class TimedCheckpointer:
         self._raise_failure(pending)
         if why == "save" and self._local_spread:
             # Else this node could commit the next version, and the one after, while another has not committed this one.
-            self._meet(f"before the checkpoint after that of step {pending.position.step}")
+            self._wait_for_ranks(
+                f"before the checkpoint after that of step {pending.position.step}"
+            )
             saved = False
         if not saved:
             self._hold(pending, why, start_ns)
@@ -373,7 +377,7 @@ class TimedCheckpointer:
         pending.removed.result()
 
     def _before_update(self) -> None:
-        pending = self._last
+        pending = self._pending
         if pending is None or pending.share.captured.done():
             return
         start_ns = clock()
@@ -388,7 +392,7 @@ class TimedCheckpointer:
             Hold(step=pending.position.step, why=why, start_ns=start_ns, end_ns=end_ns)
         )
 
-    def _meet(self, when: str) -> None:
+    def _wait_for_ranks(self, when: str) -> None:
         try:
             self._barrier()
         except Exception as error:
@@ -397,7 +401,7 @@ class TimedCheckpointer:
             ) from error
 
     @contextmanager
-    def _failing(self, position: Position, level: str | None = None) -> Iterator[None]:
+    def _recording_failure(self, position: Position, level: str | None = None) -> Iterator[None]:
         """Record an error raised in the block and raise it as CheckpointError. A LaunchError (another rank died) passes unchanged."""
         try:
             yield
@@ -406,7 +410,7 @@ class TimedCheckpointer:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
-            folders = {each: self._stores[each].folder for each in self._now}
+            folders = {each: self._stores[each].folder for each in self._current_levels}
             raise failed_save(position.step, error, level, folders) from error
 
 

@@ -108,8 +108,8 @@ class Trainer:
                 levels.begin_local(self._version.position.step if self._version else 0)
             else:
                 levels.make()  # a restart may find them lost
-        self._strategy = self._open_strategy()
-        framework.before_update = self._strategy.hook
+        self._checkpointer = self._open_strategy()
+        framework.before_update = self._checkpointer.hook
         self._reached = BEGINNING
         self._unrecorded: tuple[int, int, int] | None = None
         """The epoch that is not recorded yet: its number, when this rank began it, and this rank's first step in it."""
@@ -156,7 +156,7 @@ class Trainer:
             ),
             self._plan.cell.batch_size,
         )
-        self._strategy.ready()
+        self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
         self._recorder.write(state_of(network, self._framework))
 
@@ -175,7 +175,7 @@ class Trainer:
             rank=self._world.rank,
             exchange=self._plan.run_folder,
         )
-        self._recorder.write(timed_load(self._strategy, version, self._world.rank))
+        self._recorder.write(timed_load(self._checkpointer, version, self._world.rank))
         ablation.apply()
         self._began = version.position.step
         if self._plan.cell.omit == "position":
@@ -216,13 +216,13 @@ class Trainer:
 
         A proof then loads every version that is left: is it the state of its step?
         """
-        self._strategy.settle()
+        self._checkpointer.settle()
         if self._plan.training.proof:
-            for level, version in self._strategy.versions():
-                self._strategy.load(version)
+            for level, version in self._checkpointer.versions():
+                self._checkpointer.load(version)
                 self._digester.see_version(version.position, level)
-        self._strategy.close(complete=True)
-        self._footprints.look("closed", self._reached.step)
+        self._checkpointer.close(complete=True)
+        self._footprints.sample("closed", self._reached.step)
 
     def _go_on(self, regrouped: Regrouped) -> None:
         """Continue after the agreed step, with the agreed ranks."""
@@ -265,8 +265,8 @@ class Trainer:
         if self._world.rank == 0:
             self._levels.discard_partial()  # of a save that the loss has cut short
         self._recovery.barrier()
-        self._strategy = self._open_strategy()
-        self._strategy.ready()
+        self._checkpointer = self._open_strategy()
+        self._checkpointer.ready()
 
     def _after(self, step: int) -> Position:
         """The position after this step of the run. After the last one of an epoch, the epoch's evaluation is still to come."""
@@ -349,7 +349,7 @@ class Trainer:
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
-        self._footprints.look("epoch", self._reached.step)
+        self._footprints.sample("epoch", self._reached.step)
 
     def _stop(self, position: Position) -> NoReturn:
         """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
@@ -357,19 +357,19 @@ class Trainer:
         if position.step not in (self._began, self._saved):
             self._checkpoint(position, everywhere=True)
         self._recovery.finish()
-        self._strategy.close()
+        self._checkpointer.close()
         self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)
 
     def _checkpoint(self, position: Position, *, everywhere: bool = False) -> None:
         self._saved = position.step
         with self._pause(position):
-            self._footprints.look("before", position.step)
+            self._footprints.sample("before", position.step)
             self._record_state(position)
             forget_peak()
-        self._strategy.save(position, everywhere=everywhere)
+        self._checkpointer.save(position, everywhere=everywhere)
         with self._pause(position):
-            self._footprints.look("saved", position.step)
+            self._footprints.sample("saved", position.step)
 
     @contextmanager
     def _pause(self, position: Position) -> Iterator[None]:

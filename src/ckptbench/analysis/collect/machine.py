@@ -71,7 +71,7 @@ def _row(run: Run) -> dict[str, Any]:
     counted = [event for event in whole_events(path) if isinstance(event, Counted)]
     for event in counted:
         _check(path, event)
-    segments = list(_stretches(counted))
+    segments = list(_segments(counted))
     row = {"run": run.cell.id, "host": run.manifest["host"]["host"], "by": ""}
     return row | (_shares(segments) if segments else {})
 
@@ -82,7 +82,7 @@ def _check(path: Path, event: Counted) -> None:
         raise refused(path, f"cores is {event.cores}, less than one")
 
 
-def _stretches(counted: Sequence[Counted]) -> Iterator[_Segment]:
+def _segments(counted: Sequence[Counted]) -> Iterator[_Segment]:
     """Of every attempt that ended. One that was cut off has no end."""
     begin = None
     for each in counted:

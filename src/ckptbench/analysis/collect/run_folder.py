@@ -139,7 +139,7 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Raises RunFolderError where the folder is not a complete, unchanged result."""
-        with together(folder):
+        with consistent_files(folder):
             return cls._read(folder)
 
     @classmethod
@@ -173,7 +173,7 @@ class Run:
         return run
 
 
-UNFIT = (
+INCONSISTENT = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -187,11 +187,11 @@ UNFIT = (
 
 
 @contextmanager
-def together(folder: Path) -> Iterator[None]:
+def consistent_files(folder: Path) -> Iterator[None]:
     """Turn errors from inconsistent files into a RunFolderError that names the run folder."""
     try:
         yield
-    except UNFIT as error:
+    except INCONSISTENT as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         raise RunFolderError(
             f"{folder}: its files do not go together ({type(error).__name__} in {Path(where.filename).name}, {where.name}: "

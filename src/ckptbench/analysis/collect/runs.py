@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
-from ckptbench.analysis.collect.run_folder import UNFIT, Run, together
+from ckptbench.analysis.collect.run_folder import INCONSISTENT, Run, consistent_files
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
@@ -118,9 +118,9 @@ def _filled(entry: TableEntry, found: Sequence[Run]) -> pd.DataFrame:
     """One table of all runs. Raises RunFolderError with the run of which it cannot be made."""
     try:
         return entry.fill(found)
-    except UNFIT:
+    except INCONSISTENT:
         for run in found:
-            with together(run.folder):
+            with consistent_files(run.folder):
                 entry.fill([run])
         raise  # each run alone is well
 

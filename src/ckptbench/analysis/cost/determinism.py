@@ -10,7 +10,7 @@ import pandas as pd
 from ckptbench.analysis.cost.estimates import paired
 from ckptbench.analysis.cost.overhead import on_same_machine
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
-from ckptbench.analysis.cost.times import RunTimes, run_times, timed
+from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
@@ -42,7 +42,7 @@ Pairs = list[tuple[Row, Row]]
 
 def determinism_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
-    runs = timed(tables["runs"])
+    runs = with_valid_timing(tables["runs"])
     baselines = of_first_recovery(runs[runs["interval"] == str(NEVER)])
     times = run_times(tables, baselines)
     systems = [(key, pairs) for key, group in groups(baselines, KEY) if (pairs := _pairs(group))]

@@ -8,45 +8,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, Repeated
+from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, PerRepeat
 from ckptbench.analysis.cost.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
 
 PAIRED, IN_RUN = "paired", "in_run"
 
 
-def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> Repeated:
+def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
     """Total time of the runs ÷ total time of their baselines; one pair a repeat. NaN without pairs.
 
     The overhead is this minus 1. Only the ratio itself is always above zero, and so has a logarithm.
     """
-    return Repeated.ratio(
+    return PerRepeat.ratio(
         [run.time_s for run, _ in pairs], [baseline.time_s for _, baseline in pairs]
     )
 
 
-def in_run(runs: Sequence[RunTimes]) -> Repeated:
+def in_run(runs: Sequence[RunTimes]) -> PerRepeat:
     """(stalls + slowdown) / (mean period of the steps outside every save x number of steps), summed over runs.
 
     Slowdown is the time of the steps inside a background save beyond what as many outside would have taken.
     NaN where a run has no step outside every save, or no run has a checkpoint.
     """
     if not any(len(run.checkpoints) for run in runs) or not all(len(run.outside_s) for run in runs):
-        return Repeated.ratio([], [])
-    return Repeated.ratio(
+        return PerRepeat.ratio([], [])
+    return PerRepeat.ratio(
         [run.checkpoints[:, STALL].sum() + slowdown_s(run) for run in runs],
         [run.period_s * run.steps for run in runs],
     )
 
 
-def in_run_steady(runs: Sequence[RunTimes]) -> Repeated:
+def in_run_steady(runs: Sequence[RunTimes]) -> PerRepeat:
     """`in_run`, with each checkpoint's cost replaced by the run's mean in the steady state.
 
     NaN where a run has no such checkpoint, or no step outside every save.
     """
     steady = [run.steady for run in runs]
     if not all(len(own.checkpoints) and len(own.outside_s) for own in steady):
-        return Repeated.ratio([], [])
-    return Repeated.ratio(
+        return PerRepeat.ratio([], [])
+    return PerRepeat.ratio(
         [
             len(run.checkpoints)
             * (own.checkpoints[:, STALL].sum() + slowdown_s(own))
@@ -63,7 +63,7 @@ def sync_share(runs: Sequence[RunTimes]) -> float:
     return float(sync_s / sum(run.period_s * run.steps for run in runs))
 
 
-def leading(against_baseline: Estimate, inside: Estimate) -> str:
+def estimate_to_quote(against_baseline: Estimate, inside: Estimate) -> str:
     """The name of the estimate to quote.
 
     Quote `in_run`: noise between two runs does not reach it. Quote `paired` where the two intervals do not overlap: it
@@ -91,7 +91,7 @@ class Slowdown:
     estimated as the paired overhead is: by a ratio, which is always above zero.
     """
 
-    ratio: Repeated
+    ratio: PerRepeat
     """Time of these steps ÷ what as many outside every save would have taken. Without any such step it has no repeats."""
     usual_s: float
     """What as many would have taken, for one checkpoint. NaN if a run has no step outside every save."""
@@ -105,10 +105,10 @@ class Slowdown:
         )
         mean_s = float(usual_s.sum()) / sum(len(run.checkpoints) for run in runs)
         if not usual_s.any():
-            return cls(Repeated.ratio([], []), mean_s, len(runs))
+            return cls(PerRepeat.ratio([], []), mean_s, len(runs))
         inside_s = np.array([inside_s for inside_s, _ in sums])
         own = np.divide(inside_s, usual_s, out=np.ones(len(runs)), where=usual_s != 0)
-        return cls(Repeated(float(inside_s.sum() / usual_s.sum()), own), mean_s, len(runs))
+        return cls(PerRepeat(float(inside_s.sum() / usual_s.sum()), own), mean_s, len(runs))
 
     def estimate(self, ratio: Estimate) -> Estimate:
         """The slowdown in seconds, from the estimate of its ratio."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.overhead import system_of
-from ckptbench.analysis.cost.statistics import Estimate, Floats, Interval, Repeated, estimates
+from ckptbench.analysis.cost.statistics import Estimate, Floats, Interval, PerRepeat, estimates
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
@@ -57,7 +57,7 @@ def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     useful_s = [[pair.useful_s for pair in pairs] for pairs in paired]
     used_s = [[pair.useful_s * pair.used for pair in pairs] for pairs in paired]
     ratios, of_ranks = (
-        estimates([Repeated.ratio(*own) for own in zip(above, walls_s, strict=True)], systems)
+        estimates([PerRepeat.ratio(*own) for own in zip(above, walls_s, strict=True)], systems)
         for above in (useful_s, used_s)
     )
     lost_s = lost.reindex(runs["run"], fill_value=0.0)
@@ -121,13 +121,13 @@ class _Losses:
         return cls(tuple(reference), *(own.to_numpy(float) for own in times))
 
     @property
-    def ratio(self) -> Repeated:
+    def ratio(self) -> PerRepeat:
         """Time of the struck run without the parts of its failures ÷ that of the undisturbed one.
 
         Both times are undisturbed ones, so this is about 1, and how far repeats differ in it says how far such times do. The
         loss itself does not: it differs most by what struck.
         """
-        return Repeated.ratio(list(self.struck_s - self.parts_s), list(self.undisturbed_s))
+        return PerRepeat.ratio(list(self.struck_s - self.parts_s), list(self.undisturbed_s))
 
     def columns(self, ratio: Estimate) -> dict[str, float]:
         """NaN without repeats. `ratio` is the estimate of `self.ratio`."""

@@ -16,7 +16,7 @@ from ckptbench.analysis.cost.statistics import (
     Estimate,
     Floats,
     Interval,
-    Repeated,
+    PerRepeat,
     estimates,
     student,
 )
@@ -84,7 +84,7 @@ def growth_of(runs: list[Growth]) -> Estimate:
     """Over several runs from how far these differ, over a single one from its own samples."""
     if len(runs) == 1:
         return Estimate(runs[0].slope, runs[0].interval)
-    (estimate,) = estimates([Repeated.mean(np.array([run.slope for run in runs]))])
+    (estimate,) = estimates([PerRepeat.mean(np.array([run.slope for run in runs]))])
     return estimate
 
 

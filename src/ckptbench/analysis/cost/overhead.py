@@ -11,14 +11,14 @@ import pandas as pd
 
 from ckptbench.analysis.cost.estimates import (
     PAIRED,
+    estimate_to_quote,
     in_run,
     in_run_steady,
-    leading,
     paired,
     sync_share,
 )
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
-from ckptbench.analysis.cost.times import RunTimes, run_times, timed
+from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
@@ -96,7 +96,7 @@ class TimedSetup:
 
 
 def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[TimedSetup]:
-    valid = timed(tables["runs"])
+    valid = with_valid_timing(tables["runs"])
     times = run_times(tables, valid)
     baselines = baselines_of(valid)
     reached = _reached(tables["checkpoints"], valid)
@@ -177,7 +177,7 @@ def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> b
 
 def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
-    told_by = leading(against_baseline, inside)
+    told_by = estimate_to_quote(against_baseline, inside)
     return {
         **setup.key,
         "steps_per_epoch": setup.steps_per_epoch,

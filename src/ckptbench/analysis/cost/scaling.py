@@ -15,8 +15,15 @@ from ckptbench.analysis.cost.stall import (
     stall_of_one,
     steady_or_all,
 )
-from ckptbench.analysis.cost.statistics import Error, Floats, Interval, Repeated, errors, estimates
-from ckptbench.analysis.cost.times import run_times, timed
+from ckptbench.analysis.cost.statistics import (
+    Floats,
+    Interval,
+    PerRepeat,
+    Uncertainty,
+    errors,
+    estimates,
+)
+from ckptbench.analysis.cost.times import run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
@@ -85,7 +92,7 @@ class _Throughput:
 
     setup: dict[str, Any]
     steps: int
-    images_per_s: Repeated
+    images_per_s: PerRepeat
     """Of all ranks together."""
     cores: float
     """Cores that the ranks use; NaN where GPUs compute."""
@@ -95,13 +102,13 @@ class _Throughput:
         """From the periods of the steps of each repeat; a repeat without a step after the warm-up says nothing."""
         timed_s = [own for own in periods_s if len(own)]
         images = [setup["ranks"] * setup["batch_size"] * len(own) for own in timed_s]
-        rate = Repeated.ratio(images, [float(own.sum()) for own in timed_s])
+        rate = PerRepeat.ratio(images, [float(own.sum()) for own in timed_s])
         return cls(setup, sum(map(len, timed_s)), rate, cores)
 
 
 def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs` and `checkpoints`."""
-    runs = timed(tables["runs"])
+    runs = with_valid_timing(tables["runs"])
     baselines = of_first_recovery(runs[runs["interval"] == str(NEVER)])
     times = run_times(tables, baselines)
     throughputs = [
@@ -112,7 +119,7 @@ def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     ]
     known = [throughput for throughput in throughputs if throughput.steps]
     rows: list[dict[str, Any]] = []
-    references: dict[tuple[Any, ...], tuple[_Throughput, Error]] = {}
+    references: dict[tuple[Any, ...], tuple[_Throughput, Uncertainty]] = {}
     for row in zip(known, errors([each.images_per_s.each for each in known]), strict=True):
         # Of systems that differ in their ranks alone, that with the fewest comes first.
         alike = tuple(row[0].setup[name] for name in BUT_RANKS)
@@ -133,7 +140,10 @@ def _cores(run: pd.Series[Any]) -> float:
 
 
 def _against(
-    throughput: _Throughput, error: Error, reference: _Throughput, reference_error: Error
+    throughput: _Throughput,
+    error: Uncertainty,
+    reference: _Throughput,
+    reference_error: Uncertainty,
 ) -> dict[str, Any]:
     rate, ranks = throughput.images_per_s, throughput.setup["ranks"]
     own = error.around(rate.value)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.cost.statistics import Repeated
-from ckptbench.analysis.cost.times import timed
+from ckptbench.analysis.cost.statistics import PerRepeat
+from ckptbench.analysis.cost.times import with_valid_timing
 from ckptbench.analysis.tables.columns import (
     EPOCH,
     LEVELS_REACHED,
@@ -83,7 +83,7 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     )
     weights = checkpoints.groupby(["run", "step"], as_index=False)["bytes"].sum()
     rows = (
-        timed(tables["runs"])[["run", *SETUP, "repeat", "warmup_steps", "blocking"]]
+        with_valid_timing(tables["runs"])[["run", *SETUP, "repeat", "warmup_steps", "blocking"]]
         .merge(slowest, on="run")
         .merge(slowest_writer, on=["run", "step"])
         .merge(weights, on=["run", "step"])
@@ -105,16 +105,16 @@ def steady_or_all(stall: pd.DataFrame) -> pd.DataFrame:
     return steady if set(steady["run"]) == set(stall["run"]) else stall
 
 
-def mean_of_runs(checkpoints: pd.DataFrame, column: str) -> Repeated:
+def mean_of_runs(checkpoints: pd.DataFrame, column: str) -> PerRepeat:
     """A time of one checkpoint: the mean of each run's checkpoints, and the mean of these. NaN of no rows of this table.
 
     Means, as a training pays all of its checkpoints, the few long ones too.
     """
     each = checkpoints[column].groupby(checkpoints["run"]).mean().to_numpy()
-    return Repeated.mean(each) if len(each) else Repeated(math.nan, each)
+    return PerRepeat.mean(each) if len(each) else PerRepeat(math.nan, each)
 
 
-def stall_of_one(checkpoints: pd.DataFrame) -> Repeated:
+def stall_of_one(checkpoints: pd.DataFrame) -> PerRepeat:
     """How long one checkpoint stops training: the one number that tables, figures, answers and the decision have.
 
     Without the time in which the next save waits for this one: that depends on the interval, and the decision's formula has it.

@@ -62,7 +62,7 @@ UNKNOWN = Interval(math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class PerRepeat:
     """A quantity over all repeats, and in each of them."""
 
     value: float
@@ -70,7 +70,7 @@ class Repeated:
     """Shape (repeats,)."""
 
     @classmethod
-    def ratio(cls, above: Sequence[float], below: Sequence[float]) -> Repeated:
+    def ratio(cls, above: Sequence[float], below: Sequence[float]) -> PerRepeat:
         """Sum over sum, and each repeat's own ratio; NaN of no repeats."""
         numerators, denominators = np.array(above, float), np.array(below, float)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,7 +79,7 @@ class Repeated:
             )
 
     @classmethod
-    def mean(cls, each: Floats) -> Repeated:
+    def mean(cls, each: Floats) -> PerRepeat:
         return cls(float(each.mean()), each)
 
     @property
@@ -114,15 +114,15 @@ def note_of_one_repeat(*of_a_row: Estimate) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
+class Uncertainty:
     """What is not known of an estimate: its variance, with the degrees of freedom that this is known with."""
 
     variance: float
     freedom: float
 
-    def and_(self, other: Error) -> Error:
+    def and_(self, other: Uncertainty) -> Uncertainty:
         """Of the sum or difference of two independent estimates. The fewer degrees of freedom are the safe side."""
-        return Error(self.variance + other.variance, min(self.freedom, other.freedom))
+        return Uncertainty(self.variance + other.variance, min(self.freedom, other.freedom))
 
     @property
     def half_width(self) -> float:
@@ -136,7 +136,9 @@ class Error:
         return Interval(value * math.exp(-self.half_width), value * math.exp(self.half_width))
 
 
-def estimates(rows: Sequence[Repeated], shared: Sequence[Hashable] | None = None) -> list[Estimate]:
+def estimates(
+    rows: Sequence[PerRepeat], shared: Sequence[Hashable] | None = None
+) -> list[Estimate]:
     """The value of each row of a table, with its interval.
 
     `shared`: a name for each row; rows with equal names have the same baselines.
@@ -156,26 +158,26 @@ def of_differences(each: Floats) -> Estimate:
 
     `each` has shape (repeats,). NaN of no repeats.
     """
-    row = Repeated(float(each.mean()) if len(each) else math.nan, each)
+    row = PerRepeat(float(each.mean()) if len(each) else math.nan, each)
     return Estimate(row.value, _alone(row))
 
 
-def _alone(row: Repeated) -> Interval:
+def _alone(row: PerRepeat) -> Interval:
     number = len(row.each)
     if number < 2 or not np.isfinite(row.each).all():
         return UNKNOWN
-    half = Error(float(row.each.var(ddof=1)) / number, number - 1).half_width
+    half = Uncertainty(float(row.each.var(ddof=1)) / number, number - 1).half_width
     return Interval(row.value - half, row.value + half)
 
 
-def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> list[Error]:
+def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> list[Uncertainty]:
     """The error of the mean logarithm of each row, which has a positive number for each repeat.
 
     All rows are of one study. `shared` is that of `estimates`.
     """
     freedom = np.array([max(len(row) - 1, 0) for row in rows], float)
     squares = np.array([_squares(np.log(row)) for row in rows])
-    together = _together(freedom, range(len(rows)) if shared is None else shared)
+    together = _joint_freedom(freedom, range(len(rows)) if shared is None else shared)
     other_freedom = freedom.sum() - freedom
     prior_freedom = np.minimum(PRIOR_FREEDOM, other_freedom)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -184,7 +186,7 @@ def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> 
         variance = (squares + prior_freedom * others) / (freedom + prior_freedom)
         of_mean = variance / [len(row) for row in rows]
     known = np.minimum(freedom + prior_freedom, together)
-    return [Error(float(one), float(two)) for one, two in zip(of_mean, known, strict=True)]
+    return [Uncertainty(float(one), float(two)) for one, two in zip(of_mean, known, strict=True)]
 
 
 def _squares(values: Floats) -> float:
@@ -192,7 +194,7 @@ def _squares(values: Floats) -> float:
     return float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0
 
 
-def _together(freedom: Floats, shared: Sequence[Hashable]) -> float:
+def _joint_freedom(freedom: Floats, shared: Sequence[Hashable]) -> float:
     """Degrees of freedom of all rows together: fewer than their sum where rows share their baselines.
 
     Satterthwaite, *An approximate distribution of estimates of variance components*, Biometrics Bulletin 2, 1946: the

@@ -15,8 +15,8 @@ from ckptbench.analysis.cost.memory import Memory, growth_of, leaks
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
-from ckptbench.analysis.cost.statistics import Estimate, Repeated, estimates
-from ckptbench.analysis.cost.times import run_times, timed
+from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
+from ckptbench.analysis.cost.times import run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
     SETUP,
@@ -58,7 +58,7 @@ STRATEGIES = Table(
 
 CELL = (*SYSTEM, *(column.name for column in CHECKPOINT_COLUMNS))
 """Columns that a run and its killed and restarted runs share."""
-UNKNOWN = Repeated(math.nan, Repeated.ratio([], []).each)
+UNKNOWN = PerRepeat(math.nan, PerRepeat.ratio([], []).each)
 WAITS = ["save_hold_s", "removal_hold_s"]
 """Parts of a stall in which the next save waited."""
 
@@ -74,10 +74,10 @@ class _Costs:
     runs: list[str]
     waited: float
     slowdown: Slowdown
-    durable: Repeated
-    near_durable: Repeated
+    durable: PerRepeat
+    near_durable: PerRepeat
     durable_checkpoints: int
-    memory: Repeated
+    memory: PerRepeat
     growth: Estimate
 
     @property
@@ -165,7 +165,7 @@ def _continued(runs: pd.DataFrame) -> dict[tuple[Any, ...], int]:
 
 def _costs(tables: Tables) -> Iterator[_Costs]:
     stall = tables["stall"]
-    valid = timed(tables["runs"])
+    valid = with_valid_timing(tables["runs"])
     times, memory = run_times(tables, valid), Memory(tables)
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
@@ -191,9 +191,9 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
         )
 
 
-def _mean(each: list[float]) -> Repeated:
+def _mean(each: list[float]) -> PerRepeat:
     """NaN without values."""
-    return Repeated.mean(np.array(each)) if each else UNKNOWN
+    return PerRepeat.mean(np.array(each)) if each else UNKNOWN
 
 
 def copied(row: Row, name: str) -> dict[str, float]:

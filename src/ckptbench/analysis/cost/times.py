@@ -16,7 +16,7 @@ from ckptbench.matrix.registry import WHOLE
 
 STALL, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
 """Columns of `RunTimes.checkpoints`."""
-READ = {
+COLUMNS_READ = {
     "epochs": ("epoch", "duration_s", "warmup_s"),
     "steps": ("rank", "start_ns", "duration_s", "wait_s", "warmup"),
     "checkpoints": (
@@ -75,17 +75,20 @@ class RunTimes:
         return len(self.outside_s) + float(self.checkpoints[:, INSIDE_STEPS].sum())
 
 
-def timed(runs: pd.DataFrame) -> pd.DataFrame:
+def with_valid_timing(runs: pd.DataFrame) -> pd.DataFrame:
     """The rows of the table `runs` that timings are taken from: valid, and of no run made for the resume proof."""
     return runs[runs["timing_valid"] & (runs["history"] == WHOLE)]
 
 
 def run_times(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> dict[str, RunTimes]:
-    """By run, of these rows of the table `runs`, all of them `timed`."""
+    """By run, of these rows of the table `runs`, all of them `with_valid_timing`."""
     epochs, steps, checkpoints = (
-        _arrays_by_run(tables[name], columns) for name, columns in READ.items()
+        _arrays_by_run(tables[name], columns) for name, columns in COLUMNS_READ.items()
     )
-    none = {column: tables["checkpoints"][column].to_numpy()[:0] for column in READ["checkpoints"]}
+    none = {
+        column: tables["checkpoints"][column].to_numpy()[:0]
+        for column in COLUMNS_READ["checkpoints"]
+    }
     return {
         run: _of_run(epochs[run], steps[run], checkpoints.get(run, none), warmup_steps)
         for run, warmup_steps in zip(runs["run"], runs["warmup_steps"], strict=True)

@@ -22,7 +22,7 @@ class HorovodPyTorch(OverHorovod, PyTorch):
 
     horovod = hvd
 
-    def _meet(self) -> None:
+    def _connect(self) -> None:
         self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
 
     def _sgd(self, settings: Sgd) -> torch.optim.SGD:

@@ -24,7 +24,7 @@ class HorovodTensorFlow(OverHorovod, TensorFlow):
 
     horovod = hvd
 
-    def _meet(self) -> None:
+    def _connect(self) -> None:
         self._strategy = one_device(self._world)
         self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
 

@@ -60,10 +60,10 @@ class TensorFlow(Framework):
             # https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism
             tf.config.experimental.enable_op_determinism()
         framework = cls(world)
-        framework._meet()
+        framework._connect()
         return framework
 
-    def _meet(self) -> None:
+    def _connect(self) -> None:
         strategy = self._strategy = _strategy(self._world)
         self._sum = _traced(lambda: strategy.run(_sum_over_ranks))
         self.barrier()

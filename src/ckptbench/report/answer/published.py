@@ -22,7 +22,7 @@ from ckptbench.matrix.named import has_name
 from ckptbench.matrix.registry import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known
-from ckptbench.report.answer.setups import PANEL, ordered, with_hardware
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -319,7 +319,7 @@ def _setups(tables: Tables) -> pd.DataFrame:
     """One row a setup with checkpoints, in order: its overhead, and where known its stall."""
     stalls = tables["checkpoint_cost"][[*SETUP, "stall_s", "stall_s_lo", "stall_s_hi"]]
     rows = tables["overhead"].merge(stalls, on=list(SETUP), how="left")
-    columns = (*PANEL, "framework", "ranks", "strategy", "format", "interval")
+    columns = (*PANEL_COLUMNS, "framework", "ranks", "strategy", "format", "interval")
     return ordered(with_hardware(rows), columns)
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 
 from ckptbench.report.answer import labels
 
-PANEL = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
+PANEL_COLUMNS = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
 """Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
-CHECKPOINT = ("strategy", "format", "ranks", "interval")
+ROW_COLUMNS = ("strategy", "format", "ranks", "interval")
 """Columns that separate the rows of a panel."""
 
 DEPENDENT = ("dataset", "batch_size", "epochs")
@@ -114,16 +114,16 @@ def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table in order, with what panels need: `facet` and `label`."""
     known = with_hardware(frame)
-    present = [c for c in (*PANEL, "framework", *CHECKPOINT) if c in known]
+    present = [c for c in (*PANEL_COLUMNS, "framework", *ROW_COLUMNS) if c in known]
     return labelled(faceted(ordered(known, present)))
 
 
-def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL) -> pd.DataFrame:
+def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL_COLUMNS) -> pd.DataFrame:
     """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
     return frame.assign(facet=in_words(frame, separating(frame, columns), ", "))
 
 
-def labelled(frame: pd.DataFrame, columns: Sequence[str] = CHECKPOINT) -> pd.DataFrame:
+def labelled(frame: pd.DataFrame, columns: Sequence[str] = ROW_COLUMNS) -> pd.DataFrame:
     """The frame with the column `label`: what a row is within its framework and facet.
 
     What only differs from one framework to another is not repeated in every row, but a format is always

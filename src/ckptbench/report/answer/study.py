@@ -28,7 +28,7 @@ from ckptbench.report.answer.quantities import (
 )
 from ckptbench.report.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Screen, text
 from ckptbench.report.answer.setups import (
-    PANEL,
+    PANEL_COLUMNS,
     constants,
     in_words,
     separating,
@@ -114,7 +114,7 @@ def _names(rows: pd.DataFrame) -> pd.Series:
     several = bool((rows.groupby(["framework", "strategy"])["format"].nunique() > 1).any())
     columns = (
         "framework",
-        *separating(rows, PANEL),
+        *separating(rows, PANEL_COLUMNS),
         "strategy",
         *(["format"] if several else []),
         "recovery",
@@ -127,7 +127,7 @@ def _common(rows: pd.DataFrame) -> list[str]:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
     if _is_given(rows):
         return list(dict.fromkeys(rows["model"]))
-    names = constants(rows, ("framework", *PANEL, "strategy", "recovery"))
+    names = constants(rows, ("framework", *PANEL_COLUMNS, "strategy", "recovery"))
     return [name for name in names if name != describe("recovery", RESTART.name)]
 
 

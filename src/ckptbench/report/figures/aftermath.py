@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
 from ckptbench.report.answer.setups import (
-    CHECKPOINT,
-    PANEL,
+    PANEL_COLUMNS,
+    ROW_COLUMNS,
     SEPARATOR,
     in_words,
     ordered,
@@ -39,7 +39,7 @@ READING = (
     " failures, which the marks below show; a gap is time without a step. Steps that are done again show their loss again. Of each setup the repeat with the"
     " most failures"
 )
-ROW = (*CHECKPOINT, "history", "recovery")
+ROW = (*ROW_COLUMNS, "history", "recovery")
 LINES: dict[str, dict[str, Any]] = {
     UNDISTURBED: {"linewidth": 3.5, "alpha": 0.35},
     STRUCK: {"linewidth": 0.9},
@@ -65,7 +65,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     runs = _prepared(known)
     window = max(2, int(runs["steps_per_epoch"].max()) // PARTS)
     reading = READING.format(window=window)
-    text = caption(runs, tables["provenance"], reading, (*PANEL, *ROW))
+    text = caption(runs, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW))
     figure, panels = small_multiples(list(runs["title"]), PANEL_IN, text, across=ACROSS)
     first: dict[str, Axes] = {}
     for axes, run, framework, alike in zip(
@@ -85,9 +85,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 
 def _prepared(known: pd.DataFrame) -> pd.DataFrame:
     """A row for each struck run, in order, with its `title`, and `alike`: the same but for the recovery."""
-    order = (*PANEL, "framework", *ROW)
+    order = (*PANEL_COLUMNS, "framework", *ROW)
     runs = ordered(with_hardware(known.drop_duplicates("run")), order)
-    names = ["framework", *separating(runs, PANEL), *varying(runs, ROW)]
+    names = ["framework", *separating(runs, PANEL_COLUMNS), *varying(runs, ROW)]
     alike = [name for name in names if name != "recovery"]
     return runs.assign(
         title=in_words(runs, names, SEPARATOR), alike=in_words(runs, alike, SEPARATOR)

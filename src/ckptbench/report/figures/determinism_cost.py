@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.report.answer.setups import PANEL, faceted, in_words, ordered, with_hardware
+from ckptbench.report.answer.setups import PANEL_COLUMNS, faceted, in_words, ordered, with_hardware
 from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
     draw_estimates,
-    forest,
+    forest_plot,
     legend,
     nothing_to_show,
 )
@@ -39,8 +39,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = _prepared(with_disturbed(tables["determinism_cost"], tables))
     known = rows["cost_lo"].dropna()
     reading = READING.format(slower=int((known > 0).sum()), known=len(known))
-    text = caption(rows, tables["provenance"], reading, PANEL)
-    figure, panels = forest(rows, text, pitch_in=0.15, xlabels=["Cost of deterministic mode (%)"])
+    text = caption(rows, tables["provenance"], reading, PANEL_COLUMNS)
+    figure, panels = forest_plot(
+        rows, text, row_height_in=0.15, xlabels=["Cost of deterministic mode (%)"]
+    )
     values = 100 * rows[["cost", "cost_lo", "cost_hi"]].to_numpy(float).ravel()
     for panel in panels:
         (axes,) = panel.axes
@@ -54,6 +56,6 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     known = with_hardware(shown)
-    present = [column for column in (*PANEL, "framework", "ranks") if column in known]
+    present = [column for column in (*PANEL_COLUMNS, "framework", "ranks") if column in known]
     rows = faceted(ordered(known, present))
     return rows.assign(label=in_words(rows, ["ranks"], ""))

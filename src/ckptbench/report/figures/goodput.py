@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from ckptbench.matrix.named import has_name
 from ckptbench.matrix.registry import FAULTS
-from ckptbench.report.answer.setups import CHECKPOINT, PANEL, ordered, with_hardware
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, ordered, with_hardware
 from ckptbench.report.figures.kit import axes as kit
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -38,7 +38,7 @@ READING = (
 )
 OF_RANKS = ". Goodput of ranks: the same times the ranks that trained, of those that are paid for"
 SERIES = ("recovery", "strategy", "format", "interval")
-PANELS = (*PANEL, "ranks")
+PANELS = (*PANEL_COLUMNS, "ranks")
 QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%)"}
 DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
 """Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
@@ -59,7 +59,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     fewer = (rows["ranks_used"] < rows["ranks"]).any()
     quantities = [*QUANTITIES] if fewer else ["goodput"]
     reading = READING.format(of_ranks=OF_RANKS if fewer else "")
-    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT, "recovery"))
+    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS, "recovery"))
     names = list(rows["series"].unique())
     styles = dict(zip(names, cycle(zip(LINE_STYLES, MARKERS, strict=True)), strict=False))
     panels = [panel for _, panel in rows.groupby("title", sort=False)]

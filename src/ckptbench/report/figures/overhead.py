@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.report.answer.setups import CHECKPOINT, PANEL, prepared
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
@@ -20,7 +20,7 @@ from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
     draw_estimates,
-    forest,
+    forest_plot,
     legend,
     nothing_to_show,
 )
@@ -58,8 +58,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     own = OWN_SAVES in tables
     rows = prepared(with_disturbed(tables["overhead"], tables, paired=True))
     reading = READING.format(**(WORDS_OWN if own else WORDS))
-    text = caption(rows, tables["provenance"], reading, (*PANEL, "steps_per_epoch", *CHECKPOINT))
-    figure, panels = forest(rows, text, pitch_in=0.15, xlabels=["Overhead (%)"])
+    text = caption(
+        rows, tables["provenance"], reading, (*PANEL_COLUMNS, "steps_per_epoch", *ROW_COLUMNS)
+    )
+    figure, panels = forest_plot(rows, text, row_height_in=0.15, xlabels=["Overhead (%)"])
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
     values = 100 * rows[[*columns, "in_run_steady"]].to_numpy(float).ravel()
     for panel in panels:

@@ -10,11 +10,17 @@ import pandas as pd
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer.labels import describe
-from ckptbench.report.answer.setups import PANEL, in_words, ordered, separating, with_hardware
+from ckptbench.report.answer.setups import (
+    PANEL_COLUMNS,
+    in_words,
+    ordered,
+    separating,
+    with_hardware,
+)
 
 AGAIN, RESUMED = "again", "resumed"
 NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
-SETTING = tuple(column for column in PANEL if column != "deterministic")
+SETTING = tuple(column for column in PANEL_COLUMNS if column != "deterministic")
 SELECTED = (
     "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
     " follow are of all"

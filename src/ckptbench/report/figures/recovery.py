@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ckptbench.report.answer.setups import (
-    CHECKPOINT,
-    PANEL,
+    PANEL_COLUMNS,
+    ROW_COLUMNS,
     faceted,
     labelled,
     ordered,
@@ -21,7 +21,7 @@ from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
     draw_estimates,
-    forest,
+    forest_plot,
     legend,
     nothing_to_show,
 )
@@ -51,7 +51,7 @@ PARTS = {
     "slower": Part("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
     "rest": Part("rest", GREYS[5], "", ("rest_s",)),
 }
-ROW = (*CHECKPOINT, "history", "recovery")
+ROW = (*ROW_COLUMNS, "history", "recovery")
 ROOM = 1.3
 """The factor between the longest bar and the axis: the room for the numbers."""
 
@@ -62,9 +62,13 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if shown.empty:
         return nothing_to_show("No failure struck a run: there is no recovery to show.")
     rows = _prepared(with_disturbed(shown, tables, paired=True))
-    text = caption(rows, tables["provenance"], READING, (*PANEL, *ROW))
-    figure, panels = forest(
-        rows, text, pitch_in=0.19, xlabels=["One failure (s)", "Goodput (%)"], axes_widths=(3, 1.2)
+    text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW))
+    figure, panels = forest_plot(
+        rows,
+        text,
+        row_height_in=0.19,
+        xlabels=["One failure (s)", "Goodput (%)"],
+        axes_widths=(3, 1.2),
     )
     for panel in panels:
         _draw_parts(panel, rows)
@@ -84,7 +88,7 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
         for name, part in PARTS.items()
     }
     known = with_hardware(shown).assign(**parts)
-    return labelled(faceted(ordered(known, (*PANEL, "framework", *ROW))), ROW)
+    return labelled(faceted(ordered(known, (*PANEL_COLUMNS, "framework", *ROW))), ROW)
 
 
 def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:

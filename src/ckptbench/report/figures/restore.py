@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from ckptbench.analysis.proof.restore import COLD, WARM
 from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer.setups import (
-    CHECKPOINT,
-    PANEL,
+    PANEL_COLUMNS,
+    ROW_COLUMNS,
     faceted,
     labelled,
     ordered,
@@ -20,7 +20,13 @@ from ckptbench.report.answer.setups import (
 )
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
-from ckptbench.report.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
+from ckptbench.report.figures.kit.panels import (
+    Panel,
+    PaperFigure,
+    forest_plot,
+    legend,
+    nothing_to_show,
+)
 from ckptbench.report.figures.kit.parts import Part, stack, write_beside
 from ckptbench.report.figures.kit.style import BAND, DOTTED, FAINT, GREYS, look
 
@@ -45,8 +51,8 @@ PARTS = {
     "first_step_s": Part("first step", GREYS[5]),
 }
 """Phases in their order. The checkpoint's part is in the colour of the framework."""
-ROW = (*CHECKPOINT, "cache")
-GROUPED = (*PANEL, "measured_on", "accelerator", "framework", *ROW)
+ROW = (*ROW_COLUMNS, "cache")
+GROUPED = (*PANEL_COLUMNS, "measured_on", "accelerator", "framework", *ROW)
 BOUNDS = {"cold": 100 * COLD, "warm": 100 * WARM}
 """In percent of the checkpoint's size."""
 ROOM = 1.25
@@ -62,9 +68,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = prepared(with_disturbed(shown, tables))
     fewest, doubtful = rows["restarts"].min(), (~rows["shown"]).sum()
     reading = READING.format(fewest=fewest, doubtful=doubtful, rows=len(rows), **BOUNDS)
-    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
-    figure, panels = forest(
-        rows, text, pitch_in=0.17, xlabels=["Restart (s)", "Read (%)"], axes_widths=(3, 1.4)
+    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
+    figure, panels = forest_plot(
+        rows, text, row_height_in=0.17, xlabels=["Restart (s)", "Read (%)"], axes_widths=(3, 1.4)
     )
     for panel in panels:
         phases, read = panel.axes
@@ -93,7 +99,7 @@ def prepared(restarts: pd.DataFrame) -> pd.DataFrame:
         disturbed=("disturbed", "any"),
         restarts=("run", "size"),
     )
-    return labelled(faceted(ordered(rows, (*PANEL, "framework", *ROW))), ROW)
+    return labelled(faceted(ordered(rows, (*PANEL_COLUMNS, "framework", *ROW))), ROW)
 
 
 def _draw_phases(axes: Axes, panel: Panel, facet: pd.DataFrame) -> None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ckptbench.report.answer.setups import (
-    PANEL,
+    PANEL_COLUMNS,
     SEPARATOR,
     faceted,
     ordered,
@@ -65,11 +65,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rates = _with_ideal(_prepared(tables["scaling"], tables, ()))
     costs = _prepared(tables["checkpoint_cost"], tables, SERIES)
     shown = pd.concat([frame for frame in (rates, costs) if len(frame)] or [rates])
-    if not (shown.groupby(["framework", *PANEL])["ranks"].nunique() > 1).any():
+    if not (shown.groupby(["framework", *PANEL_COLUMNS])["ranks"].nunique() > 1).any():
         return nothing_to_show(NOTHING)
-    text = caption(shown, tables["provenance"], READING, (*PANEL, *SERIES))
+    text = caption(shown, tables["provenance"], READING, (*PANEL_COLUMNS, *SERIES))
     of_rates = list(rates.groupby("facet", sort=False)) if len(rates) else []
-    costs = in_series(costs, PANEL, SERIES, MOST_SERIES) if len(costs) else costs
+    costs = in_series(costs, PANEL_COLUMNS, SERIES, MOST_SERIES) if len(costs) else costs
     of_costs = list(costs.groupby("title", sort=False)) if len(costs) else []
     titles = [
         SEPARATOR.join(["Throughput", str(facet)]) if facet else "Throughput"
@@ -96,7 +96,7 @@ def _prepared(
     frame: pd.DataFrame, tables: Mapping[str, pd.DataFrame], series: tuple[str, ...]
 ) -> pd.DataFrame:
     known = with_hardware(with_disturbed(frame, tables))
-    return faceted(ordered(known, (*PANEL, "framework", *series, "ranks"))) if len(known) else known  # fmt: skip
+    return faceted(ordered(known, (*PANEL_COLUMNS, "framework", *series, "ranks"))) if len(known) else known  # fmt: skip
 
 
 def _with_ideal(rates: pd.DataFrame) -> pd.DataFrame:

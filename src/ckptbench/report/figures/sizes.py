@@ -12,7 +12,14 @@ from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import size
-from ckptbench.report.answer.setups import PANEL, SEPARATOR, faceted, in_words, ordered, varying
+from ckptbench.report.answer.setups import (
+    PANEL_COLUMNS,
+    SEPARATOR,
+    faceted,
+    in_words,
+    ordered,
+    varying,
+)
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     LINE_IN,
@@ -55,7 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if tables["sizes"].empty:
         return nothing_to_show("No checkpoint was written: there is no size to show.")
     rows = _prepared(tables["sizes"])
-    text = caption(rows, tables["provenance"], READING, (*PANEL, *ROW))
+    text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW))
     panels = [own for _, own in rows.groupby("facet", sort=False)]
     heights = [len(own) + own["must_have"].nunique() for own in panels]
     height_in = ROW_IN * sum(heights) + 1.5 * PANEL_EDGES_IN * len(panels) + LINE_IN

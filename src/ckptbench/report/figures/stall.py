@@ -14,12 +14,18 @@ from matplotlib.lines import Line2D
 from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.report.answer.setups import CHECKPOINT, PANEL, prepared
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
-from ckptbench.report.figures.kit.panels import Panel, PaperFigure, forest, legend, nothing_to_show
+from ckptbench.report.figures.kit.panels import (
+    Panel,
+    PaperFigure,
+    forest_plot,
+    legend,
+    nothing_to_show,
+)
 from ckptbench.report.figures.kit.parts import (
     CAPTURE,
     CHECKSUM,
@@ -95,9 +101,13 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
     rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
     reading = READING.format(**(WORDS_OWN if own else WORDS))
-    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
-    figure, panels = forest(
-        rows, text, pitch_in=0.26, xlabels=["One checkpoint (s)", "Share (%)"], axes_widths=(3, 2)
+    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
+    figure, panels = forest_plot(
+        rows,
+        text,
+        row_height_in=0.26,
+        xlabels=["One checkpoint (s)", "Share (%)"],
+        axes_widths=(3, 2),
     )
     for panel in panels:
         points, shares = panel.axes

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.report.answer.setups import CHECKPOINT, PANEL, prepared
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import linear, logarithmic, percent
 from ckptbench.report.figures.kit.captions import caption, continued
@@ -20,7 +20,7 @@ from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
     draw_estimates,
-    forest,
+    forest_plot,
     legend,
     nothing_to_show,
 )
@@ -81,10 +81,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
     rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
     reading = _reading(rows, interrupted, own=own)
-    text = caption(rows, tables["provenance"], reading, (*PANEL, *CHECKPOINT))
+    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
     names = [(own and measure.label_own) or measure.label for measure in measures]
     widths = [1] * len(measures)
-    figure, panels = forest(rows, text, pitch_in=0.15, xlabels=names, axes_widths=widths)
+    figure, panels = forest_plot(rows, text, row_height_in=0.15, xlabels=names, axes_widths=widths)
     for panel in panels:
         for axes, measure in zip(panel.axes, measures, strict=True):
             _draw_measure(axes, panel, measure)

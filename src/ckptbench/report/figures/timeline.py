@@ -13,7 +13,13 @@ from matplotlib.patches import Patch
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.matrix.levels import LEVELS
 from ckptbench.report.answer import labels
-from ckptbench.report.answer.setups import PANEL, SEPARATOR, ordered, per_framework, with_hardware
+from ckptbench.report.answer.setups import (
+    PANEL_COLUMNS,
+    SEPARATOR,
+    ordered,
+    per_framework,
+    with_hardware,
+)
 from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import COLUMN, MARK, with_disturbed
@@ -80,7 +86,7 @@ PROGRESS = ("step", "evaluation")
 """Kinds of spans that are of no checkpoint."""
 IN_TRAINING = (*PROGRESS, "save", "hold")
 """Kinds of spans in the upper lane of a rank."""
-ONE_PICTURE = (*PANEL, "ranks", "interval")
+ONE_PICTURE = (*PANEL_COLUMNS, "ranks", "interval")
 """Columns in which all strategies that are shown are equal."""
 LANE_IN = 0.115
 BETWEEN_RANKS, BETWEEN_STRATEGIES = 0.35, 0.9

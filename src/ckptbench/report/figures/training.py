@@ -9,7 +9,7 @@ import pandas as pd
 
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.registry import WHOLE
-from ckptbench.report.answer.setups import PANEL, faceted, ordered, with_hardware
+from ckptbench.report.answer.setups import PANEL_COLUMNS, faceted, ordered, with_hardware
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.curves import Kind, curve_handles, draw_pairs, framework_handles
 from ckptbench.report.figures.kit.panels import PaperFigure, legend, nothing_to_show
@@ -24,7 +24,7 @@ READING = (
     "lines are means over repeats, strategies, formats and intervals, bands reach from the smallest to the largest of them. Within the band of the baseline"
     " checkpoints have no visible effect on the training"
 )
-FACET = (*PANEL, "ranks")
+FACET = (*PANEL_COLUMNS, "ranks")
 """Columns that separate panels. The ranks are one of them: they change the batch of a step, and so the training."""
 KINDS = (
     Kind("baseline", SOLID, 3.5, 0.4),

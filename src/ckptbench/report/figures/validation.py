@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ckptbench.report.answer.setups import PANEL, ordered, with_hardware
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 from ckptbench.report.figures.kit.axes import goodput, logarithmic
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
@@ -41,11 +41,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `validation` and `provenance`; a panel for each framework, strategy and recovery."""
     if tables["validation"].empty:
         return nothing_to_show(NOTHING)
-    order = (*PANEL, "framework", *SERIES, "ranks", "interval_steps")
+    order = (*PANEL_COLUMNS, "framework", *SERIES, "ranks", "interval_steps")
     known = ordered(with_hardware(tables["validation"]), order)
-    rows = in_series(known, (*PANEL, "ranks"), SERIES, 0)  # a panel each
+    rows = in_series(known, (*PANEL_COLUMNS, "ranks"), SERIES, 0)  # a panel each
     reading = READING.format(holds=int(rows["holds"].sum()), number=len(rows))
-    text = caption(rows, tables["provenance"], reading, (*PANEL, "ranks", *SERIES))
+    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, "ranks", *SERIES))
     panels = [own for _, own in rows.groupby("title", sort=False)]
     titles = [own["title"].iloc[0] for own in panels]
     figure, drawn = small_multiples(titles, PANEL_IN, text, across=ACROSS)

@@ -29,7 +29,7 @@ from ckptbench.report.answer import quantities
 from ckptbench.report.answer.labels import counted, describe, name
 from ckptbench.report.answer.quantities import unit_of_times
 from ckptbench.report.answer.setups import (
-    PANEL,
+    PANEL_COLUMNS,
     SEPARATOR,
     faceted,
     in_words,
@@ -75,7 +75,7 @@ def measured_cases(costs: pd.DataFrame, choices: Choices, draws: Draws) -> list[
 
 def _named(costs: pd.DataFrame) -> pd.DataFrame:
     """The rows in the order of figures, with the names that readers choose from."""
-    columns = (*PANEL, "framework", "ranks", "strategy", "format", "recovery")
+    columns = (*PANEL_COLUMNS, "framework", "ranks", "strategy", "format", "recovery")
     known = faceted(ordered(with_hardware(costs), columns))
     named = [SEPARATOR.join(filter(None, (name(each), facet))) for each, facet in zip(known["framework"], known["facet"], strict=True)]  # fmt: skip
     in_setup = known.groupby(["framework", "facet", "ranks", "recovery", "strategy"])

@@ -9,12 +9,15 @@ import pandas as pd
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.common.errors import RunFolderError
 from ckptbench.report.answer.labels import counted, is_verbatim
-from ckptbench.report.answer.setups import PANEL, constants, dependent
+from ckptbench.report.answer.setups import PANEL_COLUMNS, constants, dependent
 from ckptbench.report.figures.kit.disturbed import WORDS, any_disturbed
 
 
 def caption(
-    shown: pd.DataFrame, provenance: pd.DataFrame, reading: str, shared: Sequence[str] = PANEL
+    shown: pd.DataFrame,
+    provenance: pd.DataFrame,
+    reading: str,
+    shared: Sequence[str] = PANEL_COLUMNS,
 ) -> str:
     """`reading` says how to read the figure. `shared` names the columns that the caption mentions if they do not vary.
 
@@ -25,7 +28,7 @@ def caption(
             reading,
             WORDS if any_disturbed(shown) else "",
             ", ".join(constants(shown, shared)),
-            "; ".join(dependent(shown, [column for column in shared if column in PANEL])),
+            "; ".join(dependent(shown, [column for column in shared if column in PANEL_COLUMNS])),
             caption_facts(_of_shown(shown, provenance)),
         ]
     )

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.report.answer.setups import (
-    PANEL,
+    PANEL_COLUMNS,
     constants,
     in_words,
     ordered,
@@ -40,10 +40,10 @@ Styles = Mapping[str, tuple[str, LineStyle]]
 
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `series`: what tells two of them apart beside the interval or the GPUs; and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
-    known = ordered(with_hardware(rows), (*PANEL, "framework", "ranks", *SERIES, "gpus"))
+    known = ordered(with_hardware(rows), (*PANEL_COLUMNS, "framework", "ranks", *SERIES, "gpus"))
     inside = [name for name in SERIES if varies_within(known, name)]
     given = known["framework"] == GIVEN
-    names = ["framework", *separating(known, PANEL)]
+    names = ["framework", *separating(known, PANEL_COLUMNS)]
     system = in_words(known, names, ", ").mask(given, known["model"])
     series = in_words(known, inside or ["strategy", "recovery"], ", ")
     if system.nunique() > 1:
@@ -57,7 +57,9 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
 
 def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
-    most = rows.groupby([rows[name] for name in ("framework", *PANEL)])["ranks"].transform("max")
+    most = rows.groupby([rows[name] for name in ("framework", *PANEL_COLUMNS)])["ranks"].transform(
+        "max"
+    )
     return rows[rows["ranks"] == most]
 
 
@@ -121,4 +123,4 @@ def _common(rows: pd.DataFrame) -> str:
     """In words, what all rows share. Of costs that a user gave: the title of their file."""
     if (rows["framework"] == GIVEN).all():
         return f"with {'; '.join(rows['model'].unique())}"
-    return ", ".join(constants(rows, ("framework", *PANEL, *SERIES)))
+    return ", ".join(constants(rows, ("framework", *PANEL_COLUMNS, *SERIES)))

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
 from ckptbench.report.answer import labels
-from ckptbench.report.answer.setups import CHECKPOINT, SEPARATOR, ordered, per_framework
+from ckptbench.report.answer.setups import ROW_COLUMNS, SEPARATOR, ordered, per_framework
 from ckptbench.report.figures.kit.disturbed import COLUMN, MARK
 from ckptbench.report.figures.kit.style import COLUMN_IN, INK, PAGE_IN, Look
 
@@ -43,7 +43,7 @@ class PaperFigure(Figure):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One framework in one facet of a forest. `rows` has the column `y`: the place of the row's label."""
+    """One framework in one facet of a forest_plot. `rows` has the column `y`: the place of the row's label."""
 
     framework: str
     rows: pd.DataFrame
@@ -112,22 +112,22 @@ def small_multiples(
     return figure, list(grid[: len(titles)])
 
 
-def forest(
+def forest_plot(
     frame: pd.DataFrame,
     caption: str,
     *,
-    pitch_in: float,
+    row_height_in: float,
     xlabels: Sequence[str],
     axes_widths: Sequence[float] = (1,),
 ) -> tuple[PaperFigure, list[Panel]]:
     """A grid of panels: frameworks down, facets across (two if they fit, then the next below), a row each setup.
 
     `frame` has the columns framework, facet and label. A panel has an axes for each of `xlabels`, which the lowest panels name.
-    Facets side by side have the same rows, so that only the first names them. `pitch_in` is the least height of a row.
+    Facets side by side have the same rows, so that only the first names them. `row_height_in` is the least height of a row.
     """
     frame = frame.assign(label=frame["label"].map(folded))
     lines_of_label = frame["label"].str.count("\n").max() + 1
-    pitch_in = max(pitch_in, lines_of_label * LINE_IN + 0.04 * (lines_of_label > 1))
+    row_height_in = max(row_height_in, lines_of_label * LINE_IN + 0.04 * (lines_of_label > 1))
     facets, width = list(frame["facet"].unique()), len(xlabels)
     across, width_in = _extent(frame, len(facets), axes_widths)
     strips = [
@@ -137,7 +137,7 @@ def forest(
         for framework, rows in per_framework(frame[frame["facet"].isin(chunk)])
     ]
     names = [_row_names(rows) for _, _, rows in strips]
-    height_in = sum(PANEL_EDGES_IN + pitch_in * len(own) for own in names) + LINE_IN
+    height_in = sum(PANEL_EDGES_IN + row_height_in * len(own) for own in names) + LINE_IN
     figure = PaperFigure(width_in, height_in, caption)
     grid = figure.subplots(
         len(strips),
@@ -180,7 +180,7 @@ def folded(label: str, letters: int = LABEL_LETTERS) -> str:
 
 
 def _row_names(rows: pd.DataFrame) -> list[str]:
-    return list(ordered(rows, [c for c in CHECKPOINT if c in rows])["label"].unique())
+    return list(ordered(rows, [c for c in ROW_COLUMNS if c in rows])["label"].unique())
 
 
 def _extent(frame: pd.DataFrame, facets: int, axes_widths: Sequence[float]) -> tuple[int, float]:
