@@ -172,8 +172,8 @@ def test_runs_of_another_config_are_refused_where_nothing_notes_it(
 @pytest.mark.parametrize(
     ("source", "again", "kept"),
     [
-        ("figures/stall.py", {"draw_stall"}, {"draw_overhead", "write_answer"}),
-        ("page/page.css", {"write_decision_page"}, {"decide", "draw_advice"}),
+        ("report/figures/stall.py", {"draw_stall"}, {"draw_overhead", "write_answer"}),
+        ("report/page/page.css", {"write_decision_page"}, {"decide", "draw_advice"}),
         ("decide/formulas.py", {"decide", "draw_advice", "write_answer"}, {"derive_tables"}),
         ("runs/trace.py", {"collect_runs", "derive_tables", "decide"}, {"train_cell"}),
         ("strategies/native.py", set(), {"collect_runs", "train_cell"}),
@@ -187,9 +187,9 @@ def test_an_edit_of_the_code_makes_again_what_runs_it_and_nothing_else(
     library.unlink()
     shutil.copytree(linked, library)  # with the times of files
     monkeypatch.setenv("PYTHONPATH", str(library))
-    with (library / "ckptbench" / source).open("a") as file:
-        file.write("\n")
     try:
+        with (library / "ckptbench" / source).open("a") as file:
+            file.write("\n")
         planned = done.run("--dry-run").stdout
     finally:
         shutil.rmtree(library)
