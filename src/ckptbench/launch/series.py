@@ -74,8 +74,9 @@ class AttemptSeries:
             log.warning(
                 "%d ranks share %d cores: do not trust the times of this run", ranks_here, cores
             )
+        program = self._program()  # first: a recovery may need its Python for what it starts
         with self.recovery.environment() as variables:
-            program = dataclasses.replace(self._program(), variables=variables)
+            program = dataclasses.replace(program, variables=variables)
             return run_ranks(
                 program, cell.ranks, self._allocation, limits, after=self.after, between=self
             )

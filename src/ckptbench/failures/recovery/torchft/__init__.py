@@ -66,7 +66,7 @@ class TorchFt(Elastic):
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Run the lighthouse. It ends with this process too. Raises LaunchError if it does not start."""
-        source = str(Path(__file__).resolve().parents[3])
+        source = str(Path(__file__).resolve().parents[4])
         kills = MemoryKills.now()
         process = subprocess.Popen(
             [
