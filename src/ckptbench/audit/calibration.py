@@ -44,11 +44,11 @@ NOISY = "too noisy to tell, or too few repeats: close other programs and run the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How long the calibration trains, and its known stall. The default takes a minute."""
+    """How long the calibration trains, and its known stall. The default takes a minute and a half."""
 
     repeats: int = 6
-    steps_per_epoch: int = 160
-    interval: int = 80
+    steps_per_epoch: int = 480
+    interval: int = 240
     """Steps between two saves. The commit behind a save, which is real, has no weight in so many."""
     stall_ms: int = 100
 
