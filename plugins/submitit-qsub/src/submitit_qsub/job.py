@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from submitit.core import core
@@ -11,16 +12,16 @@ from submitit.core.core import R
 from submitit_qsub.watcher import QsubInfoWatcher
 
 
-class QsubJob(core.Job[R]):
+class QsubJob(core.Job[R], ABC):
     _cancel_command = "qdel"
     watcher: QsubInfoWatcher
 
     def _register_in_watcher(self) -> None:
         self.watcher.register_job(self.job_id, self.paths)
 
+    @abstractmethod
     def scheduler_id(self) -> str:
         """The id that the commands of the scheduler take."""
-        raise NotImplementedError
 
     def cancel(self, check: bool = True) -> None:
         """Delete the job. `check`: raise CalledProcessError if qdel cannot."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(ABC):
     """A dataset. Its fields are its settings in the config, under `datasets` and its name.
 
     A field's metadata are pydantic's arguments of a field, such as `description` and `ge`. `__post_init__` may raise
@@ -67,9 +68,9 @@ class Source:
         """What the samples depend on, as JSON: the dataset is made again when it changes."""
         return self.settings()
 
+    @abstractmethod
     def content(self, folder: Path) -> Content:
         """The samples. `folder` is that of the dataset and may keep a download.
 
         Raises DataError, with the remedy, if they cannot be had.
         """
-        raise NotImplementedError
