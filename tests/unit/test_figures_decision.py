@@ -10,6 +10,8 @@ from figure_tables import Study, empty_tables
 from matplotlib.axes import Axes
 
 from ckptbench.report.figures import FIGURES
+from ckptbench.report.figures.kit.decided import COLORS, looks
+from ckptbench.report.figures.kit.style import LOOKS
 
 
 def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected() -> None:
@@ -104,3 +106,12 @@ def test_validation_shows_both_goodputs_and_counts_what_holds() -> None:
     (predicted,) = lines(axes, "predicted")
     assert list(predicted.get_ydata()) == pytest.approx([80] * 4)
     assert "3 of 4 measured points lie in their predicted intervals" in caption_of(figure)
+
+
+def test_a_curve_that_is_a_framework_has_its_color_in_every_figure() -> None:
+    styles = looks(["Chainer", "PyTorch"])
+    assert {name: color for name, (color, _) in styles.items()} == {
+        "Chainer": LOOKS["chainer"].color,
+        "PyTorch": LOOKS["pytorch"].color,
+    }
+    assert [color for color, _ in looks(["native", "PyTorch, native"]).values()] == [*COLORS[:2]]

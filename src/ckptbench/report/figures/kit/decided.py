@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     constants,
@@ -21,13 +22,13 @@ from ckptbench.report.answer.setups import (
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.captions import capitalized_sentences
 from ckptbench.report.figures.kit.series import varies_within
-from ckptbench.report.figures.kit.style import LINE_STYLES, LineStyle
+from ckptbench.report.figures.kit.style import LINE_STYLES, LOOKS, LineStyle
 
 SERIES = ("strategy", "format", "recovery")
 MOST = 8
 """How many curves a panel has. The tables have the rest."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222", "#E69F00", "#8A8A8A")
-"""Of curves within a panel: here a color is no framework."""
+"""Of curves within a panel that are no frameworks."""
 LEAST = 1e-6
 """A smaller loss, in percent, is drawn as this one."""
 PROJECTED = (
@@ -77,8 +78,10 @@ def foremost(rows: pd.DataFrame) -> list[str]:
 
 
 def looks(names: Sequence[str]) -> Styles:
-    """A color and a line style for each curve."""
-    return dict(zip(names, zip(cycle(COLORS), cycle(LINE_STYLES), strict=False), strict=False))
+    """A color and a line style for each curve. Where each curve is a framework, it has that one's color, as in all figures."""
+    own = {describe("framework", name): look.color for name, look in LOOKS.items()}
+    colors = [own[name] for name in names] if own.keys() >= set(names) else cycle(COLORS)
+    return dict(zip(names, zip(colors, cycle(LINE_STYLES), strict=False), strict=False))
 
 
 def handles(styles: Styles) -> list[Line2D]:
