@@ -126,7 +126,7 @@ class Elastic:
         number = len(self.failures)
         self.failures.append({"step": 1, "rank": rank, "kind": kind})
         now = {"failure": number, "monotonic_ns": self.ns, "unix_ns": EPOCH + self.ns}
-        self.strikes.write(events.Strike(kind=kind, attempt=1, pids=[1], **now))
+        self.strikes.write(events.Strike(kind=kind, attempt=1, **now))
         self.strikes.write(events.Struck(**now))
 
     def lose(self, *ranks: int) -> None:

@@ -369,7 +369,7 @@ class _Rank:
         times = {"monotonic_ns": self._now_ns, "unix_ns": self._now_ns - self._rank * 10**12}
         journal = Recorder(strikes_path(self._folder, self._rank))
         journal.write(Begun(monotonic_ns=1, unix_ns=1))
-        journal.write(Strike(failure=number, kind="kill", attempt=self._attempt, pids=[1], **times))
+        journal.write(Strike(failure=number, kind="kill", attempt=self._attempt, **times))
         journal.write(Struck(failure=number, **times))
         journal.close()
 

@@ -26,9 +26,7 @@ def met(plan: Plan, *ranks: int) -> None:
 def struck(plan: Plan, *failures: int, kind: str = "kill") -> None:
     recorder = Recorder(strikes_path(plan.run_folder, 0))
     for failure in failures:
-        strike = Strike(
-            failure=failure, kind=kind, attempt=1, pids=[1], monotonic_ns=1, unix_ns=failure
-        )
+        strike = Strike(failure=failure, kind=kind, attempt=1, monotonic_ns=1, unix_ns=failure)
         recorder.write(strike)
     recorder.close()
 

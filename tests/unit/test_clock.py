@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from ckptbench.common import clock as clocks
 from ckptbench.common.clock import Instant, clock, day_ns, follow
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
-from ckptbench.failures.fault_injector import FaultInjector, Lines, Orders
+from ckptbench.failures.fault_injector import OVER, READY, FaultInjector, Orders, Told
 from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
@@ -249,30 +250,20 @@ def orders(folder: Path, attempt: int, **failure: object) -> Orders:
     )  # type: ignore[arg-type]  # fmt: skip
 
 
-def told_by(*lines: object) -> Lines:
-    """The lines of a rank, each at once; afterwards nothing for as long as is asked, and at last the end."""
-    waiting = list(lines)
-    wait = yield None
-    while True:
-        if waiting:
-            line = waiting.pop(0)
-            wait = yield line() if callable(line) else json.dumps(line)  # type: ignore[misc]
-        elif wait is None:
-            return
-        else:
-            time.sleep(wait)
-            wait = yield None
+def strike(own: Orders, *told: Told | Callable[[], Told]) -> None:
+    """Strike in this process. What its rank tells comes at once; afterwards nothing for as long as is asked, and at last the end."""
+    left = list(told)
 
+    def listen(timeout: float | None) -> Told | None:
+        if left:
+            one = left.pop(0)
+            return one() if callable(one) else one
+        if timeout is None:
+            raise EOFError
+        time.sleep(timeout)
+        return None
 
-def strike(own: Orders, *lines: object) -> None:
-    """Strike in this process. The rank lives."""
-    rank = os.pidfd_open(os.getpid())
-    try:
-        known = told_by(*lines)
-        next(known)
-        FaultInjector(own, rank, known).run()
-    finally:
-        os.close(rank)
+    FaultInjector(own, listen).run()
 
 
 @pytest.mark.parametrize("seconds", [-HOUR_S, HOUR_S])
@@ -281,12 +272,11 @@ def test_a_failure_comes_at_its_second_though_the_clock_is_set(
 ) -> None:
     begun_ns = clock()
 
-    def setting() -> str:
+    def setting() -> Told:
         set_clock(seconds)
-        return json.dumps({"moment": "step", "step": 1, "at_ns": clock()})
+        return Told("step", 1, clock())
 
-    first = {"moment": "step", "step": 0, "at_ns": begun_ns}
-    strike(orders(tmp_path, 1, second=0.1), first, setting)
+    strike(orders(tmp_path, 1, second=0.1), Told("step", 0, begun_ns), setting)
     journal = list(whole_events(strikes_path(tmp_path, 0)))
     (begun,) = (event for event in journal if isinstance(event, Begun))
     (came,) = (event for event in journal if isinstance(event, Strike))
@@ -301,11 +291,11 @@ def test_a_failure_of_a_later_attempt_counts_from_the_first_step_though_the_cloc
     tmp_path: Path, set_clock: SetClock, seconds: float
 ) -> None:
     told = Instant.now()
-    strike(orders(tmp_path, 1, step=99), {"moment": "step", "step": 0, "at_ns": clock()})
+    strike(orders(tmp_path, 1, step=99), Told("step", 0, clock()))
     set_clock(seconds)
     clocks._Day.offset_ns = time.time_ns() - clock()  # that of a new process
     follow(told)
-    strike(orders(tmp_path, 2, second=0.2), {"moment": "step", "step": 4, "at_ns": clock()})
+    strike(orders(tmp_path, 2, second=0.2), Told("step", 4, clock()))
     journal = list(whole_events(strikes_path(tmp_path, 0)))
     (begun,) = (event for event in journal if isinstance(event, Begun))
     (came,) = (event for event in journal if isinstance(event, Strike))
@@ -316,14 +306,15 @@ def test_an_injector_has_the_time_of_day_of_its_rank(tmp_path: Path) -> None:
     """It is a process of its own."""
     clocks._Day.offset_ns += HOUR_S * 10**9
     own = orders(tmp_path, 1, second=3600.0)
-    said = subprocess.run(
-        [sys.executable, "-m", "ckptbench.failures.fault_injector", str(os.getpid())],
-        input="\n".join(
-            [json.dumps(own.to_json()), json.dumps({"moment": "step", "step": 0, "at_ns": clock()}), ""]
-        ),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "ready" in said.stdout
+    line, other_end = Pipe()
+    with subprocess.Popen(
+        [sys.executable, "-m", "ckptbench.failures.fault_injector", str(os.getpid()), str(other_end.fileno())],
+        pass_fds=[other_end.fileno()],
+    ):  # fmt: skip
+        line.send(own)
+        line.send(Told("step", 0, clock()))
+        line.send(OVER)
+        assert [line.recv(), line.recv()] == [READY, OVER]
     (begun,) = (e for e in whole_events(strikes_path(tmp_path, 0)) if isinstance(e, Begun))
     assert begun.unix_ns == day_ns(begun.monotonic_ns)
 

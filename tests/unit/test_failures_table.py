@@ -96,7 +96,7 @@ class Story:
     def strike(self, failure: int, kind: str = "kill", lasts_s: float = 0.0) -> None:
         self.strikes.write(
             events.Strike(
-                failure=failure, kind=kind, attempt=self.attempt, pids=[1],
+                failure=failure, kind=kind, attempt=self.attempt,
                 monotonic_ns=self.ns, unix_ns=EPOCH + self.ns,
             )
         )  # fmt: skip

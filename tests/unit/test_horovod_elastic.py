@@ -78,9 +78,7 @@ def comes(plan: Plan, rank: int, *, meets: bool = True, joins: bool = False) -> 
 
 def struck(plan: Plan, failure: int) -> None:
     recorder = Recorder(strikes_path(plan.run_folder, 0))
-    recorder.write(
-        Strike(failure=failure, kind="kill", attempt=1, pids=[1], monotonic_ns=1, unix_ns=failure)
-    )
+    recorder.write(Strike(failure=failure, kind="kill", attempt=1, monotonic_ns=1, unix_ns=failure))
     recorder.close()
 
 

@@ -52,7 +52,7 @@ def journal(folder: Path, *events: Event, rank: int = 0) -> None:
 
 
 def strike(failure: int, kind: str = "kill") -> Strike:
-    return Strike(failure=failure, kind=kind, attempt=1, pids=[1], monotonic_ns=1, unix_ns=failure)
+    return Strike(failure=failure, kind=kind, attempt=1, monotonic_ns=1, unix_ns=failure)
 
 
 def struck(failure: int) -> Struck:

@@ -1,27 +1,26 @@
 """The process that strikes the ranks of a node from outside: `python -m ckptbench.failures.fault_injector`.
 
-The rank that starts it tells it of its work in lines on standard input, and the injector writes each strike into its
-journal before it comes. It ends with the rank.
+The rank that starts it sends it `Orders`, and then tells it of its work. The injector writes each strike into its journal
+before it comes. It ends with the rank.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import resource
 import select
 import signal
-import socket
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
-from typing import Any, Self
+from typing import NamedTuple, cast
 
 from ckptbench.common.clock import Instant, clock, day_ns, follow
 from ckptbench.common.footprint import descendants
@@ -34,16 +33,28 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import whole_events
 from ckptbench.world.variables import TOKEN, rank_of
 
-Lines = Generator[str | None, float | None, None]
-"""Send it how long to wait, in seconds or None, and it gives a line, or None when the time is over."""
-OVER = b"over\n"
-"""What an injector says when it will strike no more, and has written all of its journal."""
+READY, OVER = "ready", "over"
+"""What an injector says when it can strike, and when it will strike no more and has written all of its journal. A rank says
+OVER when it has nothing more to tell."""
 TURN_S = 0.02
 """A slow victim is stopped for so long, and then runs for so long."""
 GROWTH_BYTES = 2**20
 """By how much files may still grow on a full disk: less than a checkpoint, more than a trace."""
 DYING_S = 60.0
 """How long a killed process may take to be gone. One that writes to a disk finishes that first."""
+
+
+class Told(NamedTuple):
+    """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
+
+    moment: Moment
+    step: int | None
+    at_ns: int
+    stage: str | None = None
+
+
+Listen = Callable[[float | None], Told | None]
+"""Waits so many seconds, or for ever, for what the rank tells; None when the time is over. Raises EOFError when no more will come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,35 +74,15 @@ class Orders:
     """Folders that are lost with the node."""
     told: Instant
     """By the rank, whose time of day the injector has too."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **dataclasses.asdict(self),
-            "journal": str(self.journal),
-            "near": [str(path) for path in self.near],
-            "told": str(self.told),
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        failures = {int(number): Failure(**each) for number, each in content["failures"].items()}
-        parsed = {
-            "nodes": tuple(content["nodes"]),
-            "journal": Path(content["journal"]),
-            "failures": failures,
-            "near": tuple(map(Path, content["near"])),
-            "told": Instant.read(content["told"]),
-        }
-        return cls(**{**content, **parsed})
+    holds_syncs: bool = False
+    """Whether the rank holds its syncs, for the injector to answer. Their descriptor follows."""
 
 
 class FaultInjector:
     """Strikes as ordered. What earlier attempts have seen of the run is in the journal."""
 
-    def __init__(self, orders: Orders, rank: int, lines: Lines) -> None:
-        """`rank` is a file descriptor of the process of this rank, and `lines` what it tells."""
+    def __init__(self, orders: Orders, listen: Listen) -> None:
         self._orders = orders
-        self._rank = rank
         self._began_ns: int | None = None
         """Time of day at which the first step of the run began."""
         self._due: dict[int, float] = {}
@@ -101,8 +92,8 @@ class FaultInjector:
                 self._began_ns = event.unix_ns
         self._waiting = dict(orders.failures)
         self._journal = Recorder(orders.journal)
-        self._lines = lines
-        self._unheard = deque[str]()
+        self._listen = listen
+        self._unheard = deque[Told]()
         self._syncs_fail = False
         self._is_over = False
         self._schedule()
@@ -115,32 +106,31 @@ class FaultInjector:
                 self._strike(number, self._orders.failures[number])
             soonest = min(self._due.values(), default=None)
             timeout = None if soonest is None else max(0.0, soonest - time.monotonic())
-            if not self._unheard and not self._listen(timeout):
+            if not self._unheard and not self._keep_told(timeout):
                 break
             while self._unheard:
-                self._hear(**json.loads(self._unheard.popleft()))
-        if not self._has_ended(0):
-            self._rest()
+                self._hear(self._unheard.popleft())
 
-    def _listen(self, timeout: float | None) -> bool:
-        """Wait for a line, and keep it. Returns whether the rank lives and may have more to tell."""
-        try:
-            line = self._lines.send(timeout)
-        except StopIteration:
-            self._is_over = True
-            return False
-        if line:
-            self._unheard.append(line)
-        return True
-
-    def _rest(self) -> None:
+    def rest(self) -> None:
+        """Write down what has not struck."""
         left = {number: self._orders.failures[number] for number in (*self._waiting, *self._due)}
         ahead = sorted(number for number, each in left.items() if each.second is not None)
         missed = sorted(left.keys() - ahead)
         self._journal.write(Rested(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
-    def _hear(self, moment: Moment, step: int | None, at_ns: int, stage: str | None = None) -> None:
-        """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
+    def _keep_told(self, timeout: float | None) -> bool:
+        """Wait for what the rank tells next, and keep it. Returns whether the rank lives and may have more to tell."""
+        try:
+            told = self._listen(timeout)
+        except EOFError:
+            self._is_over = True
+            return False
+        if told is not None:
+            self._unheard.append(told)
+        return True
+
+    def _hear(self, told: Told) -> None:
+        moment, step, at_ns, stage = told
         if moment == "step" and self._began_ns is None:
             self._began_ns = day_ns(at_ns)
             self._journal.write(Begun(monotonic_ns=at_ns, unix_ns=self._began_ns))
@@ -171,7 +161,6 @@ class FaultInjector:
                 failure=number,
                 kind=failure.kind,
                 attempt=self._orders.attempt,
-                pids=victims,
                 monotonic_ns=(at_ns := clock()),
                 unix_ns=day_ns(at_ns),
             )
@@ -236,11 +225,8 @@ class FaultInjector:
     def _wait(self, seconds: float) -> None:
         """Return early if the rank has ended. What it tells meanwhile is kept: it must never wait for its injector."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and self._listen(left):
+        while (left := end - time.monotonic()) > 0 and self._keep_told(left):
             pass
-
-    def _has_ended(self, timeout: float) -> bool:
-        return bool(select.select([self._rank], [], [], timeout)[0])
 
 
 def _send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -261,51 +247,38 @@ def _await_end(pids: Iterable[int]) -> None:
                 os.close(process)
 
 
-def _lines(descriptor: int, rank: int) -> Lines:
-    """Lines from `descriptor`, until it ends or the process behind the descriptor `rank` has."""
-    unread = b""
-    timeout = yield None
-    while True:
-        line, separator, rest = unread.partition(b"\n")
-        if separator:
-            unread = rest
-            timeout = yield line.decode()
-            continue
-        ready, _, _ = select.select([descriptor, rank], [], [], timeout)
-        if not ready:
-            timeout = yield None
-        elif descriptor in ready and (some := os.read(descriptor, 65536)):
-            unread += some
-        else:
-            return
-
-
-def _say(line: bytes) -> None:
-    with suppress(BrokenPipeError):  # the rank has ended
-        os.write(sys.stdout.fileno(), line)
-
-
 def main() -> None:
+    """The arguments are the process of the rank, and the descriptor of the connection to it."""
+    line = Connection(int(sys.argv[2]))
     try:
         rank = os.pidfd_open(int(sys.argv[1]))
-    except ProcessLookupError:  # the rank ended while this process started
+        orders: Orders = line.recv()
+    except (ProcessLookupError, EOFError):  # the rank has ended while this process started
         return
-    lines = _lines(sys.stdin.fileno(), rank)
-    try:
-        next(lines)
-        orders = Orders.from_json(json.loads(lines.send(None) or ""))
-    except StopIteration:
-        return
+
+    def listen(timeout: float | None) -> Told | None:
+        ready = wait([line, rank], timeout)
+        if not ready:
+            return None
+        # Processes that the rank has forked may hold the other end, too: it need not be closed when the rank has ended.
+        told = line.recv() if line in ready else OVER
+        if told == OVER:
+            raise EOFError
+        return cast(Told, told)
+
     follow(orders.told)
-    injector = FaultInjector(orders, rank, lines)
-    if len(sys.argv) > 2:  # the rank holds its syncs, and this process answers them
-        _, (syncs,), _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)
+    injector = FaultInjector(orders, listen)
+    if orders.holds_syncs:
+        syncs = recv_handle(line)
         threading.Thread(target=answer, args=(syncs, injector.fails), daemon=True).start()
-    _say(b"ready\n")
-    injector.run()
-    _say(OVER)
-    if len(sys.argv) > 2:  # the last saves may be written yet
-        select.select([rank], [], [])
+    with suppress(BrokenPipeError):  # the rank has ended
+        line.send(READY)
+        injector.run()
+        if not wait([rank], 0):
+            injector.rest()
+        line.send(OVER)
+    if orders.holds_syncs:  # the last saves may be written yet
+        wait([rank])
 
 
 if __name__ == "__main__":

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import send_handle
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from ckptbench.common.clock import Instant, clock
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.held_syncs import hold_syncs
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.remedies import cause
-from ckptbench.failures.fault_injector import OVER, Orders
+from ckptbench.failures import fault_injector
+from ckptbench.failures.fault_injector import OVER, Orders, Told
 from ckptbench.runs.events import Strike
 from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.layout import strikes_path
@@ -37,10 +37,14 @@ class InjectorClient:
     """
 
     def __init__(
-        self, injector: subprocess.Popen[bytes] | None = None, failures: Sequence[Failure] = ()
+        self,
+        injector: subprocess.Popen[bytes] | None = None,
+        line: Connection | None = None,
+        failures: Sequence[Failure] = (),
     ) -> None:
-        """`failures` are those that are still to strike this rank, or it and others."""
+        """`line` leads to the injector. `failures` are those that are still to strike this rank, or it and others."""
         self._injector = injector
+        self._line = line
         self._failures = failures
         self._saving: int | None = None
         self._is_ready = False
@@ -81,48 +85,43 @@ class InjectorClient:
             token=os.environ[TOKEN],
             near=tuple(near),
             told=Instant.now(),
+            holds_syncs=any(failure.kind == "io_error" for failure in own.values()),
         )
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
         without = {name: value for name, value in os.environ.items() if name != TOKEN}
-        command = [sys.executable, "-m", "ckptbench.failures.fault_injector", str(os.getpid())]
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            holds = any(failure.kind == "io_error" for failure in own.values())
+        line, other_end = Pipe()
+        with other_end:
+            command = [sys.executable, "-m", fault_injector.__name__, str(os.getpid())]
             injector = subprocess.Popen(
-                [*command, str(theirs.fileno())] if holds else command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [*command, str(other_end.fileno())],
+                stdin=subprocess.DEVNULL,
                 env=without,
                 start_new_session=True,
-                pass_fds=[theirs.fileno()] if holds else [],
-                bufsize=0,
+                pass_fds=[other_end.fileno()],
             )
-            if holds:
-                _hand_over_syncs(ours)
-        target = cls(injector, list(orders.failures.values()))
+        client = cls(injector, line, list(orders.failures.values()))
         # Not in the command, which every user of the host can read: the token is a secret.
-        target._write(orders.to_json())
+        client._send(orders)
+        if orders.holds_syncs:
+            _hand_over_syncs(line, injector.pid)
         if attempt > 1 or comes_again:
-            target.recovering()
-        return target
+            client.recovering()
+        return client
 
     def tell_step(self, done: int) -> None:
         """A step begins, and `done` steps of the run are done. Before the first one the injector must be ready.
 
         Raises CkptbenchError if it is gone, as `save` does.
         """
-        if self._injector is None:
-            return
         if not self._is_ready:
-            self._await_ready(self._injector)
+            self._await_ready()
         self._tell("step", done)
 
     def tell_save(self, done: int) -> None:
         """The checkpoint of this step begins, and the one before is finished."""
         self._saving = done
-        if self._injector is not None:
-            self._tell("save", done)
+        self._tell("save", done)
 
     def at_stage(self, stage: str) -> None:
         """The checkpoint comes to this stage. Threads of background saves may call it too."""
@@ -131,36 +130,36 @@ class InjectorClient:
 
     def recovering(self) -> None:
         """This rank begins to recover from a failure. That the injector is gone is said in the next step."""
-        if self._injector is not None:
-            with suppress(CkptbenchError):
-                self._tell("recovery", None)
+        with suppress(CkptbenchError):
+            self._tell("recovery", None)
 
     def close(self) -> None:
         """Nothing more will be told. What is still due does not come. The injector goes on to answer syncs that are held.
 
         Raises CkptbenchError if it does not finish in time.
         """
-        if self._injector is None:
+        if self._line is None:
             return
-        assert self._injector.stdin is not None
-        assert self._injector.stdout is not None
-        self._injector.stdin.close()
-        said = self._injector.stdout
-        while select.select([said], [], [], CLOSING_S)[0]:
-            if said.readline() in (OVER, b""):
-                return
-        raise CkptbenchError(f"the injector of this rank has not finished within {CLOSING_S:g} s")
+        with suppress(
+            EOFError, ConnectionError
+        ):  # it is gone, and what it has not written is missed later
+            self._line.send(OVER)
+            while self._line.poll(CLOSING_S):
+                if self._line.recv() == OVER:
+                    return
+            raise CkptbenchError(
+                f"the injector of this rank has not finished within {CLOSING_S:g} s"
+            )
 
-    def _await_ready(self, injector: subprocess.Popen[bytes]) -> None:
+    def _await_ready(self) -> None:
         """A short training would be over before an injector that is still starting could strike it."""
-        assert injector.stdout is not None
-        if not injector.stdout.readline():
-            raise self._ended(injector)
+        if self._line is not None:
+            self._hear(self._line)
         self._is_ready = True
 
     def _tell(self, moment: Moment, step: int | None, stage: str | None = None) -> None:
         # With its time: the injector may still be starting.
-        self._write({"moment": moment, "step": step, "stage": stage, "at_ns": clock()})
+        self._send(Told(moment, step, clock(), stage))
         if step is not None and any(
             failure.kills and not failure.delay_s and failure.waits_for(moment, step, stage)
             for failure in self._failures
@@ -168,25 +167,30 @@ class InjectorClient:
             self._await_kill()
 
     def _await_kill(self) -> NoReturn:
-        assert self._injector is not None
-        assert self._injector.stdout is not None
-        self._injector.stdout.read()  # to its end, which comes only if the injector fails
-        raise self._ended(self._injector)
+        assert self._line is not None
+        while True:
+            self._hear(self._line)  # which raises if the injector fails
 
-    def _write(self, line: dict[str, Any]) -> None:
-        assert self._injector is not None
-        assert self._injector.stdin is not None
+    def _send(self, told: Told | Orders) -> None:
+        if self._line is not None:
+            try:
+                self._line.send(told)
+            except ConnectionError:
+                raise self._ended() from None
+
+    def _hear(self, line: Connection) -> None:
         try:
-            self._injector.stdin.write(json.dumps(line).encode() + b"\n")
-        except BrokenPipeError:
-            raise self._ended(self._injector) from None
+            line.recv()
+        except (EOFError, ConnectionError):
+            raise self._ended() from None
 
-    def _ended(self, injector: subprocess.Popen[bytes]) -> CkptbenchError:
-        how = ended(injector.wait(), self._kills)
+    def _ended(self) -> CkptbenchError:
+        assert self._injector is not None
+        how = ended(self._injector.wait(), self._kills)
         return CkptbenchError(f"the injector of this rank {how}; see above")
 
 
-def _hand_over_syncs(injector: socket.socket) -> None:
+def _hand_over_syncs(line: Connection, injector: int) -> None:
     """Hold the syncs of this process, and of all that it starts from now on, for its injector to answer."""
     try:
         syncs = hold_syncs()
@@ -195,5 +199,5 @@ def _hand_over_syncs(injector: socket.socket) -> None:
             f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here ({cause(error)}): "
             "use another machine, or the kind full_disk"
         ) from error
-    socket.send_fds(injector, [b"syncs"], [syncs])
+    send_handle(line, syncs, injector)
     os.close(syncs)

@@ -292,7 +292,6 @@ class Strike:
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
     kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
     attempt: Annotated[int, "the attempt that it strikes, from 1"]
-    pids: Annotated[list[int], "the processes that it strikes"]
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
