@@ -81,7 +81,7 @@ def test_a_name_cannot_be_used_twice_at_a_time(make_server: MakeServer) -> None:
     first, second = open_links(server, "a", "b")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(first.gather, "port", 1)
-        wait_for(lambda: server._agreements.given)
+        wait_for(lambda: server._ranks[0].given)
         with pytest.raises(ValueError, match="port is being gathered"):
             first.gather("port", 2)
         assert second.gather("port", 3) == waiting.result(PATIENCE_S) == [1, 3]
@@ -93,7 +93,7 @@ def test_a_value_comes_back_only_when_all_ranks_have_given_theirs(make_server: M
     first, second = open_links(server, "a", "b")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(first.gather, "port", 1)
-        wait_for(lambda: server._agreements.given)
+        wait_for(lambda: server._ranks[0].given)
         assert not waiting.done()
         second.gather("port", 2)
         assert waiting.result(PATIENCE_S) == [1, 2]

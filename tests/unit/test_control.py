@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 import time
@@ -32,7 +33,7 @@ def test_a_rank_that_says_goodbye_is_not_lost_and_one_that_does_not_is(
     links[1]._closing = True  # or its listener would end this process, as it should a rank's
     shut(links[1]._connection)
     wait_for(lambda: server.lost == [1])
-    wait_for(lambda: not server._lines)
+    wait_for(lambda: not any(rank.line for rank in server._ranks))
     assert server.lost == [1]
 
 
@@ -65,7 +66,7 @@ def test_ranks_that_come_anew_wait_until_they_may_begin(make_server: MakeServer)
     assert (server.lost, server.leaving) == ([], [0])
     assert heard(first[0]) == {"end": True}
     second = [come_up(server, rank) for rank in (1, 0)]
-    wait_for(lambda: len(server._addresses.hellos) == 2)
+    wait_for(lambda: server._is_full)
     assert len(server.missing) == 2, "one of the earlier ranks has not ended yet"
     first[0].close()
     wait_for(lambda: server.has_come_anew)
@@ -243,7 +244,7 @@ def test_a_rank_that_was_started_again_is_not_silent_since_its_earlier_life(
     server = make_server("a", "b")
     links = open_links(server, "a", "b")
     server.ping()
-    wait_for(lambda: server._heard.keys() == {0, 1})
+    wait_for(lambda: all(rank.heard < math.inf for rank in server._ranks))
     links[1].hang_up()
     wait_for(lambda: server.lost == [1])
     server.go_on_without([1], replaced=True)

@@ -1,7 +1,7 @@
 """The launcher's end of the control connections to its ranks: it knows which of them take part, are lost or come again.
 
-It answers each message of a rank. Module `link` describes the messages, `lines` carries them, `rank_addresses` checks where
-each rank came up, and `agreements` holds what the ranks have said until all have.
+It answers each message of a rank. Module `link` describes the messages, `lines` carries them, and `rank_addresses` checks where
+each rank came up. What all ranks agree on is answered when everybody has spoken who is present.
 """
 
 from __future__ import annotations
@@ -12,15 +12,41 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world.agreements import Agreements, Message
 from ckptbench.world.lines import Line, Serving, allow_lines
 from ckptbench.world.link import FINISHED, Hello, encoded
 from ckptbench.world.listening import listen
-from ckptbench.world.rank_addresses import RankReports
+from ckptbench.world.rank_addresses import addresses_of_ranks, objection
 from ckptbench.world.ranks import RankAssignment
+
+Message = dict[str, Any]
+
+
+@dataclass(slots=True)
+class RankState:
+    """What the launcher knows of one rank."""
+
+    rank: int
+    line: Line | None = None
+    """None: it is not connected, or not accepted yet."""
+    hello: Hello | None = None
+    """Its last report. None: it has not come up."""
+    is_absent: bool = False
+    """It is lost and the others go on without it, until it comes up again."""
+    is_coming: bool = False
+    """The launcher has started it again. It stays absent until it joins."""
+    has_parted: bool = False
+    heard: float = math.inf
+    """Monotonic time of its last answer, or of the first ping."""
+    entered: int | None = None
+    """The step that it has entered after it was asked to stop. It enters no further one by itself."""
+    stopped: int | None = None
+    """Number of steps that it had done when it stopped."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """The values that it has given, by name, and that others have not given yet."""
 
 
 class ControlServer:
@@ -29,21 +55,11 @@ class ControlServer:
     def __init__(self, assignments: Sequence[RankAssignment], *, host: str) -> None:
         """Ranks connect to `host`, a name or address of this host that all of them can resolve."""
         self._assignments = assignments
-        self._addresses = RankReports(assignments)
-        self._agreements = Agreements()
-        self._lines: dict[int, Line] = {}
-        self._lost: list[int] = []
-        self._absent: set[int] = set()
-        """The lost ranks without which the others go on, until they come up again."""
-        self._coming: set[int] = set()
-        """Those of them that the launcher has started again. They stay absent until they join."""
+        self._begin()
         self._have_met = False
         """Whether all ranks have come up."""
-        self._have_finished = False
-        """Whether all ranks that train have finished: none may join them now."""
-        self._heard: dict[int, float] = {}
-        """Monotonic time of each rank's last answer, once all have come up."""
-        self._parted: set[int] = set()
+        self._is_asked = False
+        """Whether the ranks have been asked to stop."""
         self._leaving: dict[Line, int] = {}
         """The lines of ranks that end, because all come up anew."""
         self._early: list[tuple[Line, Hello]] = []
@@ -56,6 +72,15 @@ class ControlServer:
         self.token = secrets.token_hex(16)
         self._listeners = listen(host, [assignment.node for assignment in assignments])
         self.address = f"{host}:{self._listeners[0].getsockname()[1]}"
+
+    def _begin(self) -> None:
+        """Nothing is known of any rank."""
+        self._ranks = [RankState(each.rank) for each in self._assignments]
+        self._lost: list[int] = []
+        self._last_step: int | None = None
+        """Of all ranks before a stop. None: it is not decided. Otherwise some ranks may have entered it already."""
+        self._have_finished = False
+        """Whether all ranks that train have finished: none may join them now."""
 
     def serve(self, *, pinging: bool = False) -> None:
         """Start the thread that serves the ranks. Child processes must be started before.
@@ -81,28 +106,24 @@ class ControlServer:
         with self._lock:
             if self._comes_anew and self._leaving:
                 return list(self._assignments)
-            return self._addresses.empty
+            return [self._assignments[each.rank] for each in self._ranks if each.hello is None]
 
     @property
-    def _present(self) -> list[int]:
+    def _present(self) -> list[RankState]:
         """The ranks on whose answers others wait."""
-        return [
-            assignment.rank
-            for assignment in self._assignments
-            if assignment.rank not in self._absent
-        ]
+        return [each for each in self._ranks if not each.is_absent]
 
     @property
     def coming(self) -> list[int]:
         """The ranks that the launcher has started again and that have not joined the others."""
         with self._lock:
-            return sorted(self._coming)
+            return [each.rank for each in self._ranks if each.is_coming]
 
     @property
     def training(self) -> list[int]:
         """The ranks that are neither lost nor coming."""
         with self._lock:
-            return [rank for rank in self._present if rank not in self._lost]
+            return [each.rank for each in self._present if each.rank not in self._lost]
 
     def go_on_without(self, ranks: Iterable[int], *, replaced: bool = False) -> None:
         """The other ranks go on without these, which are lost. They count as lost no more, and may come up again.
@@ -110,19 +131,18 @@ class ControlServer:
         `replaced`: the launcher starts them again, and they have to join.
         """
         with self._lock:
-            for rank in ranks:
-                self._absent.add(rank)
-                self._heard.pop(rank, None)
-                if replaced:
-                    self._coming.add(rank)
-                else:
-                    self._coming.discard(rank)
-                if rank in self._lost:
-                    self._lost.remove(rank)
-                line = self._lines.pop(rank, None)
-                if line is not None:  # the rank hangs, and what comes of it now is of no use
-                    line.caller = line.rank = None
-                self._agreements.forget(rank)
+            for each in (self._ranks[rank] for rank in ranks):
+                if each.rank in self._lost:
+                    self._lost.remove(each.rank)
+                if each.line is not None:  # the rank hangs, and what comes of it now is of no use
+                    each.line.caller = each.line.rank = None
+                self._ranks[each.rank] = RankState(
+                    each.rank,
+                    hello=each.hello,
+                    has_parted=each.has_parted,
+                    is_absent=True,
+                    is_coming=replaced,
+                )
         self._soon(self._answer_what_is_whole)
 
     def begin_anew(self) -> None:
@@ -131,14 +151,8 @@ class ControlServer:
         The new ones wait for `let_begin` when all have come up. A rank that hangs must be ended otherwise.
         """
         with self._lock:
-            self._leaving |= {line: rank for rank, line in self._lines.items()}
-            self._addresses.clear()
-            self._agreements.clear()
-            for known in (
-                self._lines, self._lost, self._absent, self._coming, self._heard, self._parted
-            ):  # fmt: skip
-                known.clear()
-            self._have_finished = False
+            self._leaving |= {each.line: each.rank for each in self._ranks if each.line}
+            self._begin()
             self._comes_anew = True
         self._soon(self._dismiss)
 
@@ -167,27 +181,29 @@ class ControlServer:
         """The connected ranks that have not answered for so long. It takes `serve` with `pinging`."""
         before = time.monotonic() - patience_s
         with self._lock:
-            return [rank for rank in self._lines if self._heard.get(rank, math.inf) < before]
+            return [each.rank for each in self._ranks if each.line and each.heard < before]
 
     def ping(self) -> None:
         """Ask every rank for an answer, once all have come up. Called in the serving thread."""
         with self._lock:
-            if self._addresses.is_full and not self._comes_anew:
-                for rank in self._lines:
-                    self._heard.setdefault(rank, time.monotonic())
+            if self._is_full and not self._comes_anew:
+                for each in self._ranks:
+                    if each.line:
+                        each.heard = min(each.heard, time.monotonic())
                 self._tell_all({"ping": True})
 
     @property
     def all_parted(self) -> bool:
         """Whether every rank has said `bye`, because it has nothing more to do."""
         with self._lock:
-            return self._parted.issuperset(self._present)
+            return all(each.has_parted for each in self._present)
 
     @property
     def stopped_at(self) -> int | None:
         """Number of steps done when the ranks stopped on request; None until all have stopped."""
         with self._lock:
-            return self._agreements.stopped_at(self._present)
+            stopped = [each.stopped for each in self._present if each.stopped is not None]
+            return max(stopped, default=None) if len(stopped) == len(self._present) else None
 
     def raise_if_misplaced(self) -> None:
         """Raises LaunchError if an unexpected rank came up, or a rank came up in the wrong place."""
@@ -216,86 +232,102 @@ class ControlServer:
                     line.hang_up()  # not a rank of this run
             elif line.rank is None:
                 self._welcome(line, Hello(**message))
-            elif "bye" in message:
-                self._parted.add(line.rank)
-                del self._lines[line.rank]
-                line.hang_up()
             else:
-                self._obey(line, line.rank, message)
+                self._obey(line, self._ranks[line.rank], message)
 
     def hung_up(self, line: Line) -> None:
         """Note that a connection has ended. Called in the serving thread."""
         with self._lock:
             if self._leaving.pop(line, None) is not None:
                 return
-            if line.caller is None or line.rank in self._parted:
+            rank = None if line.rank is None else self._ranks[line.rank]
+            if line.caller is None or (rank and rank.has_parted):
                 return
             self._early = [(early, hello) for early, hello in self._early if early is not line]
             self._lost.append(line.caller)
-            if line.rank is not None:
-                del self._lines[line.rank]
+            if rank:
+                rank.line = None
 
     def _welcome(self, line: Line, hello: Hello) -> None:
-        if hello.rank in self._addresses.hellos.keys() - self._lines.keys() - self._absent:
+        ended = [each.rank for each in self._present if each.hello and each.line is None]
+        if hello.rank in ended:
             self._early.append((line, hello))  # the launcher has not decided yet about the loss
             return
-        if objection := self._addresses.objection(hello, self._absent):
-            self._problem = self._problem or objection
+        others = [
+            each.hello
+            for each in self._ranks
+            if each.hello and not (each.is_absent and each.rank == hello.rank)
+        ]
+        if problem := objection(hello, self._assignments, others):
+            self._problem = self._problem or problem
             line.hang_up()
             return
-        line.rank = hello.rank
-        comes_again = self._have_met and hello.rank in self._absent
-        if not self._have_met:
-            self._coming.discard(hello.rank)
-        if hello.rank not in self._coming:
-            self._absent.discard(hello.rank)
-        self._addresses.take(hello)
-        self._lines[hello.rank] = line
+        rank = self._ranks[hello.rank]
+        comes_again = self._have_met and rank.is_absent
+        rank.is_coming = rank.is_coming and self._have_met
+        rank.is_absent = rank.is_coming
+        rank.hello, rank.line, line.rank = hello, line, hello.rank
         if comes_again:
-            line.send(encoded({"addresses": self._addresses.addresses(), "again": True}))
-            for message in self._agreements.for_a_latecomer():
-                line.send(encoded(message))
-        elif self._addresses.is_full and not self._comes_anew:
+            self._answer_latecomer(line)
+        elif self._is_full and not self._comes_anew:
             self._have_met = True
-            self._tell_all({"addresses": self._addresses.addresses()})
+            self._tell_all({"addresses": self._addresses()})
 
-    def _obey(self, line: Line, rank: int, message: Message) -> None:
-        self._heard[rank] = time.monotonic()
-        if "entered" in message:
-            self._agreements.enter(rank, message["entered"])
-            self._tell_if_due(self._agreements.decide_last_step(self._present))
+    def _answer_latecomer(self, line: Line) -> None:
+        """With what the others have been told about a stop."""
+        line.send(encoded({"addresses": self._addresses(), "again": True}))
+        if self._is_asked:
+            line.send(encoded({"stop": True}))
+        if self._last_step is not None:
+            line.send(encoded({"last_step": self._last_step}))
+
+    def _obey(self, line: Line, rank: RankState, message: Message) -> None:
+        rank.heard = time.monotonic()
+        if "bye" in message:
+            rank.has_parted, rank.line = True, None
+            line.hang_up()
+        elif "entered" in message:
+            rank.entered = message["entered"]
+            self._decide_last_step()
         elif "stopped" in message:
-            self._agreements.stopped[rank] = message["stopped"]
+            rank.stopped = message["stopped"]
             line.send(encoded({"noted": True}))
         elif "join" in message:
-            self._join(line, rank)
+            if not self._have_finished and not any(each.has_parted for each in self._ranks):
+                rank.is_coming = rank.is_absent = False
+                line.send(encoded({"joined": True}))
         elif "gather" in message:
-            self._agreements.give(rank, message["gather"], message["value"])
+            rank.given[message["gather"]] = message["value"]
             self._answer_gathered(message["gather"])
 
-    def _join(self, line: Line, rank: int) -> None:
-        if self._have_finished or self._parted:
-            return
-        self._coming.discard(rank)
-        self._absent.discard(rank)
-        line.send(encoded({"joined": True}))
+    def _decide_last_step(self) -> None:
+        """Decide it once, when all have entered a step that were asked to stop."""
+        entered = [each.entered for each in self._ranks if each.entered is not None]
+        waits = any(each.entered is None for each in self._present)
+        if self._last_step is None and entered and not waits:
+            self._last_step = max(entered)
+            self._tell_all({"last_step": self._last_step})
 
     def _answer_gathered(self, name: str) -> None:
-        answer = self._agreements.gathered(name, self._present)
-        self._have_finished |= answer is not None and name == FINISHED
-        self._tell_if_due(answer)
+        """Tell all ranks the values of those that are present, when these have given theirs."""
+        if all(name in each.given for each in self._present):
+            values = [each.given[name] for each in self._present]
+            for each in self._ranks:
+                each.given.pop(name, None)
+            self._have_finished |= name == FINISHED
+            self._tell_all({"gathered": name, "values": values})
 
     def _ask_to_stop(self) -> None:
         """Called in the serving thread."""
         with self._lock:
-            self._agreements.is_asked = True
+            self._is_asked = True
             self._tell_all({"stop": True})
 
     def _answer_what_is_whole(self) -> None:
         """Answer what waited only for ranks that are lost. Called in the serving thread."""
         with self._lock:
-            self._tell_if_due(self._agreements.decide_last_step(self._present))
-            for name in list(self._agreements.given):
+            self._decide_last_step()
+            for name in {name for each in self._ranks for name in each.given}:
                 self._answer_gathered(name)
             self._hear_early_ones()
 
@@ -315,14 +347,20 @@ class ControlServer:
         """Called in the serving thread."""
         with self._lock:
             self._comes_anew = False
-            self._tell_all({"addresses": self._addresses.addresses(), "launched": launched})
+            self._tell_all({"addresses": self._addresses(), "launched": launched})
 
-    def _tell_if_due(self, message: Message | None) -> None:
-        if message is not None:
-            self._tell_all(message)
+    @property
+    def _is_full(self) -> bool:
+        """Whether every rank has come up."""
+        return all(each.hello for each in self._ranks)
+
+    def _addresses(self) -> list[str]:
+        """Call it when all have come up."""
+        return addresses_of_ranks([each.hello for each in self._ranks if each.hello])
 
     def _tell_all(self, message: Message) -> None:
         """Send a message to all connected ranks. Called in the serving thread."""
         said = encoded(message)
-        for line in self._lines.values():
-            line.send(said)
+        for each in self._ranks:
+            if each.line:
+                each.line.send(said)
