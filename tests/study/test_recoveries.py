@@ -17,7 +17,7 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import End, Phase, Regroup, SaveFailed, World
+from ckptbench.runs.events import End, Membership, Phase, Regroup, SaveFailed
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
@@ -155,7 +155,7 @@ def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, dig
     assert done.returncode == 0, done.stdout + done.stderr
     assert read_json(tmp_path / cell.id / "manifest.json")["attempts"] == 1
     first, second = (list(whole_events(trace_path(tmp_path / cell.id, rank))) for rank in (0, 1))
-    assert [event.ranks for event in first if isinstance(event, World)] == [[0], [0, 1]]
+    assert [event.ranks for event in first if isinstance(event, Membership)] == [[0], [0, 1]]
     after_loss, after_joining = (event for event in first if isinstance(event, Regroup))
     assert (after_loss.step, after_loss.reached) == (10, 12)
     assert after_joining.step == after_joining.reached

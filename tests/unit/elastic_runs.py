@@ -161,7 +161,7 @@ class Elastic:
         self.now += ready_s
         for rank in world:
             self.traces[rank].write(
-                events.World(
+                events.Membership(
                     step=step, ranks=list(world), first=[each.first for each in shares],
                     samples=[each.samples for each in shares], monotonic_ns=self.ns,
                 )

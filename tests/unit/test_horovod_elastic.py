@@ -26,7 +26,7 @@ from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.runs.events import Event, Phase, Start, Strike, World
+from ckptbench.runs.events import Event, Membership, Phase, Start, Strike
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import strikes_path, trace_path
 from ckptbench.runs.plan import Plan
@@ -73,7 +73,9 @@ def comes(plan: Plan, rank: int, *, meets: bool = True, joins: bool = False) -> 
         )  # fmt: skip
         write(plan, rank, Phase(name="join", start_ns=2, end_ns=3), start)
     if joins:
-        write(plan, rank, World(step=5, ranks=[0, 1, 2], first=[0], samples=[1], monotonic_ns=4))
+        write(
+            plan, rank, Membership(step=5, ranks=[0, 1, 2], first=[0], samples=[1], monotonic_ns=4)
+        )
 
 
 def struck(plan: Plan, failure: int) -> None:

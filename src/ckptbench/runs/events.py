@@ -317,7 +317,7 @@ class Rested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Membership:
     """From the next step on this rank trains with these ranks. Before the first such event of an attempt all ranks do."""
 
     moment: ClassVar = (
@@ -339,7 +339,7 @@ class World:
 class Regroup:
     """Other ranks were lost or have joined, and this rank goes on with those that there are."""
 
-    moment: ClassVar = "when it is ready to go on; after `world`"
+    moment: ClassVar = "when it is ready to go on; after `membership`"
     step: Annotated[int, "completed steps of the whole run after which it goes on"]
     reached: Annotated[
         int,
@@ -432,7 +432,7 @@ class End:
 Event = (
     Phase | Start | State | Steps | Pause | Memory | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
     | Epoch | Evaluation | Stop | Digest | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
-    | World | Regroup | Counted
+    | Membership | Regroup | Counted
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from ckptbench.runs.events import (
     Evaluation,
     Event,
     Hold,
+    Membership,
     Memory,
     Pause,
     Phase,
@@ -30,7 +31,6 @@ from ckptbench.runs.events import (
     Save,
     SaveFailed,
     Start,
-    World,
     Written,
     from_json,
 )
@@ -128,7 +128,7 @@ class ProcessRun:
     launched_ns: int | None = None
     start: Start | None = None
     blocks: list[Steps] = field(default_factory=list)
-    agreements: list[tuple[World, Regroup | None]] = field(default_factory=list)
+    agreements: list[tuple[Membership, Regroup | None]] = field(default_factory=list)
     """Without a Regroup, further ranks were lost before all were ready."""
     phases: list[Phase] = field(default_factory=list)
     saved_ns: list[int] = field(default_factory=list)
@@ -137,7 +137,7 @@ class ProcessRun:
     """Ends of its epochs and evaluations."""
 
     @property
-    def worlds(self) -> list[World]:
+    def memberships(self) -> list[Membership]:
         return [world for world, _ in self.agreements]
 
     @property
@@ -163,7 +163,7 @@ class ProcessRun:
                 self.phases.append(event)
             case events.Steps():
                 self.blocks.append(Steps.of_block(event))
-            case World():
+            case Membership():
                 self.agreements.append((event, None))
             case Regroup() if self.agreements:
                 self.agreements[-1] = (self.agreements[-1][0], event)
@@ -233,8 +233,8 @@ class Trace:
         return [(attempt, phase) for attempt, process in attempts for phase in process.phases]
 
     @property
-    def worlds(self) -> list[World]:
-        return [world for process in self.processes for world in process.worlds]
+    def memberships(self) -> list[Membership]:
+        return [world for process in self.processes for world in process.memberships]
 
     @property
     def regroups(self) -> list[Regroup]:
@@ -263,7 +263,7 @@ class Trace:
                 self.memory.append((attempt, event))
             case Digest():
                 self.digests.append((attempt, event))
-            case World() | Regroup():
+            case Membership() | Regroup():
                 for step in [step for step in self.checkpoints if step > event.step]:
                     del self.checkpoints[step]  # the rank saves it again
             case SaveFailed():

@@ -19,7 +19,7 @@ from ckptbench.frameworks.contract import Framework, Sgd
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.matrix.training import steps_per_epoch
-from ckptbench.runs.events import Epoch, Pause, Phase, Regroup, Stop, World
+from ckptbench.runs.events import Epoch, Membership, Pause, Phase, Regroup, Stop
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.layout import final_path
 from ckptbench.runs.plan import Plan
@@ -254,7 +254,7 @@ class Trainer:
         global_batch = self._launched_world.world_size * self._plan.cell.batch_size
         self._recovery.part_read = sum(share.samples for share in shares) / global_batch
         self._recorder.write(
-            World(
+            Membership(
                 step=regrouped.step,
                 ranks=list(ranks),
                 first=[share.first for share in shares],

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.runs.events import World
+from ckptbench.runs.events import Membership
 from ckptbench.runs.trace import Ints, ProcessRun, Steps, Trace
 
 FOR_EVER = 2**62
@@ -33,7 +33,7 @@ class Shares:
     samples: tuple[int, ...]
 
     @classmethod
-    def of(cls, world: World) -> Shares:
+    def of(cls, world: Membership) -> Shares:
         return cls(tuple(world.ranks), tuple(world.first), tuple(world.samples))
 
     def times_read(self, global_batch: int) -> Ints:
@@ -163,7 +163,7 @@ def _last_world(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None
         ]
         for process in earlier[-1:]:
             moments = [
-                (process.unix_ns(world.monotonic_ns), world.ranks) for world in process.worlds
+                (process.unix_ns(world.monotonic_ns), world.ranks) for world in process.memberships
             ]
             known += [each for each in moments if each[0] < before_ns]
     return max(known)[1] if known else None
@@ -206,8 +206,8 @@ def records(traces: Sequence[Trace], everybody: Shares) -> list[Record]:
 
 def _of_process(rank: int, number: int, process: ProcessRun, everybody: Shares) -> Iterator[Record]:
     steps, offset_ns = process.steps(), process.unix_ns(0)
-    since = [world.monotonic_ns for world in process.worlds]
-    shares = [everybody, *map(Shares.of, process.worlds)]
+    since = [world.monotonic_ns for world in process.memberships]
+    shares = [everybody, *map(Shares.of, process.memberships)]
     rows = zip(steps.index.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     for step, start_ns, end_ns in rows:
         own = shares[bisect.bisect_right(since, start_ns)]
@@ -276,7 +276,7 @@ def _evaluates(main: Trace, rank: int, epoch: int) -> bool:
         return True
     at_ns = main.evaluations[epoch].start_ns
     process = next(each for each in reversed(main.processes) if each.trained_ns)
-    worlds = [world for world in process.worlds if world.monotonic_ns <= at_ns]
+    worlds = [world for world in process.memberships if world.monotonic_ns <= at_ns]
     return not worlds or rank in worlds[-1].ranks
 
 
@@ -321,7 +321,7 @@ def _took_over(process: ProcessRun) -> list[int]:
     steps = process.steps()
     found = []
     reached, since_ns = 0, 0
-    for world in process.worlds:
+    for world in process.memberships:
         own = steps.index[(steps.start_ns >= since_ns) & (steps.start_ns < world.monotonic_ns)]
         reached = int(own[-1]) + 1 if len(own) else reached
         if world.step > reached:

@@ -164,7 +164,7 @@ def _worlds(run: Run) -> Iterator[tuple[float, int]]:
         process = segment.process
         if not process.joined:
             yield process.unix_ns(process.launched_ns or 0) / 1e9, run.cell.ranks
-        for world in process.worlds:
+        for world in process.memberships:
             if at_ns := segment.unix_ns([world.monotonic_ns]):
                 yield at_ns[0] / 1e9, len(world.ranks)
 

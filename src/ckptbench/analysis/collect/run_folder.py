@@ -240,7 +240,7 @@ def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
     left_out: set[int] = set()
     if cell.is_struck and any(trace.ended for trace in traces):
         main = traces[reference_rank(traces)]
-        last = main.worlds[-1].ranks if main.worlds else range(cell.ranks)
+        last = main.memberships[-1].ranks if main.memberships else range(cell.ranks)
         left_out = set(range(cell.ranks)) - set(last)
         # A rank that is lost after the last step is missed by no other.
         for event in whole_events(folder / LAUNCHER_TRACE):

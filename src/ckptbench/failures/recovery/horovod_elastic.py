@@ -24,7 +24,7 @@ from ckptbench.failures.recovery.elastic import Elastic, ElasticRank
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.horovod.ranks import OverHorovod
 from ckptbench.matrix.plugin_spec import Option
-from ckptbench.runs.events import Phase, World
+from ckptbench.runs.events import Membership, Phase
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
@@ -131,7 +131,7 @@ class _Progress:
                     processes, has_met, has_regrouped = processes + 1, False, False
                 case Phase(name="join"):
                     has_met = True
-                case World():
+                case Membership():
                     has_regrouped = True
         return cls(processes, has_met, has_regrouped)
 
