@@ -107,10 +107,7 @@ benchmarks: environment ## what ckptbench itself costs
 
 # A test fails where one of these files differs from the source.
 generated: environment ## write the files that follow from the source
-	$(BIN)/python scripts/write_config_page.py
-	$(BIN)/python scripts/write_names_page.py > docs/names.md
-	$(BIN)/python scripts/write_tables_page.py
-	$(BIN)/python scripts/write_trace_page.py > docs/trace.md
+	$(BIN)/python -m scripts.write_pages
 	$(BIN)/ckptbench page docs/calculator.html
 
 locks: environment ## lock the environments again

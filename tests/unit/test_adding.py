@@ -110,10 +110,10 @@ def test_a_strategy_and_a_recovery_are_a_file_and_an_entry(
     add_entry(source, registry, entry)
     code = f"""
 from ckptbench.matrix.registry import {registry}, load
-from scripts.write_names_page import document
+from scripts.pages.registries import recoveries, strategies
 entry = {registry}["mine"]
 place = entry.rank if hasattr(entry, "rank") else entry.location
-print(planned({more}), load(place), "`mine`" in document())
+print(planned({more}), load(place), "### `mine`" in strategies() + recoveries())
 """
     printed = run(source, code)
     assert re.search(r"-mine-.*<class 'ckptbench\.[\w.]+\.mine\.\w+'> True", printed)

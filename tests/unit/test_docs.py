@@ -17,11 +17,12 @@ from ckptbench.config.study import (
     StudyConfig,
     TrainingSection,
 )
+from ckptbench.matrix.plugin_spec import Entry
+from ckptbench.matrix.registry import RECOVERIES, STRATEGIES
 from ckptbench.report.commands.verbs import ckptbench as command
 from ckptbench.report.commands.verbs import run
-from scripts.write_config_page import MODELS, fields
-from scripts.write_config_page import page as config_page
-from scripts.write_names_page import GLOSSARY, document
+from scripts.pages.settings import fields
+from scripts.write_pages import PART, PARTS, files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -113,20 +114,21 @@ def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
     assert floors == {len(layers) - place: layer.split(" | ") for place, layer in enumerate(layers)}
 
 
-def test_the_page_on_names_is_that_of_the_registries() -> None:
-    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
-    assert page == document(), "run `make generated` and commit the result"
+def test_what_follows_from_the_source_is_up_to_date() -> None:
+    stale = [path for path, text in files().items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "run `make generated` and commit the result"
+
+
+def test_every_generated_part_is_on_one_page() -> None:
+    placed = [part for page in PAGES for _, part in PART.findall(page.read_text(encoding="utf-8"))]
+    assert sorted(placed) == sorted(PARTS)
 
 
 def test_the_glossary_is_in_order_and_short() -> None:
-    assert list(GLOSSARY) == sorted(GLOSSARY)
-    assert len(GLOSSARY) <= 40
-
-
-def test_the_config_page_has_the_fields_of_the_models() -> None:
-    page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    assert page == config_page(page), "run `make generated` and commit the result"
-    assert set(re.findall(r"<!--fields:([A-Z]\w+)-->", page)) == {each.__name__ for each in MODELS}
+    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+    words = re.findall(r"^- \*\*([\w -]+)\*\*: ", page, re.MULTILINE)
+    assert words == sorted(words)
+    assert 30 <= len(words) <= 40
 
 
 def test_a_line_of_a_field_says_what_it_takes_and_its_default() -> None:
@@ -173,3 +175,18 @@ def test_the_forge_and_ci_run_the_test_command_of_the_readme() -> None:
     ] == ".ci/run"
     assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
     assert "`make test` runs everything that CI runs" in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "registry"), [("strategies", STRATEGIES), ("recoveries", RECOVERIES)]
+)
+def test_the_page_on_strategies_explains_every_option(
+    name: str, registry: dict[str, Entry]
+) -> None:
+    page = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+    common = page.partition("## Recoveries")[2].partition("### ")[0] if name == "recoveries" else ""
+    for each, entry in registry.items():
+        shown = PARTS[name]().partition(f"### `{each}`\n\n")[2].partition("\n### ")[0]
+        words = common + shown.partition("\n\n")[2]
+        assert words.strip()
+        assert not [option for option in entry.options if f"`{option}" not in words]

@@ -1,19 +1,16 @@
-"""The vocabulary of traces: every event is read back as it was written, and its page is up to date."""
+"""The vocabulary of traces: every event is read back as it was written."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import typing
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from ckptbench.runs.events import KINDS, Event, File, from_json, to_json
-from scripts.write_trace_page import document
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
 FILES = [File(name="model.pt", kind="state", bytes=5), File(name="a", kind="own", rank=1, bytes=2)]
 
 
@@ -52,9 +49,3 @@ def test_every_event_of_the_union_is_known_by_its_name() -> None:
 def test_a_field_without_value_is_left_out() -> None:
     line = to_json(KINDS["phase"](name="build", start_ns=1, end_ns=2))
     assert line == {"event": "phase", "name": "build", "start_ns": 1, "end_ns": 2}
-
-
-def test_the_page_on_traces_is_that_of_the_events() -> None:
-    assert PAGE.read_text(encoding="utf-8") == document(), (
-        "docs/trace.md differs from the events: python scripts/write_trace_page.py > docs/trace.md"
-    )

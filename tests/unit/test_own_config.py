@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +126,6 @@ def test_the_record_of_a_study_is_read_as_it_was_written(tmp_path: Path) -> None
     (tmp_path / "other.json").write_text('{"format": 1, "cells": [{}]}')
     with pytest.raises(RunFolderError, match="start the workflow again"):
         OwnStudy.read(tmp_path / "other.json")
-
-
-def test_the_schema_is_the_one_of_the_models() -> None:
-    path = ROOT / "workflow" / "schemas" / "own.schema.json"
-    assert json.loads(path.read_text()) == own_schema(), (
-        "run `make generated` and commit the result"
-    )
 
 
 def test_the_config_that_ships_is_valid_by_models_and_by_schema() -> None:

@@ -1,7 +1,7 @@
 """The events of a trace, in which a rank records its work. Each kind of event is a frozen dataclass.
 
 A trace is a file in which every line is a JSON object: the event's name under `event`, and its fields beside it.
-`docs/trace.md` is generated from this module by `scripts/write_trace_page.py`. A test fails if they differ.
+`docs/run-folder.md` has the fields of each from here (`make generated`).
 
 Every `*_ns` is a whole number of nanoseconds of CLOCK_MONOTONIC, one clock for all ranks of a host. `step` counts
 the completed steps of the whole run. A field whose value is None is left out of the line.

@@ -31,3 +31,17 @@ def strikes_path(folder: Path, rank: int) -> Path:
 
 LAUNCHER_TRACE = "launcher.jsonl"
 """What the launcher saw: the counters of its machine, and of a struck run the losses and what it did about them."""
+
+FILES = {
+    MANIFEST: "what ran, on which machine and software, and how it ended",
+    "trace-<rank>.jsonl": "what one rank did and when",
+    LAUNCHER_TRACE: "what the launcher saw: counters of its machine, and losses",
+    "strikes-<rank>.jsonl": "with faults: which failures struck",
+    "final-<rank>.npz": "with `training.proof`: the arrays that a rank ended with, unless they are more than 64 MiB",
+    SEAL: "sizes and SHA-256 of the files above. A folder without it is no result",
+    SEAL_COPY: "the seal once more, and what the run was made from",
+    "plan.json": "what the launcher told the ranks",
+    "checkpoints/": "the versions that are kept, by default none; elsewhere if `checkpoints.folder` is set",
+    ".lock": "locked while a launcher works on the folder",
+}
+"""All that a run folder can hold."""

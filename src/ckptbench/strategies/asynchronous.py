@@ -1,7 +1,7 @@
 """The strategy `async`: rank 0 copies model and optimizer and trains on, while a process of its own writes the copy.
 
 Training waits for the copy alone. Memory and process are made before training and kept for all saves, because fresh
-memory costs several times the time of a copy. Like `native`, every rank also saves the state that only it has.
+memory costs several times the time of a copy.
 """
 
 from __future__ import annotations

@@ -1,13 +1,24 @@
-"""The strategy `deepfreeze`: shares of all ranks, captured tensor by tensor while the next step already computes.
+"""The strategy `deepfreeze`: shares of all ranks, copied tensor by tensor while the next step already computes.
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots:
-only the update does, and it waits until they are captured. What the forward pass changes (running statistics, random
-states) is copied at once. Like `async` it captures into memory that is kept, and a process of its own writes the file;
-like `sharded` it gives every rank an equal share.
+only the update does, and it waits for what is not copied yet. What the forward pass changes (running statistics, random
+states) is copied at once. A process of every rank writes its share.
 
-It writes to several levels, each with an interval of its own: memory of the node, the node's disk, the shared file
-system. The nearest is written first. If the ranks are on several nodes, a rank of the next node keeps a copy of what a
-rank writes to its node.
+- **Memory** for the copy is made before training and kept. **Files** are written past the page cache over those of a
+  removed version, so one removed version stays on the disk until the run ends (`version-spare.partial`).
+- **Levels**: `memory` of the node (outlives processes), `node`, a disk of the node, and `shared`, which is
+  `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. Levels are written one after the other, the
+  nearest first, each with a commit of its own. `memory` and `node` keep one version, removed when the run ended well. A
+  restart takes the newest sound version from the nearest level that has it.
+- **Several nodes**: each node holds the shares of its ranks, and every rank sends its files also to a rank of other nodes,
+  so the loss of a node loses no share. `partner` says to how many nodes, 0 for none. The nodes must reach each other by TCP
+  at any port; the bytes are not encrypted. Ranks meet before each save, and nodes keep two versions, so that no step is lost
+  between nodes. Before a restart all nodes check what they hold, agree on the newest step of which every rank's files are
+  left, and put it together in the shared folder.
+- **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
+  parameters (spectral norm).
+- TensorFlow compiles the wait for the copy into its step, so its results are rounded otherwise than with another strategy.
 """
 
 from __future__ import annotations

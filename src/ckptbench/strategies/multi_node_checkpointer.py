@@ -1,9 +1,14 @@
 """The strategy `multi_node_checkpointer`: ChainerMN's own checkpointer. Every rank writes the whole model and optimizer.
 
-The checkpointer is the one of `chainermn.create_multi_node_checkpointer`, called without a trainer as its documentation
-shows. After more than ten saves it agrees with the other ranks, through collectives, on which of its files to remove;
-so it is called in the training thread alone. The store's versions are out of its reach, because each has its own folder.
-Its `finalize`, which deletes all files, is never called, nor its `maybe_load`, which loads pickles.
+It is `chainermn.create_multi_node_checkpointer` of Chainer 7.8.1, called without a trainer as its documentation shows. R
+ranks write R times the bytes, compressed. A version loads on as many ranks as wrote it, or fewer.
+
+- Chainer itself starts anew, without an error, if no step has a file of every rank. Its `maybe_load` loads pickles, so it
+  is never called; nor is `finalize`, which deletes all files.
+- After `maybe_load` the first update broadcasts and drops its gradients, unless `optimizer.is_changed(model)` was called
+  before.
+- After more than ten saves it agrees with the other ranks, through collectives, on which of its files to remove. So it is
+  called in the training thread alone, and each version has a folder of its own, out of its reach.
 """
 
 from __future__ import annotations

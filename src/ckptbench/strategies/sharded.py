@@ -1,7 +1,7 @@
 """The strategy `sharded`: every rank writes an equal share of model and optimizer while training waits.
 
-All ranks hold the same model and optimizer, so each can write a part of them: with R ranks each writes 1/R of the bytes.
-Large tensors are cut. Like `native`, every rank also writes the state that only it has.
+All ranks hold the same model and optimizer, so each of R ranks can write 1/R of the bytes. Large tensors are cut. The files
+have the layout of safetensors, as those of `async` and `deepfreeze`.
 """
 
 from __future__ import annotations

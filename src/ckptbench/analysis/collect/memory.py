@@ -19,7 +19,7 @@ MEMORY = Table(
         RUN,
         RANK,
         ATTEMPT,
-        Column("when", "text", "", "as in docs/trace.md"),
+        Column("when", "text", "", "as in docs/run-folder.md"),
         Column("step", "integer", "1", "completed steps of the whole run"),
         Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
         Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its processes, and their shared memory once"),

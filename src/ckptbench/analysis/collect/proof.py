@@ -31,7 +31,7 @@ DIGESTS = Table(
         RUN,
         RANK,
         ATTEMPT,
-        Column("when", "text", "", "as in docs/trace.md"),
+        Column("when", "text", "", "as in docs/run-folder.md"),
         Column("level", "text", "", "of a version: where it lies"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),

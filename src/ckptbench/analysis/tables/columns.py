@@ -70,7 +70,7 @@ WHY = Column(
     "why",
     "text",
     "",
-    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/trace.md",
+    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/run-folder.md",
 )
 STRATEGY_COLUMNS = (
     Column(

@@ -34,7 +34,7 @@ SMALLEST_SCALE = 10 * np.finfo(np.float32).eps
 
 @dataclass(frozen=True, kw_only=True)
 class Nt3(Source):
-    """The 1,120 training and 280 test samples of [CANDLE's benchmark](../docs/method.md#networks), with 2 classes.
+    """The 1,120 training and 280 test samples of [CANDLE's benchmark](../docs/names.md#models), with 2 classes.
 
     Each has 60,483 × 1 × 1 values. Download both files from
     <https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/>. `synthetic: {height: 60483, width: 1, channels: 1, classes: 2, train_samples: 1120, test_samples: 280}`

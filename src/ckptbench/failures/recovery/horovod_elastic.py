@@ -1,5 +1,11 @@
 """The recovery `horovod_elastic`: Horovod's `horovodrun` starts the ranks and, after a while, a new one in place of a lost one.
 
+All ranks are on one node. Survivors go back to the last commit in memory, for which every rank copies its state after every
+`commit_steps` steps, and the steps since are done again. The host of a lost rank is barred for 2 to 3 seconds. With three
+ranks or more a survivor may hear of a loss only after `timeout_s`; a rank that waits longer than that in `init` is ended,
+and all start from the newest checkpoint. `horovodrun` ends its ranks on SIGTERM, so a run that a scheduler stops saves no
+last checkpoint.
+
 Horovod does what it does for its own users: its elastic state (`TorchState`, and for TensorFlow an `ObjectState` of
 variables) keeps what was committed last, its `init` asks `horovodrun` for the ranks that there are, and its notifications
 tell of new ones. Only the loop around them, `run_fn` of horovod.common.elastic, is written here once more, in the calls of

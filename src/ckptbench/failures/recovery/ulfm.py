@@ -2,8 +2,11 @@
 
 Amatya et al. 2017, "What does fault tolerant deep learning need from MPI?", did so in Caffe: every rank holds the whole
 network, so nothing is lost with a rank but its share of the batch. Here the framework of every rank trains alone, and its
-gradients are averaged over the communicator that is left. It takes Open MPI 5, whose `mpiexec --with-ft ulfm` lets a job
-go on without some of its ranks.
+gradients are averaged over the communicator that is left, by the ULFM of Open MPI 5 (`mpiexec --with-ft ulfm`).
+
+After a loss the ranks revoke and shrink the communicator, agree on the last step that any has done, and take over its state.
+The failed step is done again, so dropout draws once more. With `replace` the survivors start a process in place of each lost
+rank and wait for it; if a rank is lost meanwhile, all start again.
 """
 
 from __future__ import annotations

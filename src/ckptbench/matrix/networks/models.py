@@ -109,7 +109,7 @@ def alexnet(image: tuple[int, int, int], classes: int) -> Network:
 
     With 1,000 classes it has 61,100,840 parameters, as in torchvision, whose layers these are. Images smaller than the
     published 224x224 have the same: the last map is pooled to 6x6, as VGG-16's is to 7x7, and a pool is no larger than
-    what it pools. Raises DataError if the image has fewer rows or columns than ALEXNET_PIXELS.
+    what it pools. An image needs 7 rows and columns or more.
     """
     if min(image[:2]) < ALEXNET_PIXELS:
         raise DataError(
@@ -273,8 +273,10 @@ def nt3(image: tuple[int, int, int], classes: int) -> Network:
     """NT3 (CANDLE's Pilot1 benchmarks): 1-D convolutions along the rows of an image, then dense layers.
 
     The benchmark's input is 60,483 values, an image of (60483, 1, 1), and its network has 154,922,918 parameters.
-    Layers and sizes: `Pilot1/NT3/nt3_baseline_keras2.py` and `nt3_default_model.txt` in the repository
-    ECP-CANDLE/Benchmarks, at commit f6a3da88 of 2022-06-06. Raises DataError if the image has fewer rows than NT3_ROWS.
+    Layers and sizes are those of Pilot1/NT3/nt3_baseline_keras2.py and nt3_default_model.txt in the repository
+    ECP-CANDLE/Benchmarks, at commit f6a3da88 of 2022-06-06. An image needs 38 rows or more. CANDLE trains it without
+    momentum, with Glorot-uniform kernels, and lowers the learning rate on a plateau. With the momentum here a checkpoint
+    weighs twice as much.
     """
     height, width, channels = image
     if height < NT3_ROWS:

@@ -1,7 +1,15 @@
 """The strategy `dcp`: every rank writes its part with `torch.distributed.checkpoint.save` while training waits.
 
-DCP divides the tensors that all ranks hold among them, by bytes, and cuts none. Each rank adds a file with the states
-of its random generators.
+DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none. Each rank adds
+a file with the states of its random generators.
+
+- Running statistics are named by rank: under one name, as in the documentation's examples, a version would hold a mix that
+  no rank has had.
+- The saves have a process group of their own. On the group of training, as in the documentation, Gloo mixes up the messages
+  of the two on a CPU.
+- Errors come as a `CheckpointException`, which is no `Exception`: `except Exception` lets it pass. A full disk reads
+  `unexpected pos 704 vs 598`.
+- DCP's index is a pickle. The reader here makes only the types of an index, and refuses values that are no tensors.
 """
 
 from __future__ import annotations

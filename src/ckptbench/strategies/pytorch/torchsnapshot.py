@@ -1,7 +1,14 @@
 """The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training goes on.
 
-Every rank copies and writes its part of what all ranks hold. The library lays small tensors together into files
-`batched/<random name>`; `.snapshot_metadata` says where each tensor lies.
+Every rank copies and writes, in threads of torchsnapshot 0.1.0, its part of what all ranks hold: everything is marked as
+replicated, on a process group of its own. The documentation's first example marks nothing: then every rank writes all,
+without a warning, and a version of one rank cannot be loaded by two. Small tensors lie together in files `batched/<random
+name>`; `.snapshot_metadata` says where each lies.
+
+- A restore does not notice tensors that the version lacks, nor a file that is too short; the strategy checks both. It hangs
+  if only some ranks restore a part.
+- An error in the background is seen only by who calls `wait`. Here it is an error of the next save on every rank.
+- It syncs nothing, and takes new memory for each copy.
 """
 
 from __future__ import annotations

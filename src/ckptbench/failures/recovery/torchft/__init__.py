@@ -1,8 +1,12 @@
-"""The recovery `torchft`: every rank is a replica group of its own, and a lost one is replaced while the others go on.
+"""The recovery `torchft`: every rank is a replica group of its own. Survivors go on, and a lost rank is started anew.
 
-A lighthouse, a process of its own, decides before every step which ranks are in the quorum. Each step ends with the
-question whether it counts: where a sum has failed it is done again, with the same samples. The launcher starts lost ranks
-anew, and these take over the state of a rank that trains, over HTTP.
+All ranks are on one host. Before every step the lighthouse, a process of its own, says which ranks train; one that is
+silent for a second is left out. A step counts on a rank only if all its sums came about, and is done again with the same
+samples where one failed. The launcher starts lost ranks anew, and these take over the state of a rank that trains, over
+HTTP. If the lighthouse is killed, the run ends with an error.
+
+torchft asks nobody for a secret. Here its servers answer on loopback alone and load tensors only, but other users of the
+host can still read the model or give a rank another state: do not share the host with people you do not trust.
 """
 
 from __future__ import annotations

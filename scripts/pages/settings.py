@@ -1,15 +1,10 @@
-"""Write what follows from the models of the settings files: config/README.md and the JSON schemas in workflow/schemas.
-
-On the page, the lines of a model's fields stand between `<!--fields:NAME-->` and the next `<!--end-->`.
-"""
+"""The fields of the settings files, from their models: a line for each, with what it takes and its default."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,10 +13,8 @@ from ckptbench.config import study as config
 from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
-from ckptbench.own.config import OwnSection, own_schema
+from ckptbench.own.config import OwnSection
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "config" / "README.md"
 MODELS = (
     config.StudyConfig,
     config.Matrix,
@@ -38,18 +31,11 @@ MODELS = (
     GivenStorage,
 )
 
-BLOCK = re.compile(r"(<!--fields:(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
 MOST_NAMES = 7
 """A field that takes more names than these has them on another page, which its description names."""
 LARGEST_SHOWN = 10**6
 """Of the bounds above this the page says only that there are some."""
 KINDS = {"integer": "integer", "number": "number", "string": "text"}
-
-
-def page(text: str) -> str:
-    """The page, with the fields of all models as they are now."""
-    blocks = {model.__name__: fields(model) for model in MODELS} | {"datasets": datasets()}
-    return BLOCK.sub(lambda block: f"{block[1]}{blocks[block[2]]}", text)
 
 
 def datasets() -> str:
@@ -105,14 +91,3 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     words = [f"above {above}" if above is not None else f"from {least}" if least else ""]  # fmt: skip
     words.append(f"to {most:,}" if most < LARGEST_SHOWN else f"below {below}" if below is not None else "")  # fmt: skip
     return " ".join(filter(None, words))
-
-
-def main() -> None:
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    for name, schema in {"config": config.schema(), "own": own_schema()}.items():
-        path = ROOT / "workflow" / "schemas" / f"{name}.schema.json"
-        path.write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

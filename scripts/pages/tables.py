@@ -1,4 +1,4 @@
-"""docs/tables.md and the captions of tables in reports, written from the registry of tables: `python scripts/write_tables_page.py`.
+"""The columns of all tables, from their registry, and the captions of tables in reports.
 
 A column has one line, in the first table that has it; what several tables share stands once, at the top.
 """
@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.registry import (
@@ -24,19 +23,12 @@ from ckptbench.analysis.tables.registry import (
 )
 from ckptbench.analysis.tables.schema import Column, Table
 
-INTRODUCTION = """\
-# Tables
+SHARED = f"""\
+# Columns of several tables
 
-What does each column of `results/tables/<name>.parquet` and `.csv` mean? Written from `src/ckptbench/analysis/tables` by
-`python scripts/write_tables_page.py`; a test fails where the two differ.
-
-- *By* come the columns that sort the rows. Units are in names or brackets; a number without one is a count or a fraction: 0.05 is 5 %.
-- Where there is nothing to say a text is empty, and any other value missing: null in parquet, empty in CSV. Several names are joined by `, `.
-- ± after a name: two more columns hold the ends of its [95 % interval](method.md#intervals), `<name>_lo` and `<name>_hi`. They are missing where nothing shows
-  how far runs differ.
-- *Setup* is the first columns below: all that makes a cell but its repeat. *System* is those up to `{last}`: a cell and its baseline are equal in them.
+*Setup* is the columns down to `{SETUP[-1]}`: all that makes a cell but its repeat. *System* is those down to `{SYSTEM[-1]}`: a cell and its baseline are equal in
+them.
 """
-SHARED = "# Columns of several tables"
 TABLES_OF_SHARED = 3
 """A column that so many tables have is explained once, at the top."""
 LEAST_WORDS = 4
@@ -52,11 +44,10 @@ END = re.compile(r"_(lo|hi)$")
 
 
 def document() -> str:
-    """The whole page."""
+    """All columns, table by table."""
     page = _Page()
     return "\n".join(
         [
-            INTRODUCTION.format(last=SYSTEM[-1]),
             *page.shared_columns(),
             *page.section("What the run folders say", COLLECTED.values()),
             *page.section("What follows from it", DERIVED.values()),
@@ -84,7 +75,7 @@ class _Page:
     def shared_columns(self) -> Iterator[str]:
         counted = Counter(column for entry in EVERY.values() for column in entry.table.columns)
         self.shared = [each for each, tables in counted.items() if tables >= TABLES_OF_SHARED and each not in SETUP_COLUMNS and not END.search(each.name)]  # fmt: skip
-        yield f"{SHARED}\n"
+        yield SHARED
         yield from (_line(column.name, column) for column in (*SETUP_COLUMNS, *self.shared))
         yield ""
 
@@ -136,9 +127,3 @@ def _names(names: Sequence[str]) -> str:
             others = [name for name in names if name not in bundle]
             return ", ".join([f"*{word}*{without}", *(f"`{name}`" for name in others)])
     return ", ".join(f"`{name}`" for name in names)
-
-
-if __name__ == "__main__":
-    Path("docs/tables.md").write_text(document(), encoding="utf-8")
-    for name, caption in captions().items():
-        Path(f"workflow/report/table_{name}.rst").write_text(caption, encoding="utf-8")

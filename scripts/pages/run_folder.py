@@ -1,0 +1,55 @@
+"""What a run folder holds, from the declarations of its files, its manifest and its events."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+from ckptbench.runs.events import KINDS
+from ckptbench.runs.layout import FILES
+
+SAID_ABOVE = {
+    "step": "completed steps of the whole run", "epoch": "from 0",
+    "unix_ns": "ns since 1970, at the same moment as `monotonic_ns`",
+}  # fmt: skip
+"""Meanings that the introduction has."""
+
+
+def files() -> str:
+    return "".join(f"- `{name}`: {meaning}\n" for name, meaning in FILES.items())
+
+
+def events() -> str:
+    """Each event of a trace: when it is written, and its fields."""
+    return "\n".join(_section(name, kind) for name, kind in KINDS.items())
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    meanings = {each.name: _meaning(each.name, hints[each.name]) for each in dataclasses.fields(kind)}  # fmt: skip
+    plain = [f"`{each}`" for each, words in meanings.items() if not words]
+    lines = [f"- `{each}`: {words}" for each, words in meanings.items() if words]
+    if plain:
+        lines.insert(0, f"- {', '.join(plain)}")
+    return "\n".join(
+        [
+            f"### {name}",
+            "",
+            f"{kind.__doc__} *{kind.moment[0].upper()}{kind.moment[1:]}.*",
+            "",
+            *lines,
+            "",
+        ]
+    )
+
+
+def _meaning(name: str, hint: Any) -> str:
+    """What a field means; empty where its name or the introduction says it."""
+    words: str = hint.__metadata__[0] if hasattr(hint, "__metadata__") else ""
+    if words == SAID_ABOVE.get(name) or (name.endswith("_ns") and words in ("ns", "ns since 1970")):
+        return ""
+    return words.removeprefix("ns, ").removeprefix("ns; ").removeprefix("ns since 1970, ")
+
+
+PARTS = {"files": files, "events": events}
