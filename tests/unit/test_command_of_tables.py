@@ -121,7 +121,7 @@ def test_settings_to_copy_are_those_of_the_rows(
     [
         (["--costs", COSTS], "--mtbf or --gpu-mtbf or --rate or --log"),
         (["--costs", COSTS, "--mtbf", "1h", "--async", "3s+9s", "--state", "1GB"], "--async and --state: leave out"),
-        (["--costs", COSTS, "--mtbf", "1h", "--restart-per-gpu", "1s"], "--restart-per-gpu: leave out"),
+        (["--costs", COSTS, "--mtbf", "1h", "--write-fixed", "1s"], "--write-fixed: leave out"),
     ],
 )  # fmt: skip
 def test_options_are_checked_before_a_file_is_read(

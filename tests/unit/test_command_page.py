@@ -67,7 +67,7 @@ def test_a_rate_of_ones_own_is_one_of_the_pages(tmp_path: Path) -> None:
 
 def test_what_the_page_has_no_field_for_is_computed(tmp_path: Path) -> None:
     page = tmp_path / "case.html"
-    own = ["--gpu-mtbf", "64 h", "--state", "640GB", "--rank-bandwidth", "1GB/s", "--copy-bandwidth", "10GB/s", "--html", str(page)]  # fmt: skip
+    own = ["--gpu-mtbf", "64 h", "--state", "640GB", "--rank-bandwidth", "1GB/s", "--async", "1s", "--html", str(page)]  # fmt: skip
     assert run([*OPTIONS, *own]) == 0
     expected = {("gpus", "64"), ("step", "3s"), ("restart", "300s"), ("mtbf", "1 h"), ("blocking", "blocking=10s"), ("async", "async=1s+10s")}  # fmt: skip
     assert pairs(page) == expected

@@ -618,7 +618,7 @@ def test_a_page_does_not_replace_the_log_that_it_is_of(
     other.symlink_to(log)
     for page in (log, other):
         text = refused(["--training-log", str(log), "--mtbf", "5h", "--html", str(page)], capsys)
-        assert "--html: --training-log reads this file: name another" in text
+        assert "--html: the answer is read from" in text
     assert log.read_bytes() == before
 
 
@@ -631,11 +631,6 @@ def test_a_state_says_that_it_may_be_wrong_for_a_resumed_training(
     words = "too short if it was resumed: give --step."
     assert words in " ".join(said(case, capsys).split())
     assert words not in " ".join(said([*case, "--step", "2s"], capsys).split())
-
-
-def test_what_is_added_to_a_restart_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    text = refused(["--training-log", __file__, "--mtbf", "5h", "--restart-per-gpu", "1s"], capsys)
-    assert "--restart-per-gpu: give --restart too, to which it is added" in text
 
 
 def test_a_training_log_is_one_source_of_costs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -59,31 +58,6 @@ def _said(rate: FailureRate, gpus: int) -> str:
     if rate.is_bound:
         return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."
     return f"Failures {whose}: one in {often} on {gpus:,} GPUs{sure}."
-
-
-def failure_rate(
-    gpus: int,
-    *,
-    mtbf_s: float | None,
-    rate: str | None,
-    log: Path | None,
-    restart_s: float | None,
-) -> FailureRate:
-    """From that of `mtbf_s`, `rate` and `log` which is given. Failures of a log within one restart of another count as one.
-
-    Raises ConfigError or DataError where a file cannot be read.
-    """
-    from ckptbench.decide.rates import rate_of_job, read_log, read_rate
-    from ckptbench.decide.watched import RESTART_S, LogOptions
-
-    if mtbf_s is not None:
-        return rate_of_job(mtbf_s, gpus)
-    if rate is not None:
-        return read_rate(rate)
-    assert log is not None
-    if log.suffix == ".yaml":  # that describes a log
-        return read_rate(log)
-    return read_log(log, LogOptions(gpus=gpus, restart_s=restart_s or RESTART_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,10 +30,9 @@ def write_calculator(path: Path) -> None:
 
 def check_new(path: Path, asked: Asked) -> None:
     """Raises a usage error where the page would replace a file that the answer is read from."""
-    read = {"--training-log": asked.training_log, "--costs": asked.costs, "--log": asked.log, "--rate": asked.rate}  # fmt: skip
-    for option, each in read.items():
-        if each is not None and path.exists() and Path(each).exists() and path.samefile(each):
-            raise click.UsageError(f"--html: {option} reads this file: name another")
+    for each in filter(None, (asked.training_log, asked.costs, asked.log, asked.rate)):
+        if path.exists() and Path(each).exists() and path.samefile(each):
+            raise click.UsageError(f"--html: the answer is read from {path}: name another file")
 
 
 def write_case(path: Path, asked: Asked, written: Pairs) -> None:

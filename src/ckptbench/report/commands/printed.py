@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
@@ -28,26 +28,6 @@ from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WIDTH
 from ckptbench.report.commands.case import Choice, answer
 from ckptbench.report.commands.options import Asked
 
-KEYS: Mapping[str, str] = {
-    "gpus": "that train together",
-    "failures_per_s": "of the whole job",
-    "strategies": "an object for each, in the order of the text, with the keys that follow",
-    "name": "of the strategy",
-    "steps": "between two checkpoints, at the best interval",
-    "interval_s": "the same in seconds of useful time",
-    "loses": "the part of the time that is not useful",
-    "..._lo": "lower end of the 95 % interval of steps, interval_s or loses; null where unknown",
-    "..._hi": "upper end of it",
-    "told": "whether the interval can be recommended: it is known to within a factor of ten",
-    "fine_from_steps": "the shortest interval that loses at most a fifth more than the best",
-    "fine_to_steps": "the longest one",
-    "interval_s_if_failures_a_third": "the best interval if failures came a third as often; null where they were counted",
-    "interval_s_if_failures_three_times": "the same if they came three times as often",
-    "now": "the interval in use: name, steps, interval_s and loses; null where none is given",
-    "saves_gpu_hours_a_day": "at the best interval, against the one in use; null where none is given",
-    "remarks": "sentences on the answer",
-}  # fmt: skip
-"""What the keys of the JSON mean."""
 SAVE_STEPS = (
     ("Transformers", "save_steps={steps}"),
     ("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"),
@@ -82,7 +62,7 @@ class Answer:
         return "".join(f"{line}\n" for choice in self.choices for line in _settings(choice))
 
     def json(self) -> str:
-        """Text with the keys of `KEYS`."""
+        """Text. docs/decision.md says what its keys mean."""
         content = {
             "gpus": self.gpus,
             "failures_per_s": self.failures_per_s,

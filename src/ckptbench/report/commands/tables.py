@@ -35,7 +35,7 @@ from ckptbench.report.answer.quantities import Known, duration
 from ckptbench.report.answer.screen import text
 from ckptbench.report.answer.study import screen, shown
 from ckptbench.report.commands.case import Choice
-from ckptbench.report.commands.options import Asked
+from ckptbench.report.commands.options import MISSING, Asked
 from ckptbench.report.commands.printed import Answer, is_told
 
 
@@ -193,16 +193,16 @@ def costs_of_log(asked: Asked) -> Costs:
 def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
     """Each with the option that tells it."""
     if asked.gpus is None and facts.gpus is None:
-        yield "--gpus: how many train together"
+        yield MISSING["gpus"]
     if asked.step is None and facts.step is None:
-        yield "--step: how long one step takes"
+        yield MISSING["step"]
     if _takes_stall(asked) and facts.stall is None:
         why = "it does not tell how long one takes" if facts.saves else "it names no save"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
     if asked.now is None and facts.interval is None:
         yield '--now: how often you save today, as in --now "500 steps"'
     if asked.restart is None and facts.down is None:
-        yield "--restart: how long it takes from a failure until training goes on"
+        yield MISSING["restart"]
 
 
 def _takes_stall(asked: Asked) -> bool:
@@ -215,7 +215,7 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
     step = asked.step or _uncertain(facts.step)
     step_s = asked.step or (facts.step.value if facts.step else 0.0)
     interval = asked.now.in_steps(step_s) if asked.now is not None else facts.interval
-    down = asked.down_s(asked.restart, gpus) if asked.restart is not None else _uncertain(facts.down)  # fmt: skip
+    down = asked.restart or _uncertain(facts.down)
     strategies: list[dict[str, Any]] = [
         {
             "name": each.name,

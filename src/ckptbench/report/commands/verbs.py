@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ckptbench import __version__
-from ckptbench.common.errors import ConfigError
 from ckptbench.report.commands.options import (
     A_BLOCKING,
     AN_ASYNCHRONOUS,
@@ -45,17 +42,6 @@ def run(arguments: Sequence[str]) -> int:
     return done if isinstance(done, int) else 0
 
 
-def _help_json(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if not asked:
-        return
-    from ckptbench.report.commands.printed import KEYS
-
-    formatter = ctx.make_formatter()
-    formatter.write_dl(list(KEYS.items()))
-    click.echo(formatter.getvalue(), nl=False)
-    ctx.exit()
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="ckptbench")
 def ckptbench() -> None:
@@ -75,22 +61,16 @@ def ckptbench() -> None:
 @click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
 @click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write it.")
 @click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
-@click.option("--node-bandwidth", type=BANDWIDTH, help="How fast one node does.")
-@click.option("--gpus-per-node", type=COUNT, metavar="NUMBER", help="8 where nothing is said.")
 @click.option("--shared-by", type=COUNT, metavar="NUMBER", help="So many GPUs hold one copy of the state in parts: all where nothing is said (FSDP); 1: each has all of it.")
 @click.option("--write-fixed", type=TIME, help="What each write takes besides.")
-@click.option("--copy-bandwidth", type=BANDWIDTH, help="How fast a GPU copies its part aside: an asynchronous checkpoint stops training for that.")
 @click.option("--restart", type=TIME, help="From a failure until training goes on.")
-@click.option("--restart-per-gpu", type=TIME, help="What each GPU adds to it.")
-@click.option("--read-bandwidth", type=BANDWIDTH, help="How fast a GPU reads its part: that is added to --restart.")
 @click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
 @click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
 @click.option("--training-log", type=FILE, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Other options win, and say what it does not tell.")
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--help-json", is_flag=True, is_eager=True, expose_value=False, callback=_help_json, help="Say what the keys of --json mean.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: docs/decision.md says what its keys mean.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Write a page too, which starts with this case and computes others in the browser.")
 @click.pass_context
 def decide(
@@ -138,38 +118,3 @@ def page(file: Path) -> None:
     from ckptbench.report.commands.html import write_calculator
 
     write_calculator(file)
-
-
-# fmt: off
-@ckptbench.command()
-@click.option("--repeats", type=click.IntRange(2), metavar="NUMBER", help="Of the calibration: more of them make its intervals narrower.")
-@click.option("--config", type=FILE, metavar="FILE", help="Of the study, where it is not config/config.yaml.")
-def audit(repeats: int | None, config: Path | None) -> int:
-    """Is this machine's study to be believed? As `make audit` in a clone of ckptbench: less than three minutes."""
-    return make("audit", {"REPEATS": repeats, "CONFIG": config and config.absolute()})
-# fmt: on
-
-
-PARTS = ("Makefile", "Snakefile", "src/ckptbench")
-"""What tells a clone from another folder."""
-
-
-def make(target: str, settings: Mapping[str, object]) -> int:
-    """Make the target in the clone that is the working folder, or around it. Returns the exit status, 1 where it failed.
-
-    Settings that are not None reach it through the environment. Raises ConfigError where there is no clone.
-    """
-    here = Path.cwd()
-    clone = next((each for each in (here, *here.parents) if _is_clone(each)), None)
-    if clone is None:
-        raise ConfigError(
-            f"{here} is no clone of ckptbench, which `ckptbench {target}` needs: clone the repository, and start it there"
-        )
-    given = {name: str(own) for name, own in settings.items() if own is not None}
-    command = ["make", "--no-print-directory", target]
-    done = subprocess.run(command, cwd=clone, env={**os.environ, **given}, check=False)
-    return 1 if done.returncode else 0
-
-
-def _is_clone(folder: Path) -> bool:
-    return all((folder / part).exists() for part in PARTS)
