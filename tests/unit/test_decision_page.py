@@ -128,12 +128,6 @@ def test_a_strategy_is_named_with_what_tells_it_from_others(rates: list[FailureR
     assert names == {f"{strategy}, every {unit}" for strategy in ("native", "async", "deepfreeze (memory 1, shared 6)") for unit in ("epoch", "10 steps")}  # fmt: skip
 
 
-def test_it_starts_with_the_readers_case(rates: list[FailureRate]) -> None:
-    own = [("gpus", "64"), ("mtbf", "1 day")]
-    cases = payload(costs(), rates, CHOICES, own)["cases"]
-    assert cases[0] == {"title": "your case", "how": "", "pairs": own, "strategies": []}
-
-
 @pytest.mark.parametrize("none", [None, costs()[:0]])
 def test_without_a_study_it_starts_with_an_example(
     rates: list[FailureRate], none: pd.DataFrame | None

@@ -609,19 +609,6 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     assert "save_steps=" in said(["--training-log", log, "--mtbf", "5h", *rest], capsys)
 
 
-def test_a_page_does_not_replace_the_log_that_it_is_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = written(tmp_path, megatron(Made()))
-    before = log.read_bytes()
-    other = tmp_path / "other.html"
-    other.symlink_to(log)
-    for page in (log, other):
-        text = refused(["--training-log", str(log), "--mtbf", "5h", "--html", str(page)], capsys)
-        assert "--html: the answer is read from" in text
-    assert log.read_bytes() == before
-
-
 def test_a_state_says_that_it_may_be_wrong_for_a_resumed_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

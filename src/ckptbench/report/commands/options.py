@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 class Read(click.ParamType[Any]):
-    """A text that one of the functions of `quantities` reads. The context keeps it as it is written, for the page."""
+    """A text that one of the functions of `quantities` reads."""
 
     def __init__(self, metavar: str, read: Callable[[str], Any]) -> None:
         self.name = metavar
@@ -57,18 +57,10 @@ class Read(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
-        if ctx is not None and param is not None:
-            written(ctx).append((param.opts[0].removeprefix("--"), value))
         try:
             return self._read(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
-
-
-def written(ctx: click.Context) -> list[tuple[str, str]]:
-    """The options of this kind as they are written, each with its name."""
-    texts: list[tuple[str, str]] = ctx.meta.setdefault(f"{__name__}.written", [])
-    return texts
 
 
 def _blocking(text: str) -> Checkpoint:

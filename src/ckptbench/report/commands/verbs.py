@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from ckptbench import __version__
+from ckptbench.common.errors import DataError
+from ckptbench.common.remedies import blame
 from ckptbench.report.commands.options import (
     A_BLOCKING,
     AN_ASYNCHRONOUS,
@@ -17,7 +19,6 @@ from ckptbench.report.commands.options import (
     EVERY,
     SIZE,
     TIME,
-    written,
 )
 
 WRONG_USE = 2
@@ -71,11 +72,7 @@ def ckptbench() -> None:
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: docs/decision.md says what its keys mean.")
-@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write a page too, which starts with this case and computes others in the browser.")
-@click.pass_context
-def decide(
-    ctx: click.Context, /, save_steps: bool, as_json: bool, html: Path | None, **options: Any
-) -> None:
+def decide(save_steps: bool, as_json: bool, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
     A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
@@ -90,10 +87,6 @@ def decide(
         raise click.UsageError("--save-steps and --json: give one of them")
     asked = Asked(**options)
     asked.check()
-    if html is not None:
-        from ckptbench.report.commands.html import check_new
-
-        check_new(html, asked)
     if asked.is_of_tables:
         from ckptbench.report.commands.tables import answer_from_tables
 
@@ -104,10 +97,6 @@ def decide(
         answer = answer_from_options(asked)
     text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
     click.echo(text, nl=False)
-    if html is not None:
-        from ckptbench.report.commands.html import write_case
-
-        write_case(html, asked, written(ctx))
 # fmt: on
 
 
@@ -115,6 +104,14 @@ def decide(
 @click.argument("file", type=NEW_FILE)
 def page(file: Path) -> None:
     """Write the calculator to FILE: one HTML file that computes in the browser, and asks the network for nothing."""
-    from ckptbench.report.commands.html import write_calculator
+    from ckptbench.common.scripting import write_text
+    from ckptbench.decide.rates import published, read_rates
+    from ckptbench.report.commands.tables import usual
+    from ckptbench.report.page import html
 
-    write_calculator(file)
+    text = html.page(None, read_rates(published()), usual())
+    try:
+        write_text(file, text)
+    except OSError as error:
+        told = blame(error, file, "name a file elsewhere")
+        raise DataError(f"{file}: cannot be written: {told}") from None

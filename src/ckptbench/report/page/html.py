@@ -13,7 +13,7 @@ import vl_convert
 
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate
-from ckptbench.report.page.start import Pairs, payload
+from ckptbench.report.page.start import payload
 from ckptbench.report.page.translate import javascript
 
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
@@ -32,16 +32,14 @@ def page(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
     choices: Choices,
-    case: Pairs | None = None,
     answer: str = "",
 ) -> str:
-    """The text of the file. It starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+    """The text of the file. It starts with the first setup of the table `decision_costs`, else with an example.
 
-    A case is written in the options of the command, without their dashes: `("gpus", "256")`, `("async", "3s+90s")`; all of them are in
-    `start.EXAMPLE`. `answer` is the screen of a study (`report.answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
+    `answer` is the screen of a study (`report.answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
     """
     made = {
-        "start.json": _json(payload(costs, rates, choices, case)),
+        "start.json": _json(payload(costs, rates, choices)),
         "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
         "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
         "vega.js": VEGA.format(

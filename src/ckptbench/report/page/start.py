@@ -37,9 +37,7 @@ from ckptbench.report.answer.setups import (
     with_hardware,
 )
 
-Pairs = Sequence[tuple[str, str]]
-
-EXAMPLE: Pairs = (
+EXAMPLE = (
     ("gpus", "256"), ("mtbf", "14h"), ("step", "2.5s"), ("blocking", "60s"), ("async", "3s+90s"), ("restart", "8min"), ("now", "2h"),
 )  # fmt: skip
 """From which the page starts without a study."""
@@ -151,13 +149,8 @@ def in_a_field(seconds: float) -> str:
     return f"{float(f'{seconds * unit.scale:.{PLACES}g}'):g} {unit.name}"
 
 
-def payload(
-    costs: pd.DataFrame | None,
-    rates: Sequence[FailureRate],
-    choices: Choices,
-    case: Pairs | None = None,
-) -> Row:
-    """The page starts with `case`, else with the first setup of the table `decision_costs`, else with an example.
+def payload(costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: Choices) -> Row:
+    """The page starts with the first setup of the table `decision_costs`, else with an example.
 
     Raises ConfigError where the chosen rate is none of `rates`.
     """
@@ -165,10 +158,10 @@ def payload(
     if choices.rate not in names:
         raise ConfigError(f"decision.rate is {choices.rate}: use one of {', '.join(sorted(names))}")
     draws = Draws()
-    own = [] if case is None else [_written("your case", case)]
+    example = {"title": "an example", "how": "", "pairs": EXAMPLE, "strategies": []}
     measured = [] if costs is None else measured_cases(costs, choices, draws)
     return {
-        "cases": [*own, *measured, _written("an example", EXAMPLE)],
+        "cases": [*measured, example],
         "rates": [_rate(rate, draws) for rate in rates],
         "choices": asdict(choices),
         "draws": list(draws.texts),
@@ -180,11 +173,6 @@ def payload(
         "least_useful": LEAST_USEFUL,
         "words": _words(),
     }
-
-
-def _written(title: str, pairs: Pairs) -> Row:
-    """A case of which nothing was measured."""
-    return {"title": title, "how": "", "pairs": pairs, "strategies": []}
 
 
 def _rate(rate: FailureRate, draws: Draws) -> Row:

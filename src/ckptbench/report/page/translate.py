@@ -1,23 +1,25 @@
 """The formulas of `decide/formulas.py` in JavaScript, so that the model is written once.
 
-That file is written in a small part of Python, which is all that is translated here. Anything else is refused with its line.
+An expression of that file is one of JavaScript too, where `np` has NumPy's functions for single numbers, so only definitions are translated. What would mean
+something else in JavaScript, or nothing, is refused with its line.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from ckptbench.common.errors import ConfigError
 
-OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-SIGNS = {ast.UAdd: "+", ast.USub: "-"}
-COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "===", ast.NotEq: "!=="}  # fmt: skip
-CALLS = {
-    "exp": "Math.exp", "expm1": "Math.expm1", "log": "Math.log", "log1p": "Math.log1p", "sqrt": "Math.sqrt", "maximum": "Math.max",
-    "minimum": "Math.min", "floor": "Math.floor", "ceil": "Math.ceil", "abs": "Math.abs",
+NP = {
+    **{name: f"Math.{name}" for name in ("exp", "expm1", "log", "log1p", "sqrt", "floor", "ceil", "abs")},
+    "maximum": "Math.max",
+    "minimum": "Math.min",
+    "where": "(test, one, other) => (test ? one : other)",
 }  # fmt: skip
-"""Functions of NumPy. `np.where` is translated too."""
+ALIKE = (
+    ast.Name, ast.Attribute, ast.Call, ast.expr_context, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+)  # fmt: skip
+"""Parts of expressions that are the same in both languages. Not so `**`: JavaScript refuses `-x ** 2`."""
 TYPES = "Floats"
 """The alias of the types of all arguments and results, which JavaScript does not have."""
 
@@ -27,88 +29,62 @@ def javascript(source: str, name: str) -> str:
 
     Raises ConfigError with the file `name` and the line of what is not translated.
     """
-    return _Translation(name).module(ast.parse(source))
-
-
-class _Translation:
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._known: set[str] = set()
-
-    def module(self, tree: ast.Module) -> str:
-        functions = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
-        self._known = {each.name for each in functions}
-        parts, exported = [], []
-        for each in tree.body:
-            match each:
-                case ast.Expr(value=ast.Constant(value=str())) | ast.Import() | ast.ImportFrom():
-                    continue
-                case ast.Assign(targets=[ast.Name(id=name)]) if name == TYPES:
-                    continue
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    parts.append(f"const {name} = {self._expression(value, set())};")
-                case ast.FunctionDef(name=name):
-                    parts.append(self._function(each))
-                case _:
-                    raise self._refused(each)
-            exported.append(name)
-            self._known.add(name)
-        lines = "\n".join(parts)
-        return f'"use strict";\nconst formulas = (() => {{\n{lines}\nreturn {{ {", ".join(exported)} }};\n}})();\n'
-
-    def _function(self, function: ast.FunctionDef) -> str:
-        arguments = function.args
-        if arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg or arguments.defaults or function.decorator_list:  # fmt: skip
-            raise self._refused(function)
-        names = [each.arg for each in arguments.args]
-        local = set(names)
-        body = []
-        for place, each in enumerate(function.body):
-            match each:
-                case ast.Expr(value=ast.Constant(value=str())) if place == 0:
-                    continue
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in local:
-                    body.append(f"  const {name} = {self._expression(value, local)};")
-                    local.add(name)
-                case ast.Return(value=ast.expr() as value) if each is function.body[-1]:
-                    body.append(f"  return {self._expression(value, local)};")
-                case _:
-                    raise self._refused(each)
-        return "\n".join([f"function {function.name}({', '.join(names)}) {{", *body, "}"])
-
-    def _expression(self, node: ast.expr, local: set[str]) -> str:
-        def of(each: ast.expr) -> str:
-            return self._expression(each, local)
-
-        match node:
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return repr(value)
-            case ast.Name(id=name) if name in local | self._known:
-                return name
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if name in local:
-                return f"{name}.{field}"
-            case ast.UnaryOp(op=op, operand=operand) if type(op) in SIGNS:
-                return f"({SIGNS[type(op)]}{of(operand)})"
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-                return f"({of(left)} {OPERATORS[type(op)]} {of(right)})"
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARISONS:
-                return f"({of(left)} {COMPARISONS[type(op)]} {of(right)})"
-            case ast.Call(func=function, args=arguments, keywords=[]):
-                return self._call(node, function, [of(each) for each in arguments])
+    lines = ['"use strict";', "const formulas = (() => {"]
+    lines.append(f"const np = {{ {', '.join(f'{each}: {own}' for each, own in NP.items())} }};")
+    exported = []
+    for each in ast.parse(source).body:
+        match each:
+            case ast.Expr(value=ast.Constant(value=str())) | ast.Import() | ast.ImportFrom():
+                continue
+            case ast.Assign(targets=[ast.Name(id=known)]) if known == TYPES:
+                continue
+            case ast.FunctionDef(name=known) if _is_plain(each):
+                arguments = ", ".join(argument.arg for argument in each.args.args)
+                body = [f"  {_statement(own, name)}" for own in _without_docstring(each)]
+                lines += [f"function {known}({arguments}) {{", *body, "}"]
+            case ast.Assign(targets=[ast.Name(id=known)]):
+                lines.append(_statement(each, name))
             case _:
-                raise self._refused(node)
+                raise _refused(each, name)
+        exported.append(known)
+    return "\n".join([*lines, f"return {{ {', '.join(exported)} }};", "})();", ""])
 
-    def _call(self, node: ast.expr, function: ast.expr, arguments: Sequence[str]) -> str:
-        match function:
-            case ast.Attribute(value=ast.Name(id="np"), attr="where") if len(arguments) == 3:
-                return "({} ? {} : {})".format(*arguments)
-            case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in CALLS:
-                return f"{CALLS[name]}({', '.join(arguments)})"
-            case ast.Name(id=name) if name in self._known:
-                return f"{name}({', '.join(arguments)})"
-            case _:
-                raise self._refused(node)
 
-    def _refused(self, node: ast.stmt | ast.expr) -> ConfigError:
-        text = ast.unparse(node).partition("\n")[0]
-        return ConfigError(f"{self._name}:{node.lineno}: the page cannot translate {text}: use what formulas.py says of itself")  # fmt: skip
+def _is_plain(function: ast.FunctionDef) -> bool:
+    """Whether all arguments are positional, without defaults."""
+    plain = ast.arguments([], function.args.args, None, [], [], None, [])
+    return ast.dump(function.args) == ast.dump(plain)
+
+
+def _without_docstring(function: ast.FunctionDef) -> list[ast.stmt]:
+    return function.body[1:] if ast.get_docstring(function) else function.body
+
+
+def _statement(statement: ast.stmt, name: str) -> str:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=known)], value=value) if _is_alike(value):
+            return f"const {known} = {ast.unparse(value)};"
+        case ast.Return(value=ast.expr() as value) if _is_alike(value):
+            return f"return {ast.unparse(value)};"
+    raise _refused(statement, name)
+
+
+def _is_alike(expression: ast.expr) -> bool:
+    """Whether it means the same in JavaScript."""
+    return all(map(_is_alike_alone, ast.walk(expression)))
+
+
+def _is_alike_alone(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return type(value) in (int, float)
+        case ast.Attribute(value=ast.Name(id="np"), attr=function):
+            return function in NP
+        case ast.Compare(ops=[_, _, *_]):
+            return False
+    return isinstance(node, ALIKE)
+
+
+def _refused(statement: ast.stmt, name: str) -> ConfigError:
+    text = ast.unparse(statement).partition("\n")[0]
+    return ConfigError(f"{name}:{statement.lineno}: the page cannot translate {text}: use what formulas.py says of itself")  # fmt: skip
