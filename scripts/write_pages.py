@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ckptbench.config.study import schema
 from ckptbench.own.config import own_schema
-from scripts.pages import registries, run_folder, settings, tables
+from scripts.pages import project, registries, run_folder, settings, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!--generated:(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "datasets": settings.datasets,
     "tables": tables.document,
     **registries.PARTS,
+    **project.PARTS,
     **run_folder.PARTS,
 }
 """What makes each part."""

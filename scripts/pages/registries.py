@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Iterable
-from importlib.util import find_spec
 from itertools import starmap
-from pathlib import Path
 
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.plugin_spec import Entry, Option
 from ckptbench.matrix.registry import FAULTS, FRAMEWORKS, RECOVERIES, STRATEGIES
+from scripts.pages.docstring import docstring
 
 OWN_FORMATS = "the framework's formats"
 
@@ -48,19 +46,12 @@ PARTS = {each.__name__: each for each in (frameworks, models, faults, strategies
 def _section(name: str, entry: Entry, serves: str, location: str) -> str:
     """An entry under its heading: what it goes with, its options, and what its module says."""
     served = f"For {_codes(entry.frameworks, 'all frameworks')}, {serves}.{_options(entry)}"
-    return f"### {_code(name)}\n\n{served}\n\n{_docstring(location)}\n"
+    return f"### {_code(name)}\n\n{served}\n\n{_said(location)}\n"
 
 
-def _docstring(location: str) -> str:
-    """What the docstring of an entry's module says of it. The module is not imported: its library may not be installed.
-
-    It begins with the kind and the name, as "The strategy `native`: ".
-    """
-    spec = find_spec(location.partition(":")[0])
-    assert spec is not None
-    assert spec.origin is not None
-    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
-    words = text.partition(": ")[2]
+def _said(location: str) -> str:
+    """What the docstring of an entry's module says of it, behind "The strategy `native`: "."""
+    words = docstring(location.partition(":")[0]).partition(": ")[2]
     return words[:1].upper() + words[1:]
 
 

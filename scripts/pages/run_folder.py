@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from ckptbench.runs.events import KINDS
-from ckptbench.runs.layout import FILES
+from ckptbench.runs.layout import FILES, MANIFEST_FIELDS
 
 SAID_ABOVE = {
     "step": "completed steps of the whole run", "epoch": "from 0",
@@ -17,12 +18,20 @@ SAID_ABOVE = {
 
 
 def files() -> str:
-    return "".join(f"- `{name}`: {meaning}\n" for name, meaning in FILES.items())
+    return _list(FILES)
+
+
+def manifest() -> str:
+    return _list(MANIFEST_FIELDS)
 
 
 def events() -> str:
     """Each event of a trace: when it is written, and its fields."""
     return "\n".join(_section(name, kind) for name, kind in KINDS.items())
+
+
+def _list(meanings: Mapping[str, str]) -> str:
+    return "".join(f"- `{name}`: {meaning}\n" for name, meaning in meanings.items())
 
 
 def _section(name: str, kind: type[Any]) -> str:
@@ -52,4 +61,4 @@ def _meaning(name: str, hint: Any) -> str:
     return words.removeprefix("ns, ").removeprefix("ns; ").removeprefix("ns since 1970, ")
 
 
-PARTS = {"files": files, "events": events}
+PARTS = {"files": files, "manifest": manifest, "events": events}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
 from pathlib import Path
@@ -98,20 +97,6 @@ def exists(path: str) -> bool:
 def test_every_make_target_on_a_page_exists(page: Path) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(TARGET.findall(page.read_text(encoding="utf-8"))) <= set(targets)
-
-
-def test_the_map_of_the_rooms_has_the_floors_of_the_import_linter() -> None:
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / ".importlinter")
-    layers = settings["importlinter:contract:rooms"]["layers"].strip().splitlines()
-    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d*) *\| `(\w+)` \|", page, re.MULTILINE)
-    floors: dict[int, list[str]] = {}
-    floor = 0
-    for number, room in rows:
-        floor = int(number or floor)
-        floors.setdefault(floor, []).append(room)
-    assert floors == {len(layers) - place: layer.split(" | ") for place, layer in enumerate(layers)}
 
 
 def test_what_follows_from_the_source_is_up_to_date() -> None:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from ckptbench.data.sources import prepare
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.runs.identity import Identity
+from ckptbench.runs.layout import FILES, MANIFEST_FIELDS
 from ckptbench.runs.plan import Plan
 
 MakePlan = Callable[..., Plan]
@@ -56,6 +58,14 @@ def test_a_version_says_of_which_run_training_dataset_and_lock_it_is(
     assert identity.training == dataclasses.asdict(plan.training)
     assert identity.dataset_sha256 == dataset_sha256(plan.dataset_folder)
     assert identity.lock_sha256 == plan.lock_sha256
+
+
+def test_a_run_leaves_what_its_page_says(make_plan: MakePlan, execution: Execution) -> None:
+    plan = make_plan("e1")
+    run_cell(plan, dataclasses.replace(execution, keep_after_run=1))
+    assert set(manifest(plan)) == set(MANIFEST_FIELDS)
+    names = {re.sub(r"-\d+", "-<rank>", path.name) for path in plan.run_folder.iterdir()}
+    assert names <= {name.rstrip("/") for name in FILES}
 
 
 def test_a_difference_is_named_with_both_values() -> None:

@@ -1,1 +1,1 @@
-"""From run folders to tables; nothing here imports a framework."""
+"""From run folders to tables: `tables`, `collect`, `cost`, `proof`. Nothing here imports a framework."""

@@ -1,1 +1,1 @@
-"""One file for each framework, behind the contract in `contract.py`. Only that file imports the framework's library."""
+"""One file or folder for each framework, behind one contract. Only there its library is imported."""

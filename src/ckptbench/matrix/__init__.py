@@ -1,1 +1,1 @@
-"""Cells, the points of the matrix: their fields, the names that the fields can take, and their ids."""
+"""Cells, the points of the matrix: their fields, the registries of names that these take, their ids, and in `networks` each network."""

@@ -1,1 +1,1 @@
-"""A study of an own training: its config, its runs under the probe, and what comes of them."""
+"""A study of a training of your own: its config, its runs under the probe, and what comes of them."""

@@ -1,1 +1,1 @@
-"""What people see: figures, the answer, the page to ask, and the command."""
+"""What people see: `figures`, the `answer`, the `page` to ask, and the `commands`."""

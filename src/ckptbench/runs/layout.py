@@ -45,3 +45,35 @@ FILES = {
     ".lock": "locked while a launcher works on the folder",
 }
 """All that a run folder can hold."""
+
+MANIFEST_FIELDS = {
+    "schema_version": f"{SCHEMA_VERSION}; another is refused",
+    "cell_id": "the cell's name",
+    "cell": "its fields",
+    "training": "section `training` of the config, and `keep_during_run`",
+    "seed": "`training.seed` plus the repeat",
+    "run_id": "32 random hexadecimal digits; attempts that continue the run keep them",
+    "dataset_sha256": "checksum of the dataset",
+    "lock": "the environment's lock",
+    "lock_sha256": "its checksum",
+    "status": "`running` (or its launcher was killed), `complete`, `failed`, `interrupted` by a user, or `stopped` when told to, with a checkpoint",
+    "error": "what ended the run, or null",
+    "attempts": "1 if the run never continued",
+    "requeues": "how often the scheduler stopped it and started it again",
+    "failures": "those planned",
+    "strikes": "those that struck",
+    "started": "of the first attempt, UTC",
+    "ended": "of the last attempt, UTC",
+    "duration_s": "null where only wall clocks tell and they disagree",
+    "clock": "the host's boot id, and the moment `started` by each clock in ns, as one text",
+    "measured_on": "`cpu` or `gpu`",
+    "device": "`cpu`, or the model of the GPU",
+    "host": "of the launcher: `host`, `kernel`, `cpu`, `cores`, `memory_bytes`, `gpus`, `checkpoint_file_system`, `scheduler_job`",
+    "hosts": "the host of each rank",
+    "versions": "of every distribution of the environment",
+    "ckptbench_version": "of this program",
+    "source": "`revision`, and whether it was `dirty`; null outside of git",
+    "parameters": "their number",
+    "state_bytes": "what a checkpoint must hold: `model`, `optimizer`, `rest`",
+}
+"""All fields of the manifest of a complete run."""
