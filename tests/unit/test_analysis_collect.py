@@ -99,11 +99,13 @@ def test_of_several_nodes_each_commits_its_part_and_the_shared_version_is_one(
     assert whole.groupby("step")["bytes"].sum().tolist() == [1024] * 2
 
 
-def test_every_wait_counts_as_stall_but_the_one_at_the_end(tmp_path: Path) -> None:
+def test_every_wait_counts_as_stall_but_that_of_the_next_save_and_the_one_at_the_end(
+    tmp_path: Path,
+) -> None:
     holds_s = {"update": 0.1, "save": 0.2, "removal": 0.4, "end": 0.8}
     run = FakeRun(cell=cell(), stall_s=lambda rank, step: 1.6, hold_s=holds_s)
     checkpoints = collect([run.write(tmp_path)])["checkpoints"]
-    assert checkpoints["stall_s"].tolist() == pytest.approx([2.3, 2.3])
+    assert checkpoints["stall_s"].tolist() == pytest.approx([2.1, 2.1])
     parts = checkpoints[["save_s", "update_hold_s", "save_hold_s", "removal_hold_s"]]
     assert parts.iloc[0].tolist() == pytest.approx([1.6, 0.1, 0.2, 0.4])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.cost.stall import of_slowest_rank, own_stall_s
+from ckptbench.analysis.cost.stall import of_slowest_rank
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
 from ckptbench.analysis.tables.grouping import by_run, groups, records
 from ckptbench.analysis.tables.schema import Row
@@ -159,8 +159,7 @@ def _in_steps(recoveries: pd.DataFrame, column: str, step_s: pd.Series[float]) -
 def _stalls(checkpoints: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[Any, ...], Seen]:
     """As in `decision_costs`."""
     slowest = of_slowest_rank(checkpoints.dropna(subset=["stall_s"]))
-    own = slowest[["run", "step"]].assign(stall_s=own_stall_s(slowest))
-    known = own.merge(runs[["run", *CELL, "interval"]], on="run")
+    known = slowest[["run", "step", "stall_s"]].merge(runs[["run", *CELL, "interval"]], on="run")
     keys = [*CELL, "interval"]
     return {
         tuple(key.values()): Seen.of(own["stall_s"], own["run"]) for key, own in groups(known, keys)

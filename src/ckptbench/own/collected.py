@@ -119,7 +119,9 @@ def _stalls(run: SeenRun, setup: Row) -> Iterator[Row]:
             "stall_s": one.stall_s,
             "capture_s": one.stall_s if one.background else 0.0,
             "write_s": one.finished_s if one.background else one.stall_s,
-            **dict.fromkeys(("sync_s", "checksum_s", "commit_s", "wait_s", *HOLDS), 0.0),
+            **dict.fromkeys(
+                ("sync_s", "checksum_s", "commit_s", "wait_s", "save_hold_s", *HOLDS), 0.0
+            ),
             "durable_s": one.finished_s,
             "retention_s": 0.0,
             "bytes": one.size,

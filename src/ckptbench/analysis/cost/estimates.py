@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, PerRepeat
-from ckptbench.analysis.cost.times import INSIDE_S, INSIDE_STEPS, STALL, WRITE, RunTimes
+from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, WRITE, RunTimes
 
 PAIRED, IN_RUN = "paired", "in_run"
 
@@ -25,7 +25,7 @@ def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
 
 
 def in_run(runs: Sequence[RunTimes]) -> PerRepeat:
-    """(stalls + slowdown) / (mean period of the steps outside every save x number of steps), summed over runs.
+    """(stalls + waits of the next save + slowdown) / (mean period of the steps outside every save x number of steps), summed over runs.
 
     Slowdown is the time of the steps inside a background save beyond what as many outside would have taken.
     NaN where a run has no step outside every save, or no run has a checkpoint.
@@ -33,7 +33,7 @@ def in_run(runs: Sequence[RunTimes]) -> PerRepeat:
     if not any(len(run.checkpoints) for run in runs) or not all(len(run.outside_s) for run in runs):
         return PerRepeat.ratio([], [])
     return PerRepeat.ratio(
-        [run.checkpoints[:, STALL].sum() + slowdown_s(run) for run in runs],
+        [run.checkpoints[:, BLOCKED].sum() + slowdown_s(run) for run in runs],
         [run.period_s * run.steps for run in runs],
     )
 
@@ -49,7 +49,7 @@ def in_run_steady(runs: Sequence[RunTimes]) -> PerRepeat:
     return PerRepeat.ratio(
         [
             len(run.checkpoints)
-            * (own.checkpoints[:, STALL].sum() + slowdown_s(own))
+            * (own.checkpoints[:, BLOCKED].sum() + slowdown_s(own))
             / len(own.checkpoints)
             for run, own in zip(runs, steady, strict=True)
         ],
@@ -59,7 +59,7 @@ def in_run_steady(runs: Sequence[RunTimes]) -> PerRepeat:
 
 def sync_share(runs: Sequence[RunTimes]) -> float:
     """The part of the in-run estimate that comes from stalls after the framework's own write returned."""
-    sync_s = sum((run.checkpoints[:, STALL] - run.checkpoints[:, WRITE]).sum() for run in runs)
+    sync_s = sum((run.checkpoints[:, BLOCKED] - run.checkpoints[:, WRITE]).sum() for run in runs)
     return float(sync_s / sum(run.period_s * run.steps for run in runs))
 
 

@@ -39,7 +39,7 @@ OVERHEAD = Table(
         Column("time_s", "number", "s", "training time, mean over the paired repeats"),
         Column("baseline_s", "number", "s", "training time of the baseline, mean over the paired repeats"),
         *with_ends("paired", "1", "(time - baseline) / baseline over paired repeats"),
-        *with_ends("in_run", "1", "(stalls + slowdown) / (period of a step outside every save x steps)"),
+        *with_ends("in_run", "1", "(stalls + waits of the next save + slowdown) / (period of a step outside every save x steps)"),
         *with_ends("overhead", "1", "the estimate to quote: `in_run`, but `paired` where the two contradict each other"),
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
         Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),

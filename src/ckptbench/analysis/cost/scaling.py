@@ -12,7 +12,6 @@ import pandas as pd
 from ckptbench.analysis.cost.stall import (
     mean_of_runs,
     reached_shared,
-    stall_of_one,
     steady_or_all,
 )
 from ckptbench.analysis.cost.statistics import (
@@ -63,7 +62,7 @@ CHECKPOINT_COST = Table(
         *with_ends(
             "stall_s",
             "s",
-            "training is blocked by one checkpoint: mean of a run, mean over repeats, without waits of the next save for this one",
+            "training is blocked by one checkpoint: mean of a run, mean over repeats",
         ),
         Column(
             "first_stall_s",
@@ -178,7 +177,7 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     }
     setups = list(groups(stall[~stall["warmup"]], SETUP))
     chosen = [steady_or_all(group) for _, group in setups]
-    stalls = estimates([stall_of_one(used) for used in chosen])
+    stalls = estimates([mean_of_runs(used, "stall_s") for used in chosen])
     return CHECKPOINT_COST.rows(
         {
             **setup,
@@ -186,7 +185,7 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             "checkpoints": len(used),
             "steady": bool(used["steady"].all()),
             **cost.columns("stall_s"),
-            "first_stall_s": stall_of_one(group[~group["steady"]]).value,
+            "first_stall_s": mean_of_runs(group[~group["steady"]], "stall_s").value,
             "durable_s": mean_of_runs(reached_shared(used), "durable_s").value,
             **overheads[tuple(setup.values())],
         }

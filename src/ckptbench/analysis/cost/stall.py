@@ -37,14 +37,14 @@ STALL = Table(
         LEVELS_REACHED,
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
         Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
-        Column("stall_s", "number", "s", "the training loop was blocked, slowest rank"),
+        Column("stall_s", "number", "s", "the training loop was blocked, on the rank that was blocked the longest, `save_hold_s` included"),
         Column("capture_s", "number", "s", "of the stall: the save itself, where the strategy does not block; else 0"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
         Column("update_hold_s", "number", "s", "of the stall: updates waited for the capture"),
-        Column("save_hold_s", "number", "s", "of the stall: the next save waited for this one"),
+        Column("save_hold_s", "number", "s", "no part of the stall: the next save waited for this one"),
         Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
         Column("wait_s", "number", "s", "of the stall: ranks waited for one another"),
         Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels"),
@@ -56,14 +56,16 @@ STALL = Table(
 
 WRITING = ["write_s", "sync_s", "checksum_s", "commit_s"]
 """Parts of a checkpoint. They are parts of its stall where training waits for the commit."""
-HOLDS = ["update_hold_s", "save_hold_s", "removal_hold_s"]
+HOLDS = ["update_hold_s", "removal_hold_s"]
 PARTS = ["capture_s", *WRITING, "wait_s", *HOLDS]
 
 
 def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`."""
     checkpoints = tables["checkpoints"]
-    slowest = of_slowest_rank(checkpoints)[["run", "step", "stall_s", "save_s", *HOLDS]]
+    slowest = of_slowest_rank(checkpoints)[
+        ["run", "step", "stall_s", "save_s", "save_hold_s", *HOLDS]
+    ]
     slowest_writer = (
         checkpoints[checkpoints["writes"]]
         .sort_values("durable_s", kind="stable")
@@ -114,23 +116,15 @@ def mean_of_runs(checkpoints: pd.DataFrame, column: str) -> PerRepeat:
     return PerRepeat.mean(each) if len(each) else PerRepeat(math.nan, each)
 
 
-def stall_of_one(checkpoints: pd.DataFrame) -> PerRepeat:
-    """How long one checkpoint stops training: the one number that tables, figures, answers and the decision have.
-
-    Without the time in which the next save waits for this one: that depends on the interval, and the decision's formula has it.
-    """
-    return mean_of_runs(checkpoints.assign(own_s=own_stall_s(checkpoints)), "own_s")
-
-
-def own_stall_s(checkpoints: pd.DataFrame) -> pd.Series[float]:
-    """Of each checkpoint of the slowest rank, its stall without the time in which the next save waits for it."""
-    return checkpoints["stall_s"] - checkpoints["save_hold_s"]
+def blocked_s(checkpoints: pd.DataFrame) -> pd.Series[float]:
+    """The stall of each checkpoint and the time in which the next save waited for it, which depends on the interval."""
+    return checkpoints["stall_s"] + checkpoints["save_hold_s"]
 
 
 def of_slowest_rank(checkpoints: pd.DataFrame) -> pd.DataFrame:
-    """Of the table `checkpoints` one row a checkpoint: that of the rank with the longest stall."""
-    by_stall = checkpoints.sort_values("stall_s", kind="stable")
-    return by_stall.drop_duplicates(["run", "step"], keep="last")
+    """Of the table `checkpoints` one row a checkpoint: that of the rank that was blocked the longest."""
+    by_time = checkpoints.iloc[blocked_s(checkpoints).argsort(kind="stable")]
+    return by_time.drop_duplicates(["run", "step"], keep="last")
 
 
 def reached_shared(checkpoints: pd.DataFrame) -> pd.DataFrame:

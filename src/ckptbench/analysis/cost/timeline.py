@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.stall import steady_or_all
+from ckptbench.analysis.cost.stall import blocked_s, steady_or_all
 from ckptbench.analysis.tables.columns import (
     LEVEL,
     RANK,
@@ -92,7 +92,9 @@ def _typical(
 ) -> Iterator[pd.DataFrame]:
     """The rows of each rank."""
     farthest = stalls[stalls["reached"] == stalls["reached"].max()]
-    by_length = farthest.sort_values(["stall_s", "run", "step"], ignore_index=True)
+    by_length = farthest.assign(blocked_s=blocked_s(farthest)).sort_values(
+        ["blocked_s", "run", "step"], ignore_index=True
+    )
     places = sorted(by_length.index, key=lambda place: abs(place - (len(by_length) - 1) // 2))
     ends = {run: _ends_of_epochs(tables["steps"][run]) for run in by_length["run"].unique()}
     shown: tuple[pd.Series[Any], _Window] | None = None

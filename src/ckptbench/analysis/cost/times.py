@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.statistics import Floats
 from ckptbench.matrix.registry import WHOLE
 
-STALL, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
+BLOCKED, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
 """Columns of `RunTimes.checkpoints`."""
 COLUMNS_READ = {
     "epochs": ("epoch", "duration_s", "warmup_s"),
@@ -24,6 +24,7 @@ COLUMNS_READ = {
         "step",
         "start_ns",
         "stall_s",
+        "save_hold_s",
         "writes",
         "write_s",
         "update_hold_s",
@@ -50,9 +51,9 @@ class RunTimes:
     the ones to take: the others may spend the step after a checkpoint waiting for it.
     """
     checkpoints: Floats
-    """One row a checkpoint, five columns. STALL: on the slowest rank. WRITE: the framework's write, at most the stall.
+    """One row a checkpoint, five columns. BLOCKED: the stall and the wait of the next save, on the slowest rank. WRITE: the framework's write, at most that.
     INSIDE_S and INSIDE_STEPS: time and number of steps that began before the save and its removal ended; waits for the
-    capture are in STALL. STEADY: 1 or 0.
+    capture are in BLOCKED. STEADY: 1 or 0.
     """
 
     @property
@@ -114,15 +115,15 @@ def _of_run(epochs: Arrays, steps: Arrays, checkpoints: Arrays, warmup_steps: in
     own_steps = _where((steps["rank"] == writer) & ~steps["warmup"], steps)
     save = _save_of_step(own_steps, written)
     period_s = own_steps["wait_s"] + own_steps["duration_s"]
-    stall_s = _largest(checkpoints["stall_s"], checkpoints["step"])
+    blocked_s = _largest(checkpoints["stall_s"] + checkpoints["save_hold_s"], checkpoints["step"])
     inside, saves = save >= 0, len(written["step"])
     return RunTimes(
         epoch_s=_largest(epochs["duration_s"] - epochs["warmup_s"], epochs["epoch"]),
         outside_s=period_s[~inside],
         checkpoints=np.column_stack(
             [
-                stall_s,
-                np.minimum(stall_s, written["write_s"]),
+                blocked_s,
+                np.minimum(blocked_s, written["write_s"]),
                 np.bincount(save[inside], period_s[inside], saves) - written["update_hold_s"],
                 np.bincount(save[inside], minlength=saves),
                 written["steady"],

@@ -33,7 +33,6 @@ from ckptbench.report.figures.kit.parts import (
     HIDDEN,
     RANKS_WAIT,
     REMOVAL,
-    SAVE_WAITS,
     STALL,
     SYNC,
     UPDATE_WAITS,
@@ -73,7 +72,6 @@ PARTS = {
     "commit_s": COMMIT,
     "wait_s": RANKS_WAIT,
     "update_hold_s": UPDATE_WAITS,
-    "save_hold_s": SAVE_WAITS,
     "removal_hold_s": REMOVAL,
 }
 """Parts of the stall by their column, in the order of time."""
