@@ -153,7 +153,7 @@ def test_every_version_is_the_state_of_its_step(done: Checkout) -> None:
     untold = np.where(consistency["history"] == "listed_name_twice", 2, 0)
     assert (consistency["versions_taken"] >= 8 - untold).all()
     torn = consistency[consistency["torn"] > 0]
-    assert torn.empty, torn[["run", "torn_names", "matches_step"]].to_string()
+    assert torn.empty, torn[["run", "torn_names"]].to_string()
     assert consistency["consistent"].all()
 
 

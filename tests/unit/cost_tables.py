@@ -65,7 +65,6 @@ def overhead(setup: Setup, repeats: int) -> Setup:
         "in_run_steady": 0.8 * inside,
         "in_run_steady_lo": 0.8 * inside - 0.005,
         "in_run_steady_hi": 0.8 * inside + 0.005,
-        "overhead_without_fsync": 0.7 * inside,
         "agree": abs(outside - inside) <= width + 0.005,
         "note": "",
     }
@@ -104,7 +103,6 @@ def cost(setup: Setup, repeats: int) -> Setup:
         "stall_s": stall,
         "stall_s_lo": 0.9 * stall,
         "stall_s_hi": 1.2 * stall,
-        "first_stall_s": 1.5 * stall,
         "steady": True,
         "durable_s": 1.02 * stall if _strategy(setup) in BLOCKING else 1.4 * _save_s(setup),
         "paired": 0.1,
@@ -149,7 +147,6 @@ def stalls(setup: Setup, repeats: int, *, first_checkpoints: int) -> Iterator[Se
                     "blocking": blocking,
                     "stall_s": sum(waits.values()) + blocking * sum(behind.values()),
                     "durable_s": 1.4 * write + 0.02,
-                    "retention_s": 0.01,
                     "bytes": 188_000_000,
                 }
             )
@@ -165,7 +162,6 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
         "durable": ("_s", 1.4 * save),
         "overhead": ("", stall / 10),
         "memory": ("_bytes", 2e6 if blocking else 2.0 * model),
-        "growth": ("_bytes", 1e3),
     }
     ends = {"": 1.0, "_lo": 0.8, "_hi": 1.3}
     measures = {

@@ -15,7 +15,6 @@ BEGIN = Counted(
     own_s=3.0,
     kernel_s=10.0,
     stolen_s=7.0,
-    pressure_s={"cpu": 4.0, "io": 1.0},
 )
 
 

@@ -14,7 +14,6 @@ from simulated_studies import (
     CHANGED,
     DETERMINISTIC,
     DURABLE_S,
-    GROWTH_BYTES,
     LOST_S,
     RANKS_USED,
     STALL_S,
@@ -77,10 +76,6 @@ def memory_truth(shape: Shape, row: Row) -> float:
     return STRATEGIES[row["strategy"]].peak_bytes
 
 
-def growth_truth(shape: Shape, row: Row) -> float:
-    return GROWTH_BYTES
-
-
 def determinism_truth(shape: Shape, row: Row) -> float:
     return DETERMINISTIC - 1
 
@@ -141,7 +136,6 @@ STRATEGY_COLUMNS = {
     "near_durable": _of_strategy("near_durable", "_s", near_durable_truth),
     "overhead": _of_strategy("overhead", "", overhead_truth),
     "memory": _of_strategy("memory", "_bytes", memory_truth),
-    "growth": _of_strategy("growth", "_bytes", growth_truth),
 }
 STRUCK_COLUMNS = {
     "goodput": _usual("goodput", "goodput", goodput_truth),

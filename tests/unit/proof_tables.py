@@ -103,11 +103,8 @@ def consistency(setup: Setup, run: str, repeat: int) -> Setup:
         "versions_compared": 2,
         "whole": 2,
         "torn": 0,
-        "first_torn_step": None,
-        "torn_tensors": 0,
         "torn_names": "",
         "torn_groups": "",
-        "matches_step": "",
         "consistent": True,
     }
 

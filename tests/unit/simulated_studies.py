@@ -272,7 +272,6 @@ class Simulation:
                 "sync_s": 0.0,
                 "checksum_s": 0.0,
                 "commit_s": 0.0,
-                "retention_s": 0.0,
                 "durable_s": durable_s[written].ravel(),
                 "ended_s": ended_s[written].ravel(),
                 "place": epoch + 1,

@@ -73,10 +73,9 @@ def test_the_parts_of_a_checkpoint_are_known_on_the_rank_that_writes(tmp_path: P
         "checksum_s",
         "commit_s",
         "durable_s",
-        "retention_s",
         "ended_s",
     ]
-    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.3, 0.1, 0.2, 1.4, 0.4, 2.0])
+    assert wrote[times].tolist() == pytest.approx([1.6, 0.8, 0.3, 0.1, 0.2, 1.4, 2.0])
     assert wrote[["bytes", "files", "main_bytes", "rank_bytes"]].tolist() == [1050, 3, 1000, 50]
     waited = checkpoints[~checkpoints["writes"]]
     assert waited["rank"].tolist() == [1, 1]
@@ -188,20 +187,15 @@ def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ('{"event":"epoch","epo', "Invalid control character"),
-        ('{"event":"epoch","epoch":0}', "without end_ns, samples, start_ns"),
+        (
+            '{"event":"epoch","epoch":0}',
+            "missing 3 required .*: 'start_ns', 'end_ns', and 'samples'",
+        ),
         ('{"event":"lunch"}', "lunch"),
         ("[1]", "not an event"),
         (
             '{"event":"durable","step":5,"level":"shared","committed_ns":2}',
-            "without checked_ns, files, synced_ns",
-        ),
-        (
-            '{"event":"save","step":5,"epoch":0,"start_ns":1,"end_ns":2,"held_bytes":0,"stall":1}',
-            "unexpected keyword argument 'stall'",
-        ),
-        (
-            '{"event":"steps","epoch":0,"first_step":0,"start_ns":[1],"end_ns":[2],"loss":[]}',
-            "differ in length",
+            "missing 3 required",
         ),
     ],
 )
@@ -222,9 +216,8 @@ def test_a_line_that_is_no_event_is_named_by_its_number(
     [
         ("start", 'no "start" event of rank 0'),
         ("steps", 'no "steps" event'),
-        ("epoch", 'no "epoch" event for epoch 0'),
-        ("save", 'no "save" event for checkpoint 10'),
-        ("durable", "checkpoint 10 was committed by no rank"),
+        ("epoch", "has no epoch 0"),
+        ("save", "has no checkpoint 10"),
         ("end", 'does not close with an "end" event'),
     ],
 )
@@ -235,22 +228,10 @@ def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> No
         collect([folder])
 
 
-def test_a_version_that_a_restart_goes_on_from_was_committed_though_no_rank_could_tell(
-    tmp_path: Path,
-) -> None:
-    """All ranks were lost after the commit, and before it was recorded."""
-    folder = FakeRun(cell=cell(), attempts=2).write(tmp_path)
-    edit_trace(folder, lambda event: (event["event"], event.get("step")) != ("durable", 10))
-    collected = collect([folder])["checkpoints"]
-    assert collected["step"].tolist() == [10, 20]
-    assert not collected["writes"].iloc[0]
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"status": "failed"}, 'status is "failed"'),
-        ({"cell_id": "another"}, "cell_id is another"),
+        ({"status": "failed"}, "status is 'failed', not 'complete'"),
         ({"cell": {"framework": "pytorch"}}, "cell is none of this version"),
         ({"schema_version": 1}, f"schema_version is 1, not {SCHEMA_VERSION}"),
     ],
@@ -269,14 +250,6 @@ def test_a_folder_under_another_cells_name_is_refused(tmp_path: Path) -> None:
     words = rf"{copy.name}/manifest.json: is that of the cell {folder.name}, and its folder is named {copy.name}; remo"
     with pytest.raises(RunFolderError, match=words):
         collect([folder, copy])
-
-
-def test_a_seed_that_is_not_the_trainings_is_refused(tmp_path: Path) -> None:
-    folder = FakeRun(cell=cell(repeat=2), manifest={"seed": 7}).write(tmp_path)
-    with pytest.raises(
-        RunFolderError, match=r"manifest.json: seed is 7, its training makes it 3; "
-    ):
-        collect([folder])
 
 
 ASKED = Asked(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
@@ -338,12 +311,6 @@ def test_the_script_refuses_runs_of_another_training_and_of_another_dataset(tmp_
     failed = script("collect_runs.py", *options)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert f"and digits of the study has {dataset_sha256(datasets / 'digits')}" in failed.stderr
-
-
-def test_one_cell_in_two_folders_is_refused(tmp_path: Path) -> None:
-    folders = [FakeRun(cell=cell()).write(tmp_path / name) for name in "ab"]
-    with pytest.raises(RunFolderError, match="hold the same cell"):
-        collect(folders)
 
 
 def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:

@@ -49,11 +49,6 @@ def test_half_a_second_in_every_epoch_of_ten_steps_of_a_tenth_costs_half(tmp_pat
     assert row["note"] == ""
 
 
-def test_without_fsync_only_the_write_is_left_of_a_stall(tmp_path: Path) -> None:
-    row = only_row(tmp_path, *with_baseline())
-    assert row["overhead_without_fsync"] == pytest.approx(0.25)
-
-
 def test_the_slowest_rank_counts(tmp_path: Path) -> None:
     def stall_s(rank: int, step: int) -> float:
         return (0.5, 0.7)[rank]
@@ -128,7 +123,6 @@ def test_where_no_step_is_outside_a_save_nothing_is_estimated_from_inside(tmp_pa
     run = FakeRun(cell=cell("s1"), durable_s=100.0, warmup_steps=1)
     row = only_row(tmp_path, run)
     assert np.isnan(row["in_run"])
-    assert np.isnan(row["overhead_without_fsync"])
     assert "every step lies inside a background save" in row["note"]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,14 +175,6 @@ def test_kills_are_in_the_table_of_failures(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_was_not_killed_as_planned_is_refused(tmp_path: Path) -> None:
-    run = killed(Kill(0, 15), manifest={"strikes": []})
-    with pytest.raises(
-        RunFolderError, match=r"manifest.json: strikes has .* \[\], not each once; "
-    ):
-        collect([run.write(tmp_path)])
-
-
 def test_a_run_that_began_anew_after_a_kill_is_refused(tmp_path: Path) -> None:
     folder = killed(Kill(0, 15)).write(tmp_path)
     trace = folder / "trace-0.jsonl"
@@ -195,48 +185,13 @@ def test_a_run_that_began_anew_after_a_kill_is_refused(tmp_path: Path) -> None:
         collect([folder])
 
 
-def test_a_run_of_which_not_every_ranks_host_is_known_is_refused(tmp_path: Path) -> None:
-    folder = FakeRun(cell=cell(ranks=2), manifest={"hosts": ["node1"]}).write(tmp_path)
-    with pytest.raises(
-        RunFolderError, match=r"manifest.json: hosts names 1 .* has 2 ranks; remove"
-    ):
-        collect([folder])
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("failures", "lacks failures"), ("proof", "lacks training.proof")],
-)
-def test_a_manifest_that_does_not_speak_of_failures_or_proof_is_refused(
-    tmp_path: Path, name: str, message: str
-) -> None:
-    folder = FakeRun(cell=cell()).write(tmp_path)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for part in (manifest, manifest["training"]):
-        part.pop(name, None)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    seal(folder, 1)
-    with pytest.raises(RunFolderError, match=rf"manifest.json: {message}; remove"):
-        collect([folder])
-
-
-@pytest.mark.parametrize(
-    ("lost", "message"),
-    [
-        (lambda event: event["when"] == "epoch" and event["epoch"] == 1, "digest 1"),
-        (lambda event: event["when"] == "end", "the end"),
-    ],
-)
-def test_a_proof_without_a_digest_is_refused(
-    tmp_path: Path, lost: Callable[[dict[str, Any]], bool], message: str
-) -> None:
+def test_a_proof_without_the_digests_of_the_end_is_refused(tmp_path: Path) -> None:
     folder = FakeRun(cell=cell(), proof=True).write(tmp_path)
     trace = folder / "trace-0.jsonl"
-    events = [json.loads(line) for line in trace.read_text().splitlines()]
-    kept = [event for event in events if event["event"] != "digest" or not lost(event)]
-    trace.write_text("".join(json.dumps(event) + "\n" for event in kept))
+    lines = [line for line in trace.read_text().splitlines(True) if '"when":"end"' not in line]
+    trace.write_text("".join(lines))
     seal(folder, 1)
-    with pytest.raises(RunFolderError, match=rf'trace-0.jsonl: has no "digest" .*{message}'):
+    with pytest.raises(RunFolderError, match=r'trace-0.jsonl: has no "digest" event for the end'):
         collect([folder])
 
 
@@ -245,13 +200,4 @@ def test_a_proof_without_its_final_tensors_is_refused(tmp_path: Path) -> None:
     final_path(folder, 0).unlink()
     seal(folder, 1)
     with pytest.raises(RunFolderError, match=r"final-0.npz: is not in the seal"):
-        collect([folder])
-
-
-def test_a_load_that_does_not_say_what_it_read_is_refused(tmp_path: Path) -> None:
-    folder = killed(Kill(0, 15)).write(tmp_path)
-    trace = folder / "trace-0.jsonl"
-    trace.write_text(trace.read_text().replace(f',"read_bytes":0,"bytes":{SIZE}', ""))
-    seal(folder, 1)
-    with pytest.raises(RunFolderError, match=r'"phase" event without bytes'):
         collect([folder])

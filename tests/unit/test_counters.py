@@ -15,13 +15,12 @@ STAT = "cpu  1000 200 300 5000 7 8 9 {stolen} 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\ni
 
 
 class Machine:
-    """A folder that looks like /proc, and one like /sys."""
+    """A folder that looks like /proc."""
 
     def __init__(self, folder: Path) -> None:
-        self.proc, self.system = folder / "proc", folder / "sys"
+        self.proc = folder / "proc"
         self.proc.mkdir()
         self.write("stat", STAT.format(stolen=40))
-        self.write("cpuinfo", "processor : 0\ncpu MHz : 2000.0\nflags : fpu sse\n")
 
     def write(self, name: str, text: str) -> None:
         path = self.proc / name
@@ -33,7 +32,7 @@ class Machine:
         self.write(f"{pid}/stat", f"{pid} (a name) with) brackets) {numbers}\n")
 
     def now(self, process: int = 10) -> Counters:
-        return Counters.now(process=process, proc=self.proc, system=self.system)
+        return Counters.now(process=process, proc=self.proc)
 
 
 @pytest.fixture
@@ -61,8 +60,7 @@ def test_the_time_of_a_run_is_that_of_its_tree_and_of_what_it_has_waited_for(
 def test_what_the_machine_does_not_tell_is_missing(machine: Machine) -> None:
     machine.write("stat", "cpu  1000 200 300 5000\ncpu0 1 1 1 1\n")
     now = machine.now()
-    assert (now.own_s, now.kernel_s, now.stolen_s, now.mhz) == (None, None, None, None)
-    assert now.pressure_s == {}
+    assert (now.own_s, now.kernel_s, now.stolen_s) == (None, None, None)
 
 
 def test_processes_that_end_or_hide_meanwhile_are_left_out(
@@ -81,27 +79,6 @@ def test_processes_that_end_or_hide_meanwhile_are_left_out(
 
     monkeypatch.setattr(Path, "read_text", reading)
     assert machine.now().own_s == pytest.approx(20 / TICKS)
-
-
-def test_pressure_is_the_time_in_which_some_process_waited(machine: Machine) -> None:
-    some = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
-    full = "full avg10=0.00 avg60=0.00 avg300=0.00 total=77\n"
-    machine.write("pressure/cpu", some.format(2_500_000))
-    machine.write("pressure/io", some.format(1_000) + full)
-    assert machine.now().pressure_s == {"cpu": 2.5, "io": 0.001}
-
-
-def test_the_frequency_comes_from_cpufreq_or_from_a_cpu_that_counts_it(machine: Machine) -> None:
-    counting = (
-        "cpu MHz : 2000.5\nflags : fpu aperfmperf sse\n\ncpu MHz : 3100\nflags : aperfmperf\n"
-    )
-    machine.write("cpuinfo", counting)
-    assert machine.now().mhz == (2000.5, 3100.0)
-    for core, kilohertz in enumerate(("1200000", "3600000", "<unknown>")):
-        path = machine.system / f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"{kilohertz}\n")
-    assert machine.now().mhz == (1200.0, 3600.0)
 
 
 def test_a_process_that_computes_is_found_on_this_machine() -> None:

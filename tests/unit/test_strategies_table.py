@@ -6,14 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from run_folders import FakeRun, Kill, cell
-from scipy.stats import linregress
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.analysis.cost.memory import Growth
 from ckptbench.analysis.derive import derive
 from ckptbench.matrix.plugin_spec import PluginSpec
 
@@ -153,12 +150,12 @@ def test_a_strategy_that_hardly_takes_memory_does_not_tell_how_far_that_of_other
     assert rows.loc["sharded", "memory_bytes_hi"] > 10 * MEGABYTE
 
 
-def with_memory(repeat: int, slope: float = 0.0, **fields: Any) -> list[FakeRun]:
-    """A run that takes 50 MB more than its baseline on rank 1, and `slope` MB more from one checkpoint to the next."""
+def with_memory(repeat: int, **fields: Any) -> list[FakeRun]:
+    """A run that takes 50 MB more than its baseline on rank 1."""
 
     def memory(when: str, rank: int, step: int) -> int:
         taken = 50 * rank * (when == "saved")
-        return round(MEGABYTE * (300 + taken + slope * step / 5 * (rank == 0)))
+        return MEGABYTE * (300 + taken)
 
     cells = [cell(interval, ranks=2, repeat=repeat, epochs=4) for interval in ("s5", "never")]
     flat = FakeRun(cell=cells[1], memory=lambda when, rank, step: 300 * MEGABYTE)
@@ -187,43 +184,9 @@ def test_what_a_save_takes_and_gives_back_between_two_samples_counts(tmp_path: P
     assert row["memory_bytes"] == 130 * MEGABYTE
 
 
-def test_growth_is_a_slope_over_the_checkpoints_and_a_leak_if_it_is_large(tmp_path: Path) -> None:
-    (row,) = tables(tmp_path, *with_memory(0, slope=2.0))["strategies"].to_dict("records")
-    assert row["growth_bytes"] == pytest.approx(2 * MEGABYTE)
-    assert (row["growth_bytes_lo"], row["growth_bytes_hi"]) == pytest.approx([2e6, 2e6])
-    assert row["leaks"] is True
-
-
-@pytest.mark.parametrize("slope", [0.0, 0.5, -2.0])
-def test_small_or_negative_growth_is_no_leak(tmp_path: Path, slope: float) -> None:
-    (row,) = tables(tmp_path, *with_memory(0, slope=slope))["strategies"].to_dict("records")
-    assert row["growth_bytes"] == pytest.approx(slope * MEGABYTE)
-    assert row["leaks"] is False
-
-
-def test_growth_over_repeats_has_the_interval_of_their_spread(tmp_path: Path) -> None:
-    runs = [*with_memory(0, slope=-4.0), *with_memory(1, slope=10.0)]
-    (row,) = tables(tmp_path, *runs)["strategies"].to_dict("records")
-    assert row["growth_bytes"] == pytest.approx(3 * MEGABYTE)
-    # Two values, 7 MB from their mean: Student's quantile of one degree of freedom is 12.7.
-    assert row["growth_bytes_lo"] == pytest.approx((3 - 12.706 * 7) * MEGABYTE, rel=1e-3)
-    assert row["leaks"] is False
-
-
 def test_without_a_baseline_the_peak_is_unknown(tmp_path: Path) -> None:
     (row,) = tables(tmp_path, with_memory(0)[0])["strategies"].to_dict("records")
     assert pd.isna(row["memory_bytes"])
-    assert row["growth_bytes"] == 0
-
-
-@pytest.mark.parametrize(("epochs", "unknown"), [(1, True), (2, False)])
-def test_growth_needs_three_checkpoints_after_the_first(
-    tmp_path: Path, epochs: int, unknown: bool
-) -> None:
-    run = FakeRun(cell=cell("s5", epochs=epochs))
-    (row,) = tables(tmp_path, run)["strategies"].to_dict("records")
-    assert pd.isna(row["growth_bytes"]) == unknown
-    assert pd.isna(row["leaks"]) == unknown
 
 
 def test_samples_and_digests_around_saves_are_no_part_of_the_steps(tmp_path: Path) -> None:
@@ -312,11 +275,3 @@ def test_the_options_of_a_strategy_that_costs_depend_on_are_columns(
     run = FakeRun(cell=cell(strategy=strategy, format="safetensors"))
     names = ["blocking", "shared_every", "copies"]
     assert tuple(tables(tmp_path, run)["strategies"][names].iloc[0]) == facts
-
-
-def test_the_interval_of_a_slope_is_students() -> None:
-    place, total = np.array([1.0, 2.0, 3.0, 5.0]), np.array([10.0, 13.0, 13.0, 20.0])
-    grown, known = Growth.through(place, total), linregress(place, total)
-    half = 4.302653 * known.stderr  # Student's quantile of two degrees of freedom
-    assert grown.slope == pytest.approx(known.slope)
-    assert grown.interval == pytest.approx((known.slope - half, known.slope + half))

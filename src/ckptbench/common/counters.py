@@ -1,4 +1,4 @@
-"""What Linux has counted of this machine so far: CPU time and who used it, pressure, and the frequency of the cores.
+"""What Linux has counted of this machine so far: CPU time, and who used it.
 
 Two samples tell what happened between them. A number that the kernel or a container does not give is missing (None).
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-PROC, SYSTEM = Path("/proc"), Path("/sys")
-RESOURCES = ("cpu", "io", "memory")
-"""Of which the kernel counts pressure: the time in which some process had to wait for it (PSI)."""
+PROC = Path("/proc")
 STOLEN = 7
 """Place of the stolen time among the numbers of /proc/stat; older kernels have fewer numbers (proc(5))."""
 IS_KERNEL_THREAD = 0x00200000
@@ -36,15 +34,9 @@ class Counters:
     """CPU time of the kernel's threads, such as those that write pages back. None in a container that hides them."""
     stolen_s: float | None
     """Time in which a core of this virtual machine was ready to run, and the host did not let it."""
-    pressure_s: Mapping[str, float]
-    """By resource; empty where the kernel does not count."""
-    mhz: tuple[float, float] | None
-    """Frequency of the slowest and of the fastest core at this moment."""
 
     @classmethod
-    def now(
-        cls, *, process: int | None = None, proc: Path = PROC, system: Path = SYSTEM
-    ) -> Counters:
+    def now(cls, *, process: int | None = None, proc: Path = PROC) -> Counters:
         """`process` is the one that counts as this one. Raises OSError without /proc/stat."""
         tick_s = 1 / os.sysconf("SC_CLK_TCK")
         lines = (proc / "stat").read_text(encoding="ascii").splitlines()
@@ -57,8 +49,6 @@ class Counters:
             own_s=_of_tree(used, os.getpid() if process is None else process, tick_s),
             kernel_s=sum(kernel) * tick_s if kernel else None,
             stolen_s=ticks[STOLEN] * tick_s if len(ticks) > STOLEN else None,
-            pressure_s=dict(_pressure(proc)),
-            mhz=_mhz(proc, system),
         )
 
 
@@ -124,26 +114,3 @@ def _of_tree(used: Mapping[int, _Used], root: int, tick_s: float) -> float | Non
         ticks += used[process].own + used[process].waited_for
         ahead += children.get(process, [])
     return ticks * tick_s
-
-
-def _pressure(proc: Path) -> Iterator[tuple[str, float]]:
-    for resource in RESOURCES:
-        with suppress(OSError):  # the kernel is built or was started without it
-            for line in (proc / "pressure" / resource).read_text(encoding="ascii").splitlines():
-                kind, *_, total = line.split()
-                if kind == "some":
-                    yield resource, int(total.removeprefix("total=")) / 1e6
-
-
-def _mhz(proc: Path, system: Path) -> tuple[float, float] | None:
-    """From cpufreq, or from /proc/cpuinfo if the CPU has counters for it: without them that number is the nominal one."""
-    kilohertz = []
-    for path in system.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"):
-        with suppress(OSError, ValueError):  # the core went offline, or its driver does not know
-            kilohertz.append(int(path.read_text(encoding="ascii")))
-    found = [each / 1e3 for each in kilohertz]
-    if not found:
-        text = (proc / "cpuinfo").read_text(encoding="utf-8")
-        if re.search(r"^flags\s*:.*\baperfmperf\b", text, re.MULTILINE):
-            found = [float(each) for each in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)]
-    return (min(found), max(found)) if found else None

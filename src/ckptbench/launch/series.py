@@ -138,7 +138,6 @@ class AttemptSeries:
 
     def _count(self, when: Literal["begin", "end"]) -> None:
         now = Counters.now()
-        slowest, fastest = now.mhz or (None, None)
         # Ranks on other nodes, and then those beside the launcher too, are started by services of the scheduler.
         assignments = self._allocation.assignments(self.plan.cell.ranks)
         is_local = all(assignment.node == self._allocation.here for assignment in assignments)
@@ -152,9 +151,6 @@ class AttemptSeries:
                 own_s=now.own_s if is_local else None,
                 kernel_s=now.kernel_s,
                 stolen_s=now.stolen_s,
-                pressure_s=dict(now.pressure_s),
-                mhz_min=slowest,
-                mhz_max=fastest,
             )
         )
 

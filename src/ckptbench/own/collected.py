@@ -123,7 +123,6 @@ def _stalls(run: SeenRun, setup: Row) -> Iterator[Row]:
                 ("sync_s", "checksum_s", "commit_s", "wait_s", "save_hold_s", *HOLDS), 0.0
             ),
             "durable_s": one.finished_s,
-            "retention_s": 0.0,
             "bytes": one.size,
         }
 

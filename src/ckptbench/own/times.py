@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from statistics import median
 
 import numpy as np
@@ -37,7 +36,7 @@ def times_of(run: SeenRun, baseline: SeenRun | None = None) -> RunTimes:
     return RunTimes(
         epoch_s=np.array([max(map(_length_s, run.ranks))]),
         outside_s=outside_s,
-        checkpoints=np.array(rows).reshape(-1, 5),
+        checkpoints=np.array(rows).reshape(-1, 4),
     )
 
 
@@ -65,15 +64,14 @@ def known_hidden(run: SeenRun, times: RunTimes) -> RunTimes:
 def _costs(
     one: Checkpoint, period_s: float, longer_s: Floats, *, steady: bool
 ) -> tuple[float, ...]:
-    """A row of `RunTimes.checkpoints`. What part of the stall is the engine's own write is not known. A gap that is longer in the baseline, too, counts as
+    """A row of `RunTimes.checkpoints`. A gap that is longer in the baseline, too, counts as
     more steps."""
     if one.hidden_s is None:
-        return (one.stall_s, math.nan, 0.0, 0.0, float(steady))
+        return (one.stall_s, 0.0, 0.0, float(steady))
     own_s = float(longer_s[one.updates - 1 : one.updates - 1 + one.gaps].sum())
     usual_s = one.gaps * period_s + own_s
     return (
         one.stall_s,
-        math.nan,
         one.hidden_s - own_s + usual_s,
         usual_s / period_s,
         float(steady),

@@ -61,26 +61,16 @@ def verify_seal(folder: Path) -> list[Path]:
             path,
             f"schema_version is {content.get('schema_version')}, this version reads {SCHEMA_VERSION}",
         )
-    files = content.get("files")
-    if not isinstance(files, dict):
-        raise refused(path, "files is missing, or is no JSON object")
-    return [_verified(path, name, sealed) for name, sealed in files.items()]
+    return [_verified(folder / name, **sealed) for name, sealed in content["files"].items()]
 
 
-def _verified(seal: Path, name: str, sealed: object) -> Path:
+def _verified(path: Path, *, bytes: int, sha256: str) -> Path:
     """The path of a file that is as it was sealed."""
-    match sealed:
-        case {"bytes": int(size), "sha256": str(sha256)} if _is_name(name):
-            path = seal.with_name(name)
-        case _:
-            raise refused(
-                seal, f"files has {name!r:.100}, which is no name of a file with bytes and sha256"
-            )
     try:
         if not stat.S_ISREG((status := path.lstat()).st_mode):
             found = "is no regular file"
-        elif status.st_size != size:
-            found = f"has {status.st_size} bytes, was sealed with {size}"
+        elif status.st_size != bytes:
+            found = f"has {status.st_size} bytes, was sealed with {bytes}"
         elif file_sha256(path) != sha256:
             found = "was changed after it was sealed (checksums differ)"
         else:
@@ -91,11 +81,6 @@ def _verified(seal: Path, name: str, sealed: object) -> Path:
         words = blame(error, path, f"remove {path.parent} to run the cell again", reading=True)
         raise RunFolderError(f"{path} cannot be read: {words}") from error
     raise RunFolderError(f"{path} {found}; remove {path.parent} to run the cell again")
-
-
-def _is_name(name: str) -> bool:
-    """Whether it names a file of the folder itself, in letters that a file system takes."""
-    return name.isascii() and name.isprintable() and "/" not in name and name not in ("", ".", "..")
 
 
 def refused(path: Path, what: str) -> RunFolderError:

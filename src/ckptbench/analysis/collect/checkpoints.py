@@ -12,7 +12,7 @@ from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import EPOCH, LEVELS_REACHED, PLACE, RANK, RUN, STEADY
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
-from ckptbench.runs.events import Durable, Retained, Save
+from ckptbench.runs.events import Save
 from ckptbench.runs.trace import Checkpoint
 
 CHECKPOINTS = Table(
@@ -39,7 +39,6 @@ CHECKPOINTS = Table(
         Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
         Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
-        Column("retention_s", "number", "s", "removal of old versions, behind training"),
         Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
         Column("bytes", "count", "bytes", "of all files that it committed there, copies on other nodes included"),
         Column("files", "count", "1", "number of these files"),
@@ -48,7 +47,7 @@ CHECKPOINTS = Table(
     ),
 )  # fmt: skip
 
-PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "retention_s", "ended_s")
+PARTS = ("write_s", "sync_s", "checksum_s", "commit_s", "durable_s", "ended_s")
 WEIGHTS = ("bytes", "files", "main_bytes", "rank_bytes")
 UNKNOWN: Row = {**dict.fromkeys(PARTS, np.nan), **dict.fromkeys(WEIGHTS)}
 
@@ -101,6 +100,7 @@ def _written(save: Save, checkpoint: Checkpoint, farthest: str | None) -> Row:
     if farthest not in checkpoint.durable:
         return UNKNOWN
     durable, written = checkpoint.durable[farthest], checkpoint.written[farthest]
+    ended_ns = checkpoint.retained.end_ns if checkpoint.retained else durable.committed_ns
     size = sum(file.bytes for file in durable.files)
     rank_bytes = sum(file.bytes for file in durable.files if file.kind == "own")
     return {
@@ -109,18 +109,9 @@ def _written(save: Save, checkpoint: Checkpoint, farthest: str | None) -> Row:
         "checksum_s": (durable.checked_ns - durable.synced_ns) / 1e9,
         "commit_s": (durable.committed_ns - durable.checked_ns) / 1e9,
         "durable_s": (durable.committed_ns - save.start_ns) / 1e9,
-        **_removed(save, durable, checkpoint.retained),
+        "ended_s": (ended_ns - save.start_ns) / 1e9,
         "bytes": size,
         "files": len(durable.files),
         "main_bytes": size - rank_bytes,
         "rank_bytes": rank_bytes,
-    }
-
-
-def _removed(save: Save, durable: Durable, retained: Retained | None) -> Row:
-    if retained is None:
-        return {"retention_s": 0.0, "ended_s": (durable.committed_ns - save.start_ns) / 1e9}
-    return {
-        "retention_s": duration_s(retained),
-        "ended_s": (retained.end_ns - save.start_ns) / 1e9,
     }

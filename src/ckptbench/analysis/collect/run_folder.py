@@ -25,14 +25,15 @@ from ckptbench.analysis.collect.course import (
     reference_rank,
     segments,
 )
-from ckptbench.analysis.collect.manifest import read_manifest
 from ckptbench.common.errors import ConfigError, RunFolderError
+from ckptbench.common.files import read_json
 from ckptbench.matrix.cell import Cell
 from ckptbench.runs.events import Lost
 from ckptbench.runs.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,
     MANIFEST,
+    SCHEMA_VERSION,
     final_path,
     trace_path,
 )
@@ -145,7 +146,7 @@ class Run:
     @classmethod
     def _read(cls, folder: Path) -> Self:
         sealed = set(verify_seal(folder))
-        manifest = read_manifest(folder / MANIFEST)
+        manifest = _manifest(folder / MANIFEST)
         cell = _cell(folder, manifest)
         paths = [trace_path(folder, rank) for rank in range(cell.ranks)]
         _check_sealed((folder / MANIFEST, *paths), sealed)
@@ -168,8 +169,7 @@ class Run:
         run = cls(folder, cell, manifest, ranks, told, done)
         _check_sealed(run.final_arrays.values(), sealed)
         _check(run)
-        _check_restarts(run)
-        _check_digests(run)
+        _check_proof(run)
         return run
 
 
@@ -199,17 +199,21 @@ def consistent_files(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def _manifest(path: Path) -> dict[str, Any]:
+    """Raises RunFolderError where it is not that of a complete run of this version."""
+    manifest = read_json(path)
+    for name, wanted in (("schema_version", SCHEMA_VERSION), ("status", "complete")):
+        if (found := manifest.get(name)) != wanted:
+            raise refused(path, f"{name} is {found!r}, not {wanted!r}")
+    return manifest
+
+
 def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
     path = folder / MANIFEST
     try:
-        cell = Cell.from_json(manifest["cell"])
+        return Cell.from_json(manifest["cell"])
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise refused(path, f"cell is none of this version: {error}") from error
-    if cell.id != manifest["cell_id"]:
-        raise refused(path, f"cell_id is {manifest['cell_id']}, its cell is {cell.id}")
-    if len(hosts := manifest["hosts"]) != cell.ranks:
-        raise refused(path, f"hosts names {len(hosts)} machines, its cell has {cell.ranks} ranks")
-    return cell
 
 
 def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
@@ -255,85 +259,34 @@ def _check_ends(traces: Sequence[Trace], folder: Path, cell: Cell) -> None:
 
 
 def _check(run: Run) -> None:
-    """Every rank did every step, epoch and checkpoint of the cell, or the ranks that were there at the end between them.
-
-    A rank may have been lost in its last step or save, when the others needed it no more.
-    """
+    """Every rank of a run that was not interrupted did every step, epoch and checkpoint of the cell."""
+    if run.interrupted:  # what a killed attempt had not written yet is in no trace
+        return
     between = run.cell.interval.steps(run.steps_per_epoch)
     due = range(between, run.steps + 1, between) if between else range(0)
-    for rank in () if run.regrouped else run.survivors:
+    for rank in run.survivors:
         trace = run.traces[rank]
+        saved = [step for step, each in trace.checkpoints.items() if each.save is not None]
         _check_all(trace.path, "epoch", range(run.cell.epochs), trace.epochs)
-        if not run.resumed:  # what a killed attempt had not written yet is in no trace
-            _check_all(trace.path, "step", range(run.steps), run.ranks[rank].steps.index.tolist())
-            saved = [step for step, each in trace.checkpoints.items() if each.save is not None]
-            _check_all(trace.path, "checkpoint", due, saved, event="save")
-    told = run.reference_rank.trace
-    if run.regrouped:
-        epochs = {epoch for trace in run.traces for epoch in trace.epochs}
-        _check_all(told.path, "epoch", range(run.cell.epochs), sorted(epochs))
-    for step in told.checkpoints:
-        committed = any(_committed(trace, step) for trace in run.traces)
-        if not (committed or _cut(told, step) or _gone_on_from(told, step)):
-            raise refused(told.path, f"checkpoint {step} was committed by no rank")
+        _check_all(trace.path, "step", range(run.steps), run.ranks[rank].steps.index.tolist())
+        _check_all(trace.path, "checkpoint", due, saved)
 
 
-def _cut(trace: Trace, step: int) -> bool:
-    """Whether ranks were lost before the next checkpoint, perhaps while this one was written."""
-    later = [each for each in trace.checkpoints if each > step]
-    return any(
-        step <= regroup.step <= min(later, default=regroup.step) for regroup in trace.regroups
-    )
-
-
-def _gone_on_from(trace: Trace, step: int) -> bool:
-    """Whether a later process of the rank began after this step. So its version was committed, and its ranks were lost before one could tell."""
-    return any(
-        process.blocks and process.blocks[0].index[0] == step for process in trace.processes[1:]
-    )
-
-
-def _committed(trace: Trace, step: int) -> bool:
-    checkpoint = trace.checkpoints.get(step)
-    return checkpoint is not None and bool(checkpoint.durable)
-
-
-def _check_restarts(run: Run) -> None:
-    """Every kill for the resume proof struck once, and a restart from a version followed each."""
-    if not run.cell.is_killed:
-        return
-    struck = [strike["failure"] for strike in run.manifest["strikes"]]
-    if sorted(struck) != list(range(len(run.manifest["failures"]))):
-        raise refused(run.folder / MANIFEST, f"strikes has the failures {struck}, not each once")
-    loaded = {attempt for attempt, phase in run.ranks[0].trace.phases if phase.name == "load"}
-    if missing := {strike["attempt"] + 1 for strike in run.manifest["strikes"]} - loaded:
-        raise refused(run.traces[0].path, f'has no "load" phase in the attempts {sorted(missing)}')
-
-
-def _check_digests(run: Run) -> None:
-    """Every rank of a proof left a digest after every epoch and at the end, as long as it was there."""
-    of_all: set[int] = set()
+def _check_proof(run: Run) -> None:
+    """There are digests of the end, and every kill was followed by a restart from a version."""
     for rank in run.survivors if run.proof else ():
         trace = run.traces[rank]
-        digests = [digest for _, digest in trace.digests]
-        of_epochs = {digest.epoch for digest in digests if digest.when == "epoch"}
-        of_all |= of_epochs
-        if not run.regrouped:
-            _check_all(trace.path, "digest", range(run.cell.epochs), sorted(of_epochs))
-        if not any(digest.when == "end" for digest in digests):
+        if not any(digest.when == "end" for _, digest in trace.digests):
             raise refused(trace.path, 'has no "digest" event for the end')
-    if run.proof:
-        _check_all(run.reference_rank.trace.path, "digest", range(run.cell.epochs), sorted(of_all))
+    if run.cell.is_killed:
+        loaded = {attempt for attempt, phase in run.traces[0].phases if phase.name == "load"}
+        if missing := {strike["attempt"] + 1 for strike in run.manifest["strikes"]} - loaded:
+            words = f'has no "load" phase in the attempts {sorted(missing)}'
+            raise refused(run.traces[0].path, words)
 
 
-def _check_all(
-    path: Path, what: str, expected: Iterable[int], found: Iterable[int], event: str | None = None
-) -> None:
-    expected, found = list(expected), list(found)
-    if expected == found:
-        return
-    expected_set, found_set = set(expected), set(found)
-    if missing := sorted(expected_set - found_set):
-        raise refused(path, f'has no "{event or what}" event for {what} {missing[0]}')
-    if extra := sorted(found_set - expected_set):
+def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[int]) -> None:
+    if missing := sorted({*expected} - {*found}):
+        raise refused(path, f"has no {what} {missing[0]}")
+    if extra := sorted({*found} - {*expected}):
         raise refused(path, f"holds {what} {extra[0]}, which is none of this cell")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from ckptbench.analysis.collect.run_folder import INCONSISTENT, Run, consistent_
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.levels import SHARED, copies_of, levels_of
 from ckptbench.matrix.registry import STRATEGIES
 
@@ -107,9 +105,6 @@ def collect(folders: Iterable[Path], asked: Asked | None = None) -> dict[str, pd
     found = sorted((Run.read(folder) for folder in folders), key=lambda run: run.cell.id)
     for run in found:
         check_asked(run, asked)
-    for one, other in itertools.pairwise(found):
-        if one.cell == other.cell:
-            raise RunFolderError(f"{one.folder} and {other.folder} hold the same cell: give one")
     check_datasets(found)
     return {name: _filled(entry, found) for name, entry in COLLECTED.items()}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, PerRepeat
-from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, WRITE, RunTimes
+from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, RunTimes
 
 PAIRED, IN_RUN = "paired", "in_run"
 
@@ -55,12 +55,6 @@ def in_run_steady(runs: Sequence[RunTimes]) -> PerRepeat:
         ],
         [run.period_s * run.steps for run in runs],
     )
-
-
-def sync_share(runs: Sequence[RunTimes]) -> float:
-    """The part of the in-run estimate that comes from stalls after the framework's own write returned."""
-    sync_s = sum((run.checkpoints[:, BLOCKED] - run.checkpoints[:, WRITE]).sum() for run in runs)
-    return float(sync_s / sum(run.period_s * run.steps for run in runs))
 
 
 def estimate_to_quote(against_baseline: Estimate, inside: Estimate) -> str:

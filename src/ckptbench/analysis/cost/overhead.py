@@ -15,7 +15,6 @@ from ckptbench.analysis.cost.estimates import (
     in_run,
     in_run_steady,
     paired,
-    sync_share,
 )
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
@@ -44,7 +43,6 @@ OVERHEAD = Table(
         Column("overhead_from", "text", "", "`paired` or `in_run`"),
         Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),
         *with_ends("in_run_steady", "1", "`in_run`, if every checkpoint cost what those of the steady state do; a long training pays this"),
-        Column("overhead_without_fsync", "number", "1", "`in_run` without all stall that comes after the framework's write: sync, checksums and commit"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
         Column("note", "text", "", "what to know before quoting the row"),
     ),
@@ -191,7 +189,6 @@ def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dic
         **inside.columns("in_run"),
         **(against_baseline if told_by == PAIRED else inside).columns("overhead"),
         "overhead_from": told_by,
-        "overhead_without_fsync": inside.value - sync_share(setup.runs),
         "agree": against_baseline.interval.overlaps(inside.interval),
         "note": "; ".join(_notes(setup, against_baseline, inside)),
     }

@@ -65,12 +65,6 @@ CHECKPOINT_COST = Table(
             "training is blocked by one checkpoint: mean of a run, mean over repeats",
         ),
         Column(
-            "first_stall_s",
-            "number",
-            "s",
-            "the same of the checkpoints before the steady state",
-        ),
-        Column(
             "durable_s",
             "number",
             "s",
@@ -185,9 +179,8 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             "checkpoints": len(used),
             "steady": bool(used["steady"].all()),
             **cost.columns("stall_s"),
-            "first_stall_s": mean_of_runs(group[~group["steady"]], "stall_s").value,
             "durable_s": mean_of_runs(reached_shared(used), "durable_s").value,
             **overheads[tuple(setup.values())],
         }
-        for (setup, group), used, cost in zip(setups, chosen, stalls, strict=True)
+        for (setup, _), used, cost in zip(setups, chosen, stalls, strict=True)
     )

@@ -48,7 +48,6 @@ STALL = Table(
         Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
         Column("wait_s", "number", "s", "of the stall: ranks waited for one another"),
         Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels"),
-        Column("retention_s", "number", "s", "removal of old versions, behind training"),
         Column("bytes", "count", "bytes", "of all files of this version"),
     ),
 )  # fmt: skip
@@ -79,7 +78,6 @@ def stall(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                 "levels",
                 *WRITING,
                 "durable_s",
-                "retention_s",
             ]
         ]
     )

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.estimates import Slowdown
-from ckptbench.analysis.cost.memory import Memory, growth_of, leaks
+from ckptbench.analysis.cost.memory import peaks_above
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
-from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import Estimate, Floats, PerRepeat, estimates
 from ckptbench.analysis.cost.times import run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
@@ -47,8 +46,6 @@ STRATEGIES = Table(
         Column("durable_checkpoints", "integer", "1", "of the checkpoints, those that reached the level `shared`"),
         *with_ends("overhead", "1", "as in `overhead`"),
         *with_ends("memory_bytes", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
-        *with_ends("growth_bytes", "bytes", "by which the memory of all ranks grows from one checkpoint to the next: slope of a line, mean over runs"),
-        Column("leaks", "verdict", "", "whether its interval lies above 0, and it above 1 MB"),
         Column("bytes", "number", "bytes", "of one version, as in `sizes`"),
         Column("files", "number", "1", "of one version, as in `sizes`"),
         Column("load_s", "number", "s", "to read a checkpoint at a restart: median of the table `restore`"),
@@ -78,7 +75,6 @@ class _Costs:
     near_durable: PerRepeat
     durable_checkpoints: int
     memory: PerRepeat
-    growth: Estimate
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -112,8 +108,6 @@ def strategies(tables: Tables) -> pd.DataFrame:
             **estimated["near_durable"][index].columns("near_durable_s"),
             "durable_checkpoints": cost.durable_checkpoints,
             **estimated["memory"][index].columns("memory_bytes"),
-            **cost.growth.columns("growth_bytes"),
-            "leaks": leaks(cost.growth),
             **copied(overheads[tuple(cost.setup.values())], "overhead"),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
@@ -166,7 +160,7 @@ def _continued(runs: pd.DataFrame) -> dict[tuple[Any, ...], int]:
 def _costs(tables: Tables) -> Iterator[_Costs]:
     stall = tables["stall"]
     valid = with_valid_timing(tables["runs"])
-    times, memory = run_times(tables, valid), Memory(tables)
+    times = run_times(tables, valid)
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
@@ -186,14 +180,13 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             durable=mean_of_runs(durable, "durable_s"),
             near_durable=mean_of_runs(nearer, "durable_s"),
             durable_checkpoints=len(durable),
-            memory=_mean([memory.above(*pair) for pair in pairs]),
-            growth=growth_of([memory.growth(run) for run in runs]),
+            memory=_mean(peaks_above(tables, pairs)),
         )
 
 
-def _mean(each: list[float]) -> PerRepeat:
+def _mean(each: Floats) -> PerRepeat:
     """NaN without values."""
-    return PerRepeat.mean(np.array(each)) if each else UNKNOWN
+    return PerRepeat.mean(each) if each.size else UNKNOWN
 
 
 def copied(row: Row, name: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.cost.statistics import Floats
 from ckptbench.matrix.registry import WHOLE
 
-BLOCKED, WRITE, INSIDE_S, INSIDE_STEPS, STEADY = range(5)
+BLOCKED, INSIDE_S, INSIDE_STEPS, STEADY = range(4)
 """Columns of `RunTimes.checkpoints`."""
 COLUMNS_READ = {
     "epochs": ("epoch", "duration_s", "warmup_s"),
@@ -26,7 +26,6 @@ COLUMNS_READ = {
         "stall_s",
         "save_hold_s",
         "writes",
-        "write_s",
         "update_hold_s",
         "ended_s",
         "steady",
@@ -51,7 +50,7 @@ class RunTimes:
     the ones to take: the others may spend the step after a checkpoint waiting for it.
     """
     checkpoints: Floats
-    """One row a checkpoint, five columns. BLOCKED: the stall and the wait of the next save, on the slowest rank. WRITE: the framework's write, at most that.
+    """One row a checkpoint, four columns. BLOCKED: the stall and the wait of the next save, on the slowest rank.
     INSIDE_S and INSIDE_STEPS: time and number of steps that began before the save and its removal ended; waits for the
     capture are in BLOCKED. STEADY: 1 or 0.
     """
@@ -123,7 +122,6 @@ def _of_run(epochs: Arrays, steps: Arrays, checkpoints: Arrays, warmup_steps: in
         checkpoints=np.column_stack(
             [
                 blocked_s,
-                np.minimum(blocked_s, written["write_s"]),
                 np.bincount(save[inside], period_s[inside], saves) - written["update_hold_s"],
                 np.bincount(save[inside], minlength=saves),
                 written["steady"],

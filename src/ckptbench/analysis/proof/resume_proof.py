@@ -86,17 +86,22 @@ def _bits(compared: pd.DataFrame, values: pd.DataFrame) -> Row:
     tensors_there = sorted(different.loc[different["epoch"] == first, "tensor"].unique())
     end = compared[compared["when"] == "end"]
     different_end = end[end["different"]]
-    groups = set(different_end["group"])
     return {
         "digests": len(compared),
         "different_digests": len(different),
         "bit_equal": different.empty and not values["different"].any(),
         "first_epoch": None if different.empty else first,
         "first_tensors": ", ".join(tensors_there[:NAMED]),
-        "groups": ", ".join(group for group in GROUPS if group in groups),
+        "groups": in_order(different_end["group"]),
         "tensors": end["tensor"].nunique(),
         "different_tensors": different_end["tensor"].nunique(),
     }
+
+
+def in_order(groups: pd.Series[str]) -> str:
+    """The groups of tensors that are among these, in their usual order."""
+    found = set(groups)
+    return ", ".join(group for group in GROUPS if group in found)
 
 
 def _distances(values: pd.DataFrame) -> Row:
