@@ -36,4 +36,4 @@ def _peaks(memory: pd.DataFrame) -> pd.DataFrame:
     ends = samples[samples["when"] == EPOCH].groupby(OF_RANK)["at_ns"].max().rename("end_ns")
     timed = samples.join(ends, on=OF_RANK)
     training = timed[timed["end_ns"].isna() | (timed["at_ns"] <= timed["end_ns"])]
-    return training.groupby(OF_RANK, as_index=False)["peak_bytes"].max()
+    return training.groupby(OF_RANK)["peak_bytes"].max().reset_index()
