@@ -100,10 +100,10 @@ cluster-studies: environments ## the same schedulers, with trainings in their jo
 	$(BIN)/pytest --durations=10 $(CLUSTER_STUDIES)
 
 benchmarks: environment ## what ckptbench itself costs
-	cd benchmarks && for each in recorder_cost dry_run read_runs; do ../$(BIN)/python $$each.py || exit 1; done
+	$(BIN)/python benchmarks/dry_run.py
 	$(BIN)/snakemake --profile local .environments/pytorch/ready.json
-	cd benchmarks && PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
-	cd benchmarks && PYTHONPATH=../probe/src ../.environments/pytorch/bin/python probe_cost.py
+	PYTHONPATH=src .environments/pytorch/bin/python benchmarks/own_cost.py
+	PYTHONPATH=probe/src .environments/pytorch/bin/python benchmarks/probe_cost.py
 
 # A test fails where one of these files differs from the source.
 generated: environment ## write the files that follow from the source

@@ -70,20 +70,12 @@ MISSING = _find_libraries()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from strategies import IDENTITY, measure, show, usable  # noqa: E402
+from strategies import measure, show, usable  # noqa: E402
+from training import CLASSES, IMAGE, RESULTS, Saver, build, one_rank  # noqa: E402
 
-from ckptbench.checkpoints.levels import Levels  # noqa: E402
-from ckptbench.frameworks.contract import Arrays, Sgd  # noqa: E402
+from ckptbench.frameworks.contract import Arrays  # noqa: E402
 from ckptbench.frameworks.pytorch import PyTorch  # noqa: E402
-from ckptbench.matrix.levels import SHARED  # noqa: E402
-from ckptbench.matrix.networks.models import ARCHITECTURES  # noqa: E402
-from ckptbench.matrix.plugin_spec import PluginSpec  # noqa: E402
-from ckptbench.matrix.registry import formats_of  # noqa: E402
-from ckptbench.runs.position import Position  # noqa: E402
-from ckptbench.runs.recorder import Recorder  # noqa: E402
-from ckptbench.strategies.timed import TimedCheckpointer  # noqa: E402
 from ckptbench.training.digest import digests  # noqa: E402
-from ckptbench.world.ranks import RankContext  # noqa: E402
 
 MODEL, BATCH = "resnet50", 8
 CLOSE = 1e-3
@@ -98,9 +90,9 @@ def main() -> None:
     parser.add_argument("--intervals", default="10,1", help="steps after every checkpoint")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument(
-        "--folder", type=Path, help="on the file system to measure; default: results/"
+        "--folder", type=Path, default=RESULTS, help="on the file system to measure"
     )
-    parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "on_gpu.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "on_gpu.json")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU here: use --device cpu to try this without one")
@@ -156,69 +148,57 @@ def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _framework(device: str, *, deterministic: bool = False) -> PyTorch:
-    world = RankContext(
-        rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
-        addresses=("127.0.0.1:1",), accelerator=device,
-    )  # fmt: skip
-    return PyTorch.join(world, seed=1, deterministic=deterministic)
+    return PyTorch.join(one_rank(device), seed=1, deterministic=deterministic)
 
 
-def _build(framework: PyTorch, seed: int = 1) -> PyTorch:
-    network = ARCHITECTURES[MODEL]((32, 32, 3), 10)
-    sgd = Sgd(learning_rate=0.01, momentum=0.9, weight_decay=0.0)
-    framework.build(network, dict(network.initial_weights(seed)), sgd, BATCH)
+def _build(framework: PyTorch) -> PyTorch:
+    build(framework, MODEL, BATCH)
     return framework
+
+
+def _state(framework: PyTorch) -> dict[str, str]:
+    return digests({**framework.held(), **framework.rank_state()})
 
 
 def _train(framework: PyTorch, first: int, last: int) -> None:
     for step in range(first, last):
         draw = np.random.default_rng(step)
-        framework.step(draw.random((BATCH, 32, 32, 3), np.float32), draw.integers(10, size=BATCH))
+        framework.step(draw.random((BATCH, *IMAGE), np.float32), draw.integers(CLASSES, size=BATCH))
 
 
 def _logits(device: str) -> Arrays:
-    images = np.random.default_rng(0).random((BATCH, 32, 32, 3), np.float32)
+    images = np.random.default_rng(0).random((BATCH, *IMAGE), np.float32)
     return _build(_framework(device)).predict(images)  # type: ignore[return-value]
 
 
 def _trained(device: str, deterministic: bool) -> dict[str, str]:
     framework = _build(_framework(device, deterministic=deterministic))
     _train(framework, 0, 5)
-    return digests({**framework.held(), **framework.rank_state()})
+    return _state(framework)
 
 
 def _restarted(device: str, strategy: str) -> bool:
     """Whether five steps with a restart after the third are five steps without one, and the version that of its step."""
     framework = _framework(device, deterministic=True)
     with tempfile.TemporaryDirectory() as folder:
-        levels = Levels({SHARED: Path(folder, "versions")}, keep=2)
-        timed = TimedCheckpointer(
-            PluginSpec(strategy),
-            subject=framework,
-            barrier=framework.barrier,
-            world=framework._world,
-            format=formats_of("pytorch", strategy)[0],
-            identity=IDENTITY,
-            levels=levels,
-            recorder=Recorder(Path(folder, "trace.jsonl")),
-            on_stage=lambda stage: None,
-        )
+        saver = Saver(strategy, framework, one_rank(device), Path(folder, "versions"), keep=2)
+        timed = saver.timed
         framework.before_update = timed.hook
         _build(framework)
         timed.ready()
         _train(framework, 0, 3)
-        then = digests({**framework.held(), **framework.rank_state()})
-        timed.save(Position(step=3, epoch=0, step_in_epoch=3))
+        then = _state(framework)
+        saver.save()
         _train(framework, 3, 5)
-        ended = digests({**framework.held(), **framework.rank_state()})
+        ended = _state(framework)
         timed.settle()
-        version = levels.newest()
+        version = saver.store.newest()
         assert version is not None
         _train(framework, 5, 7)
         timed.load(version)
-        loaded = digests({**framework.held(), **framework.rank_state()})
+        loaded = _state(framework)
         _train(framework, 3, 5)
-        again = digests({**framework.held(), **framework.rank_state()})
+        again = _state(framework)
         timed.close()
     return loaded == then and again == ended
 

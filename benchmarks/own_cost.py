@@ -11,7 +11,7 @@ therefore compares the stall and the following steps together.
 
 It needs PyTorch's environment, and `make benchmarks` starts it there:
 
-    PYTHONPATH=../src ../.environments/pytorch/bin/python own_cost.py
+    PYTHONPATH=src .environments/pytorch/bin/python benchmarks/own_cost.py
 """
 
 from __future__ import annotations
@@ -29,77 +29,36 @@ from pathlib import Path
 import numpy as np
 import torch
 from ratio import report
+from training import RESULTS, Saver, Training, one_rank
 
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.registry import NATIVE
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.trace import read_trace
-from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
-ROOT = Path(__file__).resolve().parents[1]
 PROMISE = 1.03
-BATCH = 16
-IDENTITY = Identity(
-    run_id="0" * 32,
-    cell={"framework": "pytorch", "model": "resnet50", "ranks": 1},
-    training={"seed": 1},
-    dataset_sha256="0" * 64,
-    lock_sha256="0" * 64,
-)
+OWN, PLAIN = "ckptbench", "plain script"
+Run = dict[str, list[tuple[float, float]]]
+"""By kind, for each checkpoint of a run: the seconds of its stall, and of the steps after it."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--folder",
-        type=Path,
-        help="on the file system to measure; default: a new folder in results/",
+        "--folder", type=Path, default=RESULTS, help="on the file system to measure"
     )
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--checkpoints", type=int, default=10, help="of each kind in a run")
     parser.add_argument("--steps", type=int, default=3, help="between two checkpoints")
     parser.add_argument("--keep", type=int, default=2, help="versions kept")
     options = parser.parse_args()
-    (ROOT / "results").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
-        place = RankContext(
-            rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
-            addresses=("127.0.0.1:1",),
-        )  # fmt: skip
-        training = Training(place)
+    options.folder.mkdir(exist_ok=True)
+    training = Training(one_rank(), "resnet50", batch=16)
+    training.train(3)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         runs = [
-            one_run(Path(folder, f"run-{number}"), training, place, options, random.Random(number))
+            one_run(Path(folder, f"run-{number}"), training, options, random.Random(number))
             for number in range(options.runs)
         ]
     show(runs, first=options.keep + 1)
-
-
-class Training:
-    """PyTorch's ResNet-50 on random images."""
-
-    def __init__(self, place: RankContext) -> None:
-        draw = np.random.default_rng(0)
-        self.images = draw.random((BATCH, 32, 32, 3), np.float32)
-        self.labels = draw.integers(10, size=BATCH)
-        self.framework = PyTorch.join(place, seed=1, deterministic=False)
-        network = ARCHITECTURES["resnet50"]((32, 32, 3), 10)
-        sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
-        self.framework.build(network, dict(network.initial_weights(1)), sgd, BATCH)
-        self.train(3)
-
-    def train(self, steps: int) -> float:
-        """Seconds that the steps took."""
-        started = time.perf_counter()
-        for _ in range(steps):
-            self.framework.step(self.images, self.labels)
-        return time.perf_counter() - started
 
 
 class PlainScript:
@@ -108,11 +67,11 @@ class PlainScript:
     def __init__(self, folder: Path, framework: PyTorch, keep: int) -> None:
         folder.mkdir(parents=True)
         self.folder, self.framework, self.keep = folder, framework, keep
-        self.parts: list[dict[str, float]] = []
+        self.saves = 0
 
-    def save(self, step: int) -> None:
-        started = time.perf_counter()
-        path = self.folder / f"checkpoint-{step:08d}.pt"
+    def save(self) -> None:
+        self.saves += 1
+        path = self.folder / f"checkpoint-{self.saves:08d}.pt"
         partial = path.with_suffix(".partial")
         state = {
             "model": self.framework.module.state_dict(),
@@ -122,21 +81,14 @@ class PlainScript:
                 pickle.dumps(np.random.get_state()),
                 random.getstate(),
             ],
-            "step": step,
+            "step": self.saves,
         }
         torch.save(state, partial)
-        written = time.perf_counter()
         sync(partial)
-        synced = time.perf_counter()
         partial.rename(path)
         sync(self.folder)
-        committed = time.perf_counter()
         for old in sorted(self.folder.glob("checkpoint-*.pt"))[: -self.keep]:
             old.unlink()
-        removed = time.perf_counter()
-        self.parts.append(
-            {"write": written - started, "sync": synced - written, "commit": committed - synced, "retain": removed - committed}
-        )  # fmt: skip
 
 
 def sync(path: Path) -> None:
@@ -145,109 +97,41 @@ def sync(path: Path) -> None:
     os.close(descriptor)
 
 
-class Run:
-    """The seconds of one run: for each place in it the stall and the steps after it, by kind."""
-
-    def __init__(self) -> None:
-        self.stall_s: dict[str, list[float]] = {"ckptbench": [], "plain script": []}
-        self.after_s: dict[str, list[float]] = {"ckptbench": [], "plain script": []}
-        self.parts: dict[str, list[dict[str, float]]] = {}
-
-
 def one_run(
-    folder: Path,
-    training: Training,
-    place: RankContext,
-    options: argparse.Namespace,
-    draw: random.Random,
+    folder: Path, training: Training, options: argparse.Namespace, draw: random.Random
 ) -> Run:
     plain = PlainScript(folder / "plain", training.framework, options.keep)
-    trace = folder / "trace-0.jsonl"
-    recorder = Recorder(trace)
-    own = TimedCheckpointer(
-        NATIVE,
-        subject=training.framework,
-        barrier=training.framework.barrier,
-        place=place,
-        format="torch_save",
-        identity=IDENTITY,
-        levels=Levels({SHARED: folder / "own"}, keep=options.keep),
-        recorder=recorder,
-        on_stage=lambda stage: None,
-    )
-    savers: dict[str, Callable[[int], None]] = {
-        "ckptbench": lambda step: own.save(Position(step=step, epoch=0, step_in_epoch=step)),
-        "plain script": plain.save,
-    }
-    run = Run()
-    for number in range(1, options.checkpoints + 1):
+    own = Saver(NATIVE.name, training.framework, one_rank(), folder / "own", keep=options.keep)
+    own.timed.ready()
+    savers: dict[str, Callable[[], None]] = {OWN: own.save, PLAIN: plain.save}
+    run: Run = {OWN: [], PLAIN: []}
+    for _ in range(options.checkpoints):
         for name in draw.sample(sorted(savers), len(savers)):
-            started = time.perf_counter()
-            savers[name](number)
-            run.stall_s[name].append(time.perf_counter() - started)
-            run.after_s[name].append(training.train(options.steps))
-    own.close()
-    recorder.close()
-    run.parts = {"ckptbench": own_parts(trace), "plain script": plain.parts}
+            begun = time.perf_counter()
+            savers[name]()
+            saved = time.perf_counter()
+            training.train(options.steps)
+            run[name].append((saved - begun, time.perf_counter() - saved))
+    own.timed.close()
     shutil.rmtree(folder)
     os.sync()
     return run
 
 
-def own_parts(trace: Path) -> list[dict[str, float]]:
-    parts = []
-    for checkpoint in read_trace(trace).checkpoints.values():
-        save, written = checkpoint.save, checkpoint.written["shared"]
-        durable, retained = checkpoint.durable["shared"], checkpoint.retained
-        assert save is not None
-        moments = [
-            save.start_ns,
-            written.at_ns,
-            durable.synced_ns,
-            durable.checked_ns,
-            durable.committed_ns,
-        ]
-        names = ("write", "sync", "checksum", "commit")
-        part = dict(zip(names, np.diff(moments) / 1e9, strict=True))
-        behind = 0.0 if retained is None else (retained.end_ns - retained.start_ns) / 1e9
-        parts.append({**part, "retain behind training": behind})
-    return parts
-
-
 def show(runs: list[Run], *, first: int) -> None:
-    places = range(len(runs[0].stall_s["ckptbench"]))
+    """`first`: so many checkpoints of a run are written to fresh blocks."""
     groups = {
-        **{f"checkpoint {place + 1} of a run": [place] for place in places},
-        f"checkpoints 1 to {first}": list(places)[:first],
-        f"steady state, from checkpoint {first + 1} on": list(places)[first:],
+        f"checkpoints 1 to {first}": slice(None, first),
+        f"steady state, from checkpoint {first + 1} on": slice(first, None),
     }
     for name, chosen in groups.items():
-        if not chosen:
-            continue
-        print(f"{name}: stall")
-        report(pairs(runs, chosen), "ckptbench", "plain script", promise=PROMISE)
-        if len(chosen) > 1:
+        pairs = [pair for run in runs for pair in zip(run[OWN][chosen], run[PLAIN][chosen], strict=True)]  # fmt: skip
+        if pairs:
+            seconds = np.asarray(pairs)  # (pairs, 2 kinds, stall and steps)
+            print(f"{name}: stall")
+            report(seconds[:, :, 0], OWN, PLAIN, promise=PROMISE)
             print(f"{name}: stall with the steps after it")
-            report(pairs(runs, chosen, after=True), "ckptbench", "plain script", promise=PROMISE)
-            for kind in ("ckptbench", "plain script"):
-                print(f"  {kind}: {parts_in_words(runs, kind, chosen)}")
-
-
-def pairs(runs: list[Run], places: list[int], *, after: bool = False) -> list[tuple[float, float]]:
-    return [
-        tuple(
-            run.stall_s[kind][place] + after * run.after_s[kind][place]
-            for kind in ("ckptbench", "plain script")
-        )
-        for run in runs
-        for place in places
-    ]
-
-
-def parts_in_words(runs: list[Run], kind: str, places: list[int]) -> str:
-    parts = [run.parts[kind][place] for run in runs for place in places]
-    medians = {name: np.median([part[name] for part in parts]) for name in parts[0]}
-    return ", ".join(f"{name} {1e3 * median:.1f} ms" for name, median in medians.items())
+            report(seconds.sum(axis=2), OWN, PLAIN, promise=PROMISE)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ Two turns that follow one another are a pair. Other programs disturb single turn
 
 It needs PyTorch's environment, and `make benchmarks` starts it there:
 
-    PYTHONPATH=../probe/src ../.environments/pytorch/bin/python probe_cost.py
+    PYTHONPATH=probe/src .environments/pytorch/bin/python benchmarks/probe_cost.py
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from ckptbench_probe.variables import FOLDER
 
 arm()  # before PyTorch is imported, as `sitecustomize` does
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from ratio import median_interval  # noqa: E402
 from torch import nn  # noqa: E402
 
 STEP_PROMISE = 1.005
@@ -150,12 +152,11 @@ def report_saves(folder: Path, pairs: int, megabytes: int) -> None:
 def report(name: str, found: dict[bool, list[float]]) -> float:
     """Seconds of difference. Tells the median of the ratios of pairs, with the interval that holds it in 95 % of bootstrap samples."""
     ratios = [one / other for one, other in zip(found[True], found[False], strict=True)]
-    draw = random.Random(3)
-    drawn = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(1000))
+    low, high = median_interval(np.asarray(ratios))
     with_s, without_s = statistics.median(found[True]), statistics.median(found[False])
     print(
         f"{name}: {1e6 * without_s:,.1f} us without, {1e6 * with_s:,.1f} us with, difference {1e6 * (with_s - without_s):,.2f} us;"
-        f" ratio {statistics.median(ratios):.4f} [{drawn[25]:.4f}, {drawn[974]:.4f}]"
+        f" ratio {statistics.median(ratios):.4f} [{low:.4f}, {high:.4f}]"
     )
     return statistics.median(
         one - other for one, other in zip(found[True], found[False], strict=True)

@@ -6,7 +6,7 @@ that of the same round's block without checkpoints is the total overhead: stall,
 Then every strategy saves once while nothing trains, and beside it stand what the machine can do: a copy of one rank's
 share from memory to memory, and a write of that share past the page cache over blocks that were written before.
 
-    PYTHONPATH=../src ../.environments/pytorch/bin/python strategies.py --model resnet50 --ranks 1
+    PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --model resnet50 --ranks 1
 
 It needs NumPy, PyTorch and ckptbench's own files, and makes everything else itself.
 """
@@ -24,44 +24,27 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ratio import median_interval
+from training import RESULTS, Saver, Training
 
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common import page_cache
-from ckptbench.frameworks.contract import Sgd
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.networks.models import ARCHITECTURES
-from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.matrix.registry import STRATEGIES, formats_of, load
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.matrix.registry import STRATEGIES, load
 from ckptbench.runs.trace import Checkpoint, read_trace
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.strategies.writer import write_file
 from ckptbench.world.ranks import RankContext
 
-ROOT = Path(__file__).resolve().parents[1]
 NONE = "none"
 KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
-IDENTITY = Identity(
-    run_id="0" * 32,
-    cell={"framework": "pytorch"},
-    training={"seed": 1},
-    dataset_sha256="0" * 64,
-    lock_sha256="0" * 64,
-)
 
 
 def main() -> None:
@@ -74,7 +57,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--strategies", help="separated by commas; default: all that serve PyTorch")
     parser.add_argument(
-        "--folder", type=Path, help="on the file system to measure; default: results/"
+        "--folder", type=Path, default=RESULTS, help="on the file system to measure"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
@@ -98,8 +81,8 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All figures of one model and number of ranks; times in seconds, one value a round or checkpoint."""
-    (ROOT / "results").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
+    options.folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         port = _free_port()
         ranks = [
             multiprocessing.get_context("spawn").Process(
@@ -127,19 +110,6 @@ def _rank(rank: int, port: int, options: argparse.Namespace, folder: Path) -> No
     (folder / f"rank-{rank}.json").write_text(json.dumps(bench.found), encoding="utf-8")
 
 
-@dataclass
-class Opened:
-    """A strategy, the training's framework around it, and how many checkpoints it has taken."""
-
-    timed: TimedCheckpointer
-    store: CheckpointStore
-    saves: int = 0
-
-    def save(self) -> None:
-        self.saves += 1
-        self.timed.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
-
-
 class Bench:
     """One rank: a framework, and every strategy over it."""
 
@@ -147,40 +117,22 @@ class Bench:
         self._options = options
         self._folder = folder
         self._world = world
-        draw = np.random.default_rng(world.rank)
-        self._images = draw.random((options.batch, 32, 32, 3), np.float32)
-        self._labels = draw.integers(10, size=options.batch)
-        self._framework = PyTorch.join(world, seed=1, deterministic=False)
-        network = ARCHITECTURES[options.model]((32, 32, 3), 10)
-        sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
-        weights = dict(network.initial_weights(1))
-        self._framework.build(network, weights, sgd, options.batch)
+        self._training = Training(world, options.model, options.batch)
+        self._framework = self._training.framework
         self.found: dict[str, Any] = {"device": self._framework.device(), "blocks": {}, "first": {}}
-        self._strategies = {name: self._open(name) for name in chosen(options)}
-
-    def _open(self, name: str) -> Opened:
-        levels = Levels({SHARED: self._folder / name}, keep=KEEP)
-        timed = TimedCheckpointer(
-            PluginSpec(name),
-            subject=self._framework,
-            barrier=self._framework.barrier,
-            world=self._world,
-            format=formats_of("pytorch", name)[0],
-            identity=IDENTITY,
-            levels=levels,
-            recorder=Recorder(self._folder / f"{name}-{self._world.rank}.jsonl"),
-            on_stage=lambda stage: None,
-        )
-        return Opened(timed, levels.shared)
+        self._strategies = {
+            name: Saver(name, self._framework, world, folder / name, keep=KEEP)
+            for name in chosen(options)
+        }
 
     def run(self) -> None:
-        self._train(5)
+        self._training.train(5)
         for name, opened in self._strategies.items():
             opened.timed.ready()
             self._use(name)
             for _ in range(SETTLING):
                 opened.save()
-                self._train(1)
+                self._training.train(1)
                 opened.timed.settle()
             self.found["first"][name] = opened.saves
         order = random.Random(0)
@@ -218,7 +170,7 @@ class Bench:
         for _ in range(self._options.checkpoints):
             if opened is not None:
                 opened.save()
-            self._train(self._options.interval)
+            self._training.train(self._options.interval)
         if opened is not None:
             opened.timed.settle()
         self._framework.barrier()
@@ -249,10 +201,6 @@ class Bench:
     def _use(self, name: str) -> None:
         gc.collect()
         self._framework.before_update = None if name == NONE else self._strategies[name].timed.hook
-
-    def _train(self, steps: int) -> None:
-        for _ in range(steps):
-            self._framework.step(self._images, self._labels)
 
     def _meet(self) -> None:
         self._framework.barrier()
@@ -404,7 +352,7 @@ def show(found: dict[str, Any]) -> None:
     for name, of in found["strategies"].items():
         stall_s = np.median(of["stall_s"])
         over = 100 * (np.asarray(of["block_s"]) / none_s - 1)
-        low, high = _interval(over)
+        low, high = median_interval(over)
         to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
         idle_s = np.median(of["durable_idle_s"])
         print(
@@ -413,14 +361,6 @@ def show(found: dict[str, Any]) -> None:
             f"{np.median(over):10.1f} [{low:5.1f},{high:5.1f}]"
             f"{np.median(of['read_s']) / np.median(of['load_s']):13.2f}"
         )
-
-
-def _interval(values: np.ndarray) -> tuple[float, float]:
-    """Bootstrap 95 % interval of the median."""
-    draw = np.random.default_rng(0)
-    drawn = np.median(values[draw.integers(len(values), size=(5000, len(values)))], axis=1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -1,0 +1,88 @@
+"""What the benchmarks in this folder train: PyTorch's ResNet-50 or VGG-16 on random images, and the strategies over it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ckptbench.checkpoints.levels import Levels
+from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.pytorch import PyTorch
+from ckptbench.matrix.levels import SHARED
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import formats_of
+from ckptbench.runs.identity import Identity
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.world.ranks import RankContext
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+IMAGE, CLASSES = (32, 32, 3), 10
+IDENTITY = Identity(
+    run_id="0" * 32,
+    cell={"framework": "pytorch"},
+    training={"seed": 1},
+    dataset_sha256="0" * 64,
+    lock_sha256="0" * 64,
+)
+
+
+def one_rank(device: str = "cpu") -> RankContext:
+    """A rank that is alone and has all cores."""
+    return RankContext(
+        rank=0, world_size=1, local_rank=0, node="here", threads=os.cpu_count() or 1,
+        addresses=("127.0.0.1:1",), accelerator=device,
+    )  # fmt: skip
+
+
+def build(framework: PyTorch, model: str, batch: int) -> None:
+    network = ARCHITECTURES[model](IMAGE, CLASSES)
+    sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
+    framework.build(network, dict(network.initial_weights(1)), sgd, batch)
+
+
+class Training:
+    """A network, and one batch with which it takes every step."""
+
+    def __init__(self, world: RankContext, model: str, batch: int) -> None:
+        draw = np.random.default_rng(world.rank)
+        self._images = draw.random((batch, *IMAGE), np.float32)
+        self._labels = draw.integers(CLASSES, size=batch)
+        self.framework = PyTorch.join(world, seed=1, deterministic=False)
+        build(self.framework, model, batch)
+
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            self.framework.step(self._images, self._labels)
+
+
+class Saver:
+    """A strategy as a run calls it, with the framework's default format and a store of its own."""
+
+    def __init__(
+        self, name: str, framework: PyTorch, world: RankContext, folder: Path, *, keep: int
+    ) -> None:
+        """Versions are in `folder`; the trace is beside it."""
+        levels = Levels({SHARED: folder}, keep=keep)
+        self.store = levels.shared
+        self.trace = folder.with_name(f"{folder.name}-{world.rank}.jsonl")
+        self.saves = 0
+        self.timed = TimedCheckpointer(
+            PluginSpec(name),
+            training_state=framework,
+            barrier=framework.barrier,
+            world=world,
+            format=formats_of("pytorch", name)[0],
+            identity=IDENTITY,
+            levels=levels,
+            recorder=Recorder(self.trace),
+            on_stage=lambda stage: None,
+        )
+
+    def save(self) -> None:
+        self.saves += 1
+        self.timed.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
