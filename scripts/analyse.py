@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run
 
 
-def main() -> int:
-    options = parser_of(__doc__, "--tables").parse_args()
-
-    def work() -> None:
-        write_tables(options.tables, derive(read_tables(options.tables, COLLECTED)))
-
-    return run_script(work, options.log)
+def main(options: argparse.Namespace) -> None:
+    write_tables(options.tables, derive(read_tables(options.tables, COLLECTED)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser_of(__doc__, "--tables"), main))

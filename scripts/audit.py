@@ -19,56 +19,38 @@ from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.page import page  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
 from ckptbench.audit.table import audit  # noqa: E402
-from ckptbench.common.scripting import run_script  # noqa: E402
+from ckptbench.common.scripting import parser_of, run, write_text  # noqa: E402
 from ckptbench.environments.lock_file import pinned_sha256  # noqa: E402
 
 LEAST_REPEATS = 2
 
 
-def main() -> int:
-    options = _parse()
-
-    def work() -> None:
-        started = time.monotonic()
-        there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
-        checks = audit_machine(
-            read_tables(options.tables, there),
-            options.checkpoints.absolute(),
-            pinned_sha256(options.lock),
-            Size(repeats=options.repeats),
-        )
-        text = page(
-            checks,
-            host=socket.gethostname(),
-            folder=str(options.checkpoints),
-            seconds=time.monotonic() - started,
-        )
-        write_tables(options.tables, {"audit": audit(checks)})
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(text, encoding="utf-8")
-
-    return run_script(work, options.log)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, default=Path("results/tables"), help="of the study")
-    parser.add_argument(
-        "--checkpoints",
-        type=Path,
-        default=Path("results/runs"),
-        help="folder on the file system of the study's checkpoints",
+def main(options: argparse.Namespace) -> None:
+    started = time.monotonic()
+    there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
+    checks = audit_machine(
+        read_tables(options.tables, there),
+        options.checkpoints.absolute(),
+        pinned_sha256(Path(__file__).resolve().parents[1] / "envs" / "main.txt"),
+        Size(repeats=options.repeats),
     )
-    parser.add_argument("--lock", type=Path, default=Path("envs/main.txt"), help="of this program")
-    parser.add_argument(
-        "--repeats",
-        type=_repeats,
-        default=Size().repeats,
-        help="of the calibration: more make its intervals narrower, and take longer",
+    text = page(
+        checks,
+        host=socket.gethostname(),
+        folder=str(options.checkpoints),
+        seconds=time.monotonic() - started,
     )
-    parser.add_argument("--output", type=Path, required=True, help="the text file to write")
-    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
-    return parser.parse_args()
+    write_tables(options.tables, {"audit": audit(checks)})
+    write_text(options.output, text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_of(__doc__, "--tables", "--output")
+    storage = "folder on the file system of the study's checkpoints"
+    parser.add_argument("--checkpoints", type=Path, required=True, help=storage)
+    repeats = "of the calibration: more make its intervals narrower, and take longer"
+    parser.add_argument("--repeats", type=_repeats, default=Size().repeats, help=repeats)
+    return parser
 
 
 def _repeats(text: str) -> int:
@@ -80,4 +62,4 @@ def _repeats(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser(), main))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from pathlib import Path
@@ -10,30 +11,23 @@ from ckptbench.analysis.collect.asked import Asked
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import DESCRIPTION, dataset_sha256
 
 
-def main() -> int:
-    parser = parser_of(__doc__, "--study", "--runs", "--tables")
-    parser.add_argument("--datasets", type=Path, required=True, help="folder of the datasets")
-    options = parser.parse_args()
-
-    def work() -> None:
-        study = StudyRecord.read(options.study)
-        if study.training is None:
-            raise RunFolderError(
-                f"{options.study}: training is missing; start the workflow again, which writes it anew"
-            )
-        asked = Asked(
-            training=dataclasses.asdict(study.training),
-            datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
+def main(options: argparse.Namespace) -> None:
+    study = StudyRecord.read(options.study)
+    if study.training is None:
+        raise RunFolderError(
+            f"{options.study}: training is missing; start the workflow again, which writes it anew"
         )
-        folders = [options.runs / cell.id for cell in study.cells]
-        write_tables(options.tables, collect(folders, asked))
-
-    return run_script(work, options.log)
+    asked = Asked(
+        training=dataclasses.asdict(study.training),
+        datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
+    )
+    folders = [options.runs / cell.id for cell in study.cells]
+    write_tables(options.tables, collect(folders, asked))
 
 
 def _digests(folder: Path, names: set[str]) -> dict[str, str]:
@@ -43,4 +37,4 @@ def _digests(folder: Path, names: set[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser_of(__doc__, "--study", "--runs", "--tables", "--datasets"), main))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
-from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide, left_out
@@ -19,27 +19,18 @@ from ckptbench.decide.validate import VALIDATION, validation
 log = logging.getLogger("ckptbench")
 
 
-def main() -> int:
-    parser = parser_of(__doc__, "--tables", "--rates", "--choices")
-    parser.add_argument(
-        "--numbers", type=Path, help="file with costs, instead of those of the tables"
-    )
-    options = parser.parse_args()
-
-    def work() -> None:
-        rates = read_rates(options.rates)
-        choices = Choices.parse(options.choices)
-        if options.numbers:
-            costs, checked = read_given(options.numbers), VALIDATION.rows([])
-        else:
-            study = read_tables(options.tables, COST_TABLES)
-            costs, checked = decision_costs(study), validation(study)
-        for line in left_out(costs, choices):
-            log.warning("%s", line)
-        write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
-
-    return run_script(work, options.log)
+def main(options: argparse.Namespace) -> None:
+    rates = read_rates(options.rates)
+    choices = Choices.parse(options.choices)
+    if options.numbers:
+        costs, checked = read_given(options.numbers), VALIDATION.rows([])
+    else:
+        study = read_tables(options.tables, COST_TABLES)
+        costs, checked = decision_costs(study), validation(study)
+    for line in left_out(costs, choices):
+        log.warning("%s", line)
+    write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser_of(__doc__, "--tables", "--rates", "--choices", "--numbers"), main))

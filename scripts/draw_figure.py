@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.report.figures import FIGURES, OWN_FIGURES
 from ckptbench.report.figures.files import write_figure
 
 
-def main() -> int:
+def main(options: argparse.Namespace) -> None:
+    figures = OWN_FIGURES if options.own else FIGURES
+    write_figure(options.figure, options.tables, options.output_stem, figures)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__, "--own", "--tables")
     parser.add_argument("figure", choices=FIGURES, help="which figure")
-    parser.add_argument(
-        "--output-stem", type=Path, required=True, help="where to write, without .pdf and .png"
-    )
-    options = parser.parse_args()
-    figures = OWN_FIGURES if options.own else FIGURES
-    return run_script(
-        lambda: write_figure(options.figure, options.tables, options.output_stem, figures),
-        options.log,
-    )
+    stem = "where to write, without .pdf and .png"
+    parser.add_argument("--output-stem", type=Path, required=True, help=stem)
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser(), main))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 
 from ckptbench.analysis.tables.store import write_tables
-from ckptbench.common.scripting import parser_of, run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.rates import read_rates
@@ -17,24 +18,17 @@ from ckptbench.own.study import own_tables
 log = logging.getLogger("ckptbench")
 
 
-def main() -> int:
-    options = parser_of(
-        __doc__, "--study", "--runs", "--rates", "--choices", "--tables"
-    ).parse_args()
-
-    def work() -> None:
-        cells = OwnStudy.read(options.study).cells
-        for cell in cells:
-            check_asked(options.runs / cell.id, cell)
-        runs = read_runs(options.runs / cell.id for cell in cells)
-        choices = Choices.parse(options.choices)
-        tables = own_tables(runs, read_rates(options.rates), choices)
-        for line in left_out(tables["decision_costs"], choices):
-            log.warning("%s", line)
-        write_tables(options.tables, tables)
-
-    return run_script(work, options.log)
+def main(options: argparse.Namespace) -> None:
+    cells = OwnStudy.read(options.study).cells
+    for cell in cells:
+        check_asked(options.runs / cell.id, cell)
+    runs = read_runs(options.runs / cell.id for cell in cells)
+    choices = Choices.parse(options.choices)
+    tables = own_tables(runs, read_rates(options.rates), choices)
+    for line in left_out(tables["decision_costs"], choices):
+        log.warning("%s", line)
+    write_tables(options.tables, tables)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser_of(__doc__, "--study", "--runs", "--rates", "--choices", "--tables"), main))

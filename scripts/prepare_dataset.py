@@ -11,33 +11,27 @@ import logging
 import sys
 from pathlib import Path
 
-from ckptbench.common.scripting import run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.data.sources import DATASETS, prepare
 
 log = logging.getLogger("ckptbench")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(options: argparse.Namespace) -> None:
+    dataset = prepare(options.name, options.folder, options.settings)
+    shape = "x".join(map(str, dataset.image_shape))
+    counts = f"{len(dataset.train_labels)} training and {len(dataset.test_labels)} test images"
+    log.info("%s: %s of %s, %d classes", options.folder, counts, shape, dataset.classes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_of(__doc__)
     parser.add_argument("name", choices=DATASETS, help="which dataset")
     parser.add_argument("folder", type=Path, help="folder to write to; made if it is missing")
-    parser.add_argument(
-        "--settings",
-        type=json.loads,
-        default={},
-        help="the dataset's section of the config, as JSON",
-    )
-    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
-    options = parser.parse_args()
-
-    def work() -> None:
-        dataset = prepare(options.name, options.folder, options.settings)
-        shape = "x".join(map(str, dataset.image_shape))
-        counts = f"{len(dataset.train_labels)} training and {len(dataset.test_labels)} test images"
-        log.info("%s: %s of %s, %d classes", options.folder, counts, shape, dataset.classes)
-
-    return run_script(work, options.log)
+    settings = "the dataset's section of the config, as JSON"
+    parser.add_argument("--settings", type=json.loads, default={}, help=settings)
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser(), main))

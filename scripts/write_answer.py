@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.common.scripting import parser_of, run_script, write_text
+from ckptbench.common.scripting import parser_of, run, write_text
 from ckptbench.own.answer import own_text
 from ckptbench.own.made import ANSWERED
 from ckptbench.report.answer import DECISION, STUDY_TABLES
 from ckptbench.report.answer.study import study_text
 
 
-def main() -> int:
-    parser = parser_of(__doc__, "--tables", "--own", "--output")
-    parser.add_argument("--given", action="store_true", help="the costs are a user's, of no study")
-    options = parser.parse_args()
-
-    def work() -> None:
-        names = DECISION if options.given else (*DECISION, *STUDY_TABLES)
-        tables = read_tables(options.tables, ANSWERED if options.own else names)
-        text = (own_text if options.own else study_text)(tables, str(options.tables))
-        write_text(options.output, text)
-
-    return run_script(work, options.log)
+def main(options: argparse.Namespace) -> None:
+    names = DECISION if options.given else (*DECISION, *STUDY_TABLES)
+    tables = read_tables(options.tables, ANSWERED if options.own else names)
+    text = (own_text if options.own else study_text)(tables, str(options.tables))
+    write_text(options.output, text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(parser_of(__doc__, "--tables", "--own", "--given", "--output"), main))

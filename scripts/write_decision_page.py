@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.common.scripting import parser_of, run_script, write_text
+from ckptbench.common.scripting import parser_of, run, write_text
 from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import read_rates
 from ckptbench.report.page.html import page
 
 
-def main() -> int:
-    parser = parser_of(__doc__, "--tables", "--rates", "--choices", "--output")
-    parser.add_argument("--answer", type=Path, help="text that the page begins with")
-    options = parser.parse_args()
-
-    def work() -> None:
-        costs = read_tables(options.tables, ["decision_costs"])["decision_costs"]
-        answer = options.answer.read_text(encoding="utf-8") if options.answer else ""
-        text = page(costs, read_rates(options.rates), Choices.parse(options.choices), answer=answer)
-        write_text(options.output, text)
-
-    return run_script(work, options.log)
+def main(options: argparse.Namespace) -> None:
+    costs = read_tables(options.tables, ["decision_costs"])["decision_costs"]
+    answer = options.answer.read_text(encoding="utf-8") if options.answer else ""
+    text = page(costs, read_rates(options.rates), Choices.parse(options.choices), answer=answer)
+    write_text(options.output, text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        run(parser_of(__doc__, "--tables", "--rates", "--choices", "--answer", "--output"), main)
+    )

@@ -7,20 +7,20 @@ import sys
 from pathlib import Path
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.common.scripting import run_script
+from ckptbench.common.scripting import parser_of, run
 from ckptbench.report.answer.published import TABLES, published
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--tables", type=Path, nargs="+", required=True, help="folders of tables, one a study"
-    )
-    options = parser.parse_args()
-    return run_script(
-        lambda: print(published([read_tables(folder, TABLES) for folder in options.tables])), None
-    )
+def main(options: argparse.Namespace) -> None:
+    print(published([read_tables(folder, TABLES) for folder in options.tables]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = parser_of(__doc__)
+    folders = "folders of tables, one a study"
+    parser.add_argument("--tables", type=Path, nargs="+", required=True, help=folders)
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(_parser(), main))

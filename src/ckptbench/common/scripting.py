@@ -25,6 +25,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--cell": {"type": json.loads, "required": True, "help": "the cell, as JSON"},
     "--rates": {"type": Path, "required": True, "help": "folder of the failure rates"},
     "--choices": {"required": True, "help": "JSON object: what to decide for"},
+    "--datasets": {"type": Path, "required": True, "help": "folder of the datasets"},
+    "--numbers": {"type": Path, "help": "file with costs, instead of those of the tables"},
+    "--answer": {"type": Path, "help": "text that the page begins with"},
+    "--given": {"action": "store_true", "help": "the costs are a user's, of no study"},
     "--own": {"action": "store_true", "help": "the tables are of an own training"},
     "--output": {"type": Path, "required": True, "help": "the file to write"},
     "--parent": {
@@ -34,7 +38,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "that it has started. Default: the parent of this process",
     },
 }
-"""What several scripts have in common."""
+"""Options of scripts that have one meaning in all of them."""
 
 
 def parser_of(description: str | None, *names: str) -> argparse.ArgumentParser:
@@ -44,6 +48,12 @@ def parser_of(description: str | None, *names: str) -> argparse.ArgumentParser:
         parser.add_argument(name, **OPTIONS[name])
     parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
     return parser
+
+
+def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], object]) -> int:
+    """Call `work` with the options of the command line, as `run_script` does. Returns the exit status."""
+    options = parser.parse_args()
+    return run_script(lambda: work(options), options.log)
 
 
 def write_text(path: Path, text: str) -> None:
