@@ -28,8 +28,8 @@ for figure, entry in FIGURES.items():
         params:
             figure=figure,
             own="--own" if IS_OWN else "",
-            tables=get_tables_folder,
-            stem=get_stem,
+            tables=TABLES_FOLDER,
+            stem=f"{RESULTS}/figures/{figure}",
         message:
             f"figure {figure}"
         shell:
@@ -40,7 +40,7 @@ for figure, entry in FIGURES.items():
 rule write_answer:
     """Write the answer on one screen. The workflow prints it at its end, and the report begins with it."""
     input:
-        get_answer_tables,
+        get_tables(ANSWERED),
         get_sources("scripts/write_answer.py", ANSWERED),
         script=of_clone("scripts/write_answer.py"),
     output:
@@ -50,7 +50,7 @@ rule write_answer:
     localrule: True
     params:
         options=ANSWER_OPTIONS,
-        tables=get_tables_folder,
+        tables=TABLES_FOLDER,
     message:
         "the answer: how often to checkpoint"
     shell:

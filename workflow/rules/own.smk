@@ -4,6 +4,7 @@ from ckptbench.own.made import ANSWERED, TABLES
 from ckptbench.own.record import OwnStudy
 
 ANSWER_OPTIONS = "--own"
+PAGES = {"write_answer": ANSWER}
 IN_REPORT = [
     name for name in TABLES if (CLONE / f"workflow/report/table_{name}.rst").exists()
 ]
@@ -28,10 +29,6 @@ def get_all_figures():
     """A projection to more GPUs is there only where it is asked for."""
     shown = [name for name in FIGURES if name != "scale" or CONFIG.decision.gpus]
     return get_figures(shown)
-
-
-def get_answer_tables(wildcards):
-    return get_tables(ANSWERED)
 
 
 def get_command(wildcards):
@@ -112,9 +109,3 @@ def write_study():
             repeat=is_forced(),
         )
     )
-
-
-def show_answer():
-    """Print the answer, where the workflow was asked for it and `make` prints it not itself."""
-    if os.environ.get("CKPTBENCH_ANSWER") != "last" and "write_answer" in get_planned():
-        print(Path(ANSWER).read_text(encoding="utf-8"), file=sys.stderr)

@@ -19,6 +19,9 @@ CONSTRAINTS = of_clone("envs/build-constraints.txt")
 WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
+PAGES = {"audit": AUDIT, "write_answer": ANSWER}
+# Costs come from the tables of the study, unless the user gives them in a file.
+COSTS = [] if CONFIG.decision.numbers else COST_TABLES
 ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
 ANSWER_OPTIONS = "--given" if CONFIG.decision.numbers else ""
 
@@ -60,16 +63,6 @@ def get_decision_figures():
     if FIGURES["validation"].is_of(CELLS.values()):
         shown.append("validation")
     return get_figures(shown)
-
-
-def get_cost_tables(wildcards):
-    """The tables that costs come from: of a study, unless the user gives them in a file."""
-    return [] if CONFIG.decision.numbers else get_tables(COST_TABLES)
-
-
-def get_answer_tables(wildcards):
-    """The tables that the answer is made from: those of the decision, and of a study those of what it measured."""
-    return get_tables(ANSWERED)
 
 
 def get_audit():
@@ -183,16 +176,3 @@ def write_study():
             repeat=is_forced(),
         )
     )
-
-
-def show_answer():
-    """Print the answer, or whether to believe it, where the workflow was asked for it and `make` prints it not itself."""
-    if os.environ.get("CKPTBENCH_ANSWER") == "last":
-        return
-    pages = {
-        "audit": AUDIT,
-        "write_answer": ANSWER,
-    }
-    planned = get_planned()
-    for page in [path for name, path in pages.items() if name in planned][:1]:
-        print(Path(page).read_text(encoding="utf-8"), file=sys.stderr)

@@ -48,7 +48,7 @@ rule derive_tables:
 rule decide:
     """Compute how often to checkpoint, with what, and how to recover: from tables and failure rates."""
     input:
-        get_cost_tables,
+        get_tables(COSTS),
         ancient([*get_failure_rates(), *get_numbers()]),
         get_sources("scripts/decide.py", [*COST_TABLES, *DECIDED]),
         script=of_clone("scripts/decide.py"),
