@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -99,74 +99,64 @@ def naming(path: AnyPath) -> Iterator[None]:
 
 def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:
     """The remedy of one number. None where nothing is known that would help."""
-    if number is None:
-        return None
-    if number in SERVER_GONE:
-        return (
-            f"the file server of {place} does not answer or has forgotten the file: mount it again"
-        )
-    if number in BROKEN:
-        return f"the storage of {place} fails: read the kernel's messages (dmesg), and use another disk"
+    match number:
+        case errno.ENOSPC:
+            return _no_space(place)
+        case errno.EFBIG:
+            return _too_large(place)
+        case errno.EEXIST | errno.EISDIR | errno.ENOTDIR:
+            return None if reading else _in_the_way(place)
+        case errno.EDQUOT:
+            return f"your quota on {mount_of(place)} is used up: free some"
+        case errno.EROFS:
+            return f"{mount_of(place)} is mounted read-only: mount it for writing"
+        case errno.EMFILE:
+            limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return f"this process may have {limit} files open: raise the limit (ulimit -n)"
     if number in UNSUPPORTED:
         return f"the file system of {place} ({type_of(place)}) does not support it: use one that does, such as ext4, xfs or NFS"
-    make = _MAKERS.get(number)
-    return make(place, reading) if make is not None else None
+    words = _REMEDIES.get(number) if number is not None else None
+    return words and words.format(place=place, verb="read" if reading else "write")
 
 
-def _permitted(place: Path, reading: bool) -> str:
-    return f"let this user {'read' if reading else 'write'} {place}"
+# Nothing here asks the place itself: a file server that is gone may never answer.
+_REMEDIES: dict[int, str] = {
+    **dict.fromkeys(SERVER_GONE, "the file server of {place} does not answer or has forgotten the file: mount it again"),
+    **dict.fromkeys(BROKEN, "the storage of {place} fails: read the kernel's messages (dmesg), and use another disk"),
+    errno.EACCES: "let this user {verb} {place}",
+    errno.EPERM: "let this user {verb} {place}",
+    errno.ENFILE: "all processes of this machine together have too many files open: end some of them",
+    errno.ENOMEM: "no memory is left: end other programs, or give the job more memory",
+    errno.EAGAIN: "this user or this job has too many processes or threads: end some, or raise the limit (ulimit -u)",
+    errno.ENAMETOOLONG: "the path or a name in it is too long: use a folder with a shorter path",
+    errno.ELOOP: "links at {place} lead in a circle: remove them",
+    errno.ENOTEMPTY: "something still writes to {place}: end it",
+    errno.EBUSY: "something uses {place}: end it",
+    errno.ETXTBSY: "something runs {place}: end it",
+    errno.EDEADLK: "locks on {place} wait for each other: end the other program",
+    errno.ENOLCK: "the file system of {place} gives no locks: use another one",
+    errno.E2BIG: "the environment variables or the command are too long: remove variables",
+    errno.ECONNREFUSED: "nothing listens there: start what is to answer",
+}  # fmt: skip
 
 
-def _no_space(place: Path, _: bool) -> str:
+def _no_space(place: Path) -> str:
     status = _status(place)
     if status is not None and status.f_files and not status.f_favail:
         return f"no inodes are left on {mount_of(place)}: remove files there"
     return f"{free(place)}: free some"
 
 
-def _too_large(place: Path, _: bool) -> str | None:
+def _too_large(place: Path) -> str:
     limit, _hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if limit != resource.RLIM_INFINITY:
         return f"the limit on file sizes (ulimit -f) is {limit} bytes: raise it"
     return f"the file system of {place} takes no file of this size: use another one"
 
 
-def _open_files(_: Path, __: bool) -> str:
-    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"this process may have {limit} files open: raise the limit (ulimit -n)"
-
-
-def _in_the_way(place: Path, reading: bool) -> str | None:
-    if reading:
-        return None
+def _in_the_way(place: Path) -> str:
     found = next(each for each in (place, *place.parents) if os.path.lexists(each))
     return f"remove or rename {found}, which is in the way"
-
-
-_MAKERS: dict[int, Callable[[Path, bool], str | None]] = {
-    errno.ENOSPC: _no_space,
-    errno.EDQUOT: lambda place, _: f"your quota on {mount_of(place)} is used up: free some",
-    errno.EFBIG: _too_large,
-    errno.EACCES: _permitted,
-    errno.EPERM: _permitted,
-    errno.EROFS: lambda place, _: f"{mount_of(place)} is mounted read-only: mount it for writing",
-    errno.EMFILE: _open_files,
-    errno.ENFILE: lambda *_: "all processes of this machine together have too many files open: end some of them",
-    errno.ENOMEM: lambda *_: "no memory is left: end other programs, or give the job more memory",
-    errno.EAGAIN: lambda *_: "this user or this job has too many processes or threads: end some, or raise the limit (ulimit -u)",
-    errno.ENAMETOOLONG: lambda *_: "the path or a name in it is too long: use a folder with a shorter path",
-    errno.ELOOP: lambda place, _: f"links at {place} lead in a circle: remove them",
-    errno.EEXIST: _in_the_way,
-    errno.EISDIR: _in_the_way,
-    errno.ENOTDIR: _in_the_way,
-    errno.ENOTEMPTY: lambda place, _: f"something still writes to {place}: end it",
-    errno.EBUSY: lambda place, _: f"something uses {place}: end it",
-    errno.ETXTBSY: lambda place, _: f"something runs {place}: end it",
-    errno.EDEADLK: lambda place, _: f"locks on {place} wait for each other: end the other program",
-    errno.ENOLCK: lambda place, _: f"the file system of {place} gives no locks: use another one",
-    errno.E2BIG: lambda *_: "the environment variables or the command are too long: remove variables",
-    errno.ECONNREFUSED: lambda *_: "nothing listens there: start what is to answer",
-}  # fmt: skip
 
 
 def free(place: Path) -> str:
