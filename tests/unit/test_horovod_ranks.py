@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import socket
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.horovod import ranks as horovod_ranks
+from ckptbench.frameworks.numpy_framework import NumpyFramework
 from ckptbench.world.ranks import RankContext
+
+
+class Rank(horovod_ranks.OverHorovod, NumpyFramework):
+    elastic_state = tells_of_a_loss = None  # type: ignore[assignment]
 
 
 def world(rank: int, *hosts: str) -> RankContext:
@@ -84,10 +91,11 @@ def test_ranks_that_horovodrun_has_started_are_told_nothing_and_serve_nothing(
     unfused = horovod_ranks.environment(here, deterministic=True)
     assert unfused == {"HOROVOD_FUSION_THRESHOLD": "0"}
     done: list[str] = []
-    meeting = horovod_ranks.Meeting.begin(
-        here, lambda: done.append("init"), lambda: done.append("shutdown")
-    )
-    meeting.end()
+    rank = Rank()
+    rank._world = here
+    rank.horovod = cast(Any, SimpleNamespace(init=lambda: done.append("init"), shutdown=lambda: done.append("shutdown")))  # fmt: skip
+    rank._connect()
+    rank.abort()
     assert done == ["init", "shutdown"]
 
 

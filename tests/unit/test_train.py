@@ -185,12 +185,12 @@ def test_retention_keeps_the_newest_versions(make_plan: MakePlan) -> None:
 def test_a_framework_that_builds_another_network_is_refused(
     make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tensors = NumpyFramework.tensors
+    held = NumpyFramework.held
 
     def transposed(self: NumpyFramework) -> Arrays:
-        return {name: array.T for name, array in tensors(self).items()}
+        return {name: array.T for name, array in held(self).items()}
 
-    monkeypatch.setattr(NumpyFramework, "tensors", transposed)
+    monkeypatch.setattr(NumpyFramework, "held", transposed)
     with pytest.raises(CkptbenchError, match=r"built another network.*head\.kernel"):
         run(make_plan())
 

@@ -300,13 +300,9 @@ class Chainer(Framework):
         """The state that Chainer's serializers save and load."""
         return _State(self._model, self._optimizer)
 
-    def tensors(self) -> Arrays:
-        # MomentumSGD keeps v = momentum * v - learning_rate * g.
-        scale: Any = np.float32(-1 / self._optimizer.lr)
-        momenta = {f"optimizer/{name}" for name in self._network.parameters()}
-        return {
-            name: array * scale if name in momenta else array for name, array in self.held().items()
-        }
+    def momentum_scale(self) -> float:
+        """MomentumSGD keeps v = momentum * v - learning_rate * g."""
+        return float(-1 / self._optimizer.lr)
 
     def held(self) -> Arrays:
         parameters = {name: self._variable(name) for name in self._network.parameters()}

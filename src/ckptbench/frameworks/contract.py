@@ -198,17 +198,24 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def tensors(self) -> Arrays:
+    def held(self) -> Arrays:
         """A copy of every tensor that a checkpoint's format holds, as host arrays.
 
         Keys: `model/<name>` for each of `Network.parameters()` and `Network.buffers()`, in their layouts, and
-        `optimizer/<name>` for the momentum of each parameter, in the same layout and scaled as in `Sgd`. Other state
-        of the optimizer, such as a step counter, is under `optimizer/` too.
+        `optimizer/<name>` for the momentum of each parameter, in the same layout. Other state of the optimizer, such as a
+        step counter, is under `optimizer/` too.
         """
 
-    def held(self) -> Arrays:
-        """`tensors` without scaling, as the framework holds them. They are compared bit for bit, and scaling rounds."""
-        return self.tensors()
+    def momentum_scale(self) -> float:
+        """The momenta that the framework holds, times this, are those of `Sgd`."""
+        return 1.0
+
+    def tensors(self) -> Arrays:
+        """`held` with the momenta of `Sgd`, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
+        held = self.held()
+        scale: Any = np.float32(self.momentum_scale())
+        momenta = {f"optimizer/{name.removeprefix('model/')}" for name in held}
+        return {name: array * scale if name in momenta else array for name, array in held.items()}
 
     @abstractmethod
     def state(self) -> Sequence[Tensor]:

@@ -196,7 +196,7 @@ class PyTorch(Framework):
             if slots.keys() != {MOMENTUM}:
                 raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
-    def tensors(self) -> Arrays:
+    def held(self) -> Arrays:
         model = {f"model/{name}": _array(tensor) for name, tensor in self._parameters()}
         buffers = {f"model/{name}": _array(tensor) for name, tensor in self._buffers()}
         momenta = {f"optimizer/{name}": _array(tensor) for name, tensor in self._momenta()}

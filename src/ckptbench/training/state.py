@@ -15,7 +15,7 @@ def state_of(network: Network, framework: Framework) -> State:
 
     Raises CkptbenchError where the framework built another network than `network`.
     """
-    tensors = framework.tensors()
+    tensors = framework.held()
     described = {
         f"model/{name}": shape
         for name, shape in {**network.parameters(), **network.buffers()}.items()

@@ -9,7 +9,7 @@ from horovod.torch.elastic import TorchState
 from torch import nn
 
 from ckptbench.frameworks.contract import Sgd
-from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod
+from ckptbench.frameworks.horovod.ranks import OverHorovod
 from ckptbench.frameworks.pytorch import PyTorch
 
 
@@ -21,9 +21,6 @@ class HorovodPyTorch(OverHorovod, PyTorch):
     """
 
     horovod = hvd
-
-    def _connect(self) -> None:
-        self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
 
     def _sgd(self, settings: Sgd) -> torch.optim.SGD:
         return hvd.DistributedOptimizer(

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -65,38 +64,6 @@ def environment(world: RankContext, *, deterministic: bool) -> dict[str, str]:
     return {**{name: str(value) for name, value in variables.items()}, **unfused}
 
 
-class Meeting:
-    """The connection of this rank with the others, while it lasts.
-
-    `initialize` and `shut_down` are `init` and `shutdown` of Horovod's module for the framework.
-    """
-
-    def __init__(self, shut_down: Callable[[], None], server: RendezvousHTTPServer | None) -> None:
-        self._shut_down = shut_down
-        self._server = server
-
-    @classmethod
-    def begin(
-        cls, world: RankContext, initialize: Callable[[], None], shut_down: Callable[[], None]
-    ) -> Meeting:
-        """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
-        server = None
-        serves_itself = world.world_size > 1 and ELASTIC not in os.environ
-        if serves_itself and world.rank == 0:
-            server = _serve(world.addresses[0])
-        elif serves_itself:
-            _await(world.addresses[0])
-        initialize()
-        return cls(shut_down, server)
-
-    def end(self) -> None:
-        """Shut Horovod down. Collectives fail in which other ranks still wait."""
-        self._shut_down()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-
-
 def is_of_horovod(text: str) -> bool:
     """Whether this text of an error comes from Horovod, or from Gloo below it, which writes where in its sources it was."""
     return "Horovod" in text or "/gloo/" in text
@@ -107,7 +74,8 @@ class OverHorovod(Framework):
 
     horovod: ClassVar[ModuleType]
     """Horovod's module for the framework."""
-    _meeting: Meeting
+    _world: RankContext
+    _server: RendezvousHTTPServer | None = None
 
     @abstractmethod
     def elastic_state(self, *, step: int) -> ObjectState:
@@ -123,13 +91,25 @@ class OverHorovod(Framework):
         os.environ |= environment(world, deterministic=deterministic)
         return super().join(world, seed=seed, deterministic=deterministic)
 
+    def _connect(self) -> None:
+        """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
+        serves_itself = self._world.world_size > 1 and ELASTIC not in os.environ
+        if serves_itself and self._world.rank == 0:
+            self._server = _serve(self._world.addresses[0])
+        elif serves_itself:
+            _await(self._world.addresses[0])
+        self.horovod.init()
+
     def abort(self) -> None:
-        """Collectives fail in which other ranks wait."""
-        self._meeting.end()
+        """Shut Horovod down. Collectives fail in which other ranks still wait."""
+        self.horovod.shutdown()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
 
     def close(self) -> None:
         self.barrier()
-        self._meeting.end()
+        self.abort()
 
 
 def _serve(address: str) -> RendezvousHTTPServer:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 
-from ckptbench.frameworks.horovod.ranks import Meeting, OverHorovod, is_of_horovod
+from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
 
 
 class HorovodTensorFlow(OverHorovod, TensorFlow):
@@ -26,7 +26,7 @@ class HorovodTensorFlow(OverHorovod, TensorFlow):
 
     def _connect(self) -> None:
         self._strategy = one_device(self._world)
-        self._meeting = Meeting.begin(self._world, hvd.init, hvd.shutdown)
+        super()._connect()
 
     def _mean_over_ranks(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Average as Horovod's DistributedGradientTape does. Gradients with the same name on all ranks are averaged."""

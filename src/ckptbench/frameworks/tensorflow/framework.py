@@ -23,10 +23,9 @@ from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
 from ckptbench.frameworks.tensorflow.network import (
     array_of,
-    buffers_of,
     keras_layout,
     keras_model,
-    parameters_of,
+    variables_of,
 )
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.world.ranks import RankContext
@@ -81,8 +80,8 @@ class TensorFlow(Framework):
             self.optimizer.build(self.model.trainable_variables)
             # Compiled, so that Keras' own formats store the optimizer too.
             self.model.compile(optimizer=self.optimizer, jit_compile=False)
-        self._parameters = parameters_of(self.model, network)
-        self._buffers = buffers_of(self.model, network)
+        self._parameters = variables_of(self.model, network.parameters())
+        self._buffers = variables_of(self.model, network.buffers())
         for name, variable in self._parameters.items():
             variable.assign(keras_layout(weights[name]))
         self._seed_dropouts()
@@ -181,16 +180,12 @@ class TensorFlow(Framework):
     def abort(self) -> None:
         """Nothing to do: when this process ends, collectives of the others fail with UnavailableError."""
 
-    def tensors(self) -> Arrays:
-        """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
-        # Keras' slots hold the momentum that `Sgd` defines, times -learning_rate.
-        scale = -self.optimizer.learning_rate.numpy()
-        momenta = {f"optimizer/{name}" for name in self._momenta()}
-        return {
-            name: array / scale if name in momenta else array for name, array in self.held().items()
-        }
+    def momentum_scale(self) -> float:
+        """Keras' slots hold the momentum that `Sgd` defines, times -learning_rate."""
+        return float(-1 / self.optimizer.learning_rate.numpy())
 
     def held(self) -> Arrays:
+        """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
         variables = {**self._parameters, **self._buffers}
         return {
             **{f"model/{name}": array_of(variable) for name, variable in variables.items()},

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from ckptbench.matrix.networks import layers as arch
 
 # For the last part of a tensor's name in the network: Keras' attribute of the layer.
-_PARAMETERS = {"kernel": "kernel", "bias": "bias", "scale": "gamma", "shift": "beta"}
-_BUFFERS = {"mean": "moving_mean", "variance": "moving_variance"}
+_ATTRIBUTES = {
+    "kernel": "kernel",
+    "bias": "bias",
+    "scale": "gamma",
+    "shift": "beta",
+    "mean": "moving_mean",
+    "variance": "moving_variance",
+}
 
 
 def keras_model(network: arch.Network) -> keras.Model:
@@ -121,22 +127,10 @@ def _window_weights(line: keras.KerasTensor, size: int) -> keras.KerasTensor:
     return weights / keras.ops.sum(weights, axis=1, keepdims=True)
 
 
-def parameters_of(model: keras.Model, network: arch.Network) -> dict[str, keras.Variable]:
-    """The variable of each parameter, by its name in the network."""
-    return _variables(model, network.parameters(), _PARAMETERS)
-
-
-def buffers_of(model: keras.Model, network: arch.Network) -> dict[str, keras.Variable]:
-    """The variable of each running statistic, by its name in the network."""
-    return _variables(model, network.buffers(), _BUFFERS)
-
-
-def _variables(
-    model: keras.Model, names: Iterable[str], attributes: dict[str, str]
-) -> dict[str, keras.Variable]:
+def variables_of(model: keras.Model, names: Iterable[str]) -> dict[str, keras.Variable]:
     """The Keras variable of each of the network's `<layer>.<kind>` names."""
     split = ((name, *name.rsplit(".", 1)) for name in names)
-    return {name: getattr(model.get_layer(layer), attributes[kind]) for name, layer, kind in split}
+    return {name: getattr(model.get_layer(layer), _ATTRIBUTES[kind]) for name, layer, kind in split}
 
 
 def keras_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
