@@ -54,9 +54,12 @@ def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
 
 
 def test_an_array_is_no_larger_than_the_cluster_and_the_user_allow(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(slurm, "largest_array", lambda: 10)
+    config = "MaxJobCount             = 10000\nMaxArraySize            = 10\nMaxStepCount = 40000\n"
+    monkeypatch.setattr(slurm, "_output", lambda command: config)
     assert clusters.cluster(ExecutorSettings(cluster="slurm")).largest_array() == 10
     assert clusters.cluster(ExecutorSettings(cluster="slurm", array_size=3)).largest_array() == 3
+    monkeypatch.setattr(slurm, "_output", lambda command: "")
+    assert clusters.cluster(ExecutorSettings(cluster="slurm")).largest_array() == 1000
 
 
 def test_an_array_of_slurm_keeps_the_script_of_a_single_job(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,10 @@ CLOCK_TOLERANCE_SECONDS = 10
 """How far the clocks of the file server and of this machine may be apart."""
 
 
-class _Left(Enum):
-    """What an earlier workflow left."""
-
-    ACTIVE = auto()
-    FINISHED = auto()
-    NOTHING = auto()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Candidate:
+    """A request, and the job that an earlier workflow submitted for the same outputs."""
+
     request: Request
     entry: Entry
     job: Job[Any]
@@ -63,18 +56,12 @@ class Adopter:
         candidates = self._candidates(requests)
         if not candidates:
             return requests
-        left = self._look(candidates)
-        adopted, outdated = [], []
-        for candidate in candidates:
-            what = left[candidate.job.job_id]
-            if what is not _Left.NOTHING and candidate.is_same_work():
-                adopted.append(candidate)
-            elif what is _Left.ACTIVE:
-                outdated.append(candidate)
-        self._cancel(outdated)
-        taken = {id(candidate.request) for candidate in adopted}
-        self._let_go(candidate for candidate in candidates if id(candidate.request) not in taken)
-        self._on_adopted([(candidate.request, candidate.job) for candidate in adopted])
+        active, finished = self._look(candidates)
+        adopted = [each for each in active + finished if each.is_same_work()]
+        self._cancel([each for each in active if each not in adopted])
+        self._let_go(each for each in candidates if each not in adopted)
+        self._on_adopted([(each.request, each.job) for each in adopted])
+        taken = {id(each.request) for each in adopted}
         return [request for request in requests if id(request) not in taken]
 
     def _candidates(self, requests: list[Request]) -> list[_Candidate]:
@@ -85,24 +72,26 @@ class Adopter:
             if entry is not None
         ]
 
-    def _look(self, candidates: list[_Candidate]) -> dict[str, _Left]:
-        """A scheduler that does not answer leaves jobs for active: they are polled later on."""
-        jobs = [candidate.job for candidate in candidates]
-        results = self._cluster.results(jobs)
-        rest = [job for job in jobs if job.job_id not in results]
-        answered = not rest or self._cluster.query()
-        queued = self._cluster.still_queued([job.job_id for job in rest]) if rest else set()
-        left = {}
-        for candidate in candidates:
-            job = candidate.job
-            if job.job_id in results:
-                complete = results[job.job_id] is None and self._is_complete(candidate)
-                left[job.job_id] = _Left.FINISHED if complete else _Left.NOTHING
-            else:
-                state = self._cluster.state(job)
-                active = job.job_id in queued or (state.known and not state.ended)
-                left[job.job_id] = _Left.ACTIVE if active or not answered else _Left.NOTHING
-        return left
+    def _look(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], list[_Candidate]]:
+        """Those whose jobs may still run, and those whose jobs have made all of their output.
+
+        A scheduler that does not answer leaves jobs for active: they are polled later on.
+        """
+        results = self._cluster.results([each.job for each in candidates])
+        ended = [each for each in candidates if each.job.job_id in results]
+        finished = [
+            each for each in ended if results[each.job.job_id] is None and self._is_complete(each)
+        ]
+        rest = [each for each in candidates if each not in ended]
+        if not rest or not self._cluster.query():
+            return rest, finished
+        queued = self._cluster.still_queued([each.job.job_id for each in rest])
+        active = [
+            each
+            for each in rest
+            if each.job.job_id in queued or self._cluster.state(each.job).active
+        ]
+        return active, finished
 
     def _is_complete(self, candidate: _Candidate) -> bool:
         return self._finished_too and all(

@@ -46,6 +46,10 @@ class JobState:
     """It ended by the scheduler's doing, so that no result will come."""
     words: str
 
+    @property
+    def active(self) -> bool:
+        return self.known and not self.ended
+
 
 class Cluster:
     """A scheduler behind a submitit executor from a plugin of its own (Grid Engine, PBS)."""

@@ -33,9 +33,6 @@ class Local(Cluster):
     def executor_class(self) -> type[Any]:
         return local.LocalExecutor
 
-    def largest_array(self) -> int:
-        return self._settings.array_size
-
     def query(self) -> bool:
         return True
 

@@ -6,6 +6,7 @@ the job itself.
 """
 
 import functools
+import re
 import shlex
 import subprocess
 import sys
@@ -145,7 +146,10 @@ class Slurm(Cluster):
 
     @functools.cached_property
     def _limit(self) -> int:
-        return largest_array()
+        """What the cluster allows: MaxArraySize is one more than the largest index."""
+        config = _output(["scontrol", "show", "config"])
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)\s*$", config, re.MULTILINE)
+        return max(1, int(found[1])) if found else DEFAULT_ARRAY_LIMIT
 
     def state(self, job: core.Job[Any]) -> JobState:
         info = job.watcher.get_info(job.job_id, mode="cache")
@@ -156,7 +160,9 @@ class Slurm(Cluster):
         return JobState(True, True, was_killed(info), ending_words(info, log))
 
     def still_queued(self, job_ids: list[str]) -> set[str]:
-        return still_queued(job_ids)
+        """A job that was requeued has ended in the accounting's eyes until its next start is recorded there."""
+        jobs = f"--jobs={','.join(job_ids)}"
+        return set(_output(["squeue", "--noheader", "--array", "--format=%i", jobs]).split())
 
     def _specific(self, allocation: Allocation) -> dict[str, Any]:
         additional = {"signal": f"B:USR2@{allocation.stop_seconds}", "requeue": True}
@@ -231,27 +237,9 @@ def daemon_words(log: Path) -> str:
     return next(errors, "")
 
 
-def largest_array() -> int:
-    """What the cluster allows (MaxArraySize is one more than the largest index)."""
-    config = subprocess.run(
-        ["scontrol", "show", "config"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=QUERY_TIMEOUT_S,
-    )
-    for line in config.stdout.splitlines():
-        key, _, value = line.partition("=")
-        if key.strip() == "MaxArraySize" and value.strip().isdigit():
-            return max(1, int(value))
-    return DEFAULT_ARRAY_LIMIT
-
-
-def still_queued(job_ids: list[str]) -> set[str]:
-    """Which of these the controller holds as waiting or running: a job that was requeued has
-    ended in the accounting's eyes until its next start is recorded there."""
-    command = ["squeue", "--noheader", "--array", "--format=%i", f"--jobs={','.join(job_ids)}"]
-    queue = subprocess.run(
+def _output(command: list[str]) -> str:
+    """What one of Slurm's commands prints; nothing where it fails."""
+    done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=QUERY_TIMEOUT_S
     )
-    return set(queue.stdout.split())
+    return done.stdout

@@ -95,7 +95,7 @@ class Poller:
         self._warn_of_hopeless(states)
         over = [job for job in jobs if states[job.job_id].ended]
         for job in jobs:
-            if states[job.job_id].known and not states[job.job_id].ended:
+            if states[job.job_id].active:
                 self._since.pop(job.job_id, None)
         lost = [
             job

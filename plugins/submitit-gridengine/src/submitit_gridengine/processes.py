@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import time
-from pathlib import Path
+
+import psutil
 
 _MARK = "SGE_JOB_SPOOL_DIR"
 """Set by Grid Engine for every process of a job, and different for every job of a host."""
@@ -19,50 +18,26 @@ _MARK = "SGE_JOB_SPOOL_DIR"
 def end_others_of_job(grace_s: float = 2) -> None:
     """SIGTERM to every process of this job but this one and its ancestors, SIGKILL to those
     that are left after `grace_s`."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for end in (psutil.Process.terminate, psutil.Process.kill):
         if not (others := _others()):
             return
-        for pid in others:
-            _send(pid, number)
-        deadline = time.monotonic() + grace_s
-        while _others() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        for process in others:
+            with contextlib.suppress(psutil.Error):
+                end(process)
+        psutil.wait_procs(others, timeout=grace_s)
 
 
-def _others() -> list[int]:
+def _others() -> list[psutil.Process]:
     if not (mark := os.environ.get(_MARK)):
         return []
-    wanted = f"{_MARK}={mark}".encode()
-    family = _self_and_ancestors()
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    return [pid for pid in pids if pid not in family and wanted in _environment(pid)]
+    own = psutil.Process()
+    family = {own, *own.parents()}
+    return [each for each in psutil.process_iter() if each not in family and _mark(each) == mark]
 
 
-def _environment(pid: int) -> list[bytes]:
-    """Empty for another user's process, and for one that has ended but not been waited for."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _self_and_ancestors() -> set[int]:
-    family, pid = set(), os.getpid()
-    while pid > 0:
-        family.add(pid)
-        pid = _parent(pid)
-    return family
-
-
-def _parent(pid: int) -> int:
-    """0 at the top. The command name, in parentheses, may hold spaces."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    return int(status.rpartition(")")[2].split()[1])
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+def _mark(process: psutil.Process) -> str | None:
+    """None of another user's process, and of one that has ended."""
+    with contextlib.suppress(psutil.Error):
+        mark: str | None = process.environ().get(_MARK)
+        return mark
+    return None
