@@ -1,4 +1,4 @@
-"""The strategies `async` and `deepfreeze`: a copy, written by a process of its own while training goes on."""
+"""The strategies `async` and `deepfreeze`: a copy, written by a thread while training goes on."""
 
 from __future__ import annotations
 
@@ -26,27 +26,38 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
-from ckptbench.strategies.background import BackgroundWriter
+from ckptbench.strategies import image as images
 from ckptbench.strategies.state_files import FORMAT, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext
-from tests.living import is_running
 
+CAPTURES_BESIDE = pytest.mark.parametrize("way", ["numpy"], indirect=True)
 ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])
 THIRD = Position(step=3, epoch=0, step_in_epoch=3)
 PATIENCE_S = 300
 
 
-@pytest.fixture(autouse=True)
-def writers(monkeypatch: pytest.MonkeyPatch) -> list[BackgroundWriter]:
-    """The writing processes that a test starts."""
-    begin, found = BackgroundWriter.start, []
+@pytest.fixture(autouse=True, params=["native", "numpy"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the state is copied."""
+    if request.param == "native" and not images.is_native():
+        pytest.skip(
+            "the native copy is not compiled: run `make environment` where there is a C compiler"
+        )
+    monkeypatch.setattr(images, "is_native", lambda: request.param == "native")
+    return str(request.param)
 
-    def start(nbytes: int) -> BackgroundWriter:
-        found.append(begin(nbytes))
-        return found[-1]
 
-    monkeypatch.setattr(BackgroundWriter, "start", start)
+@pytest.fixture
+def memories(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the memories that a test makes for saves, in bytes."""
+    make, found = images.kept_memory, []
+
+    def kept_memory(nbytes: int) -> NDArray[np.uint8]:
+        found.append(nbytes)
+        return make(nbytes)
+
+    monkeypatch.setattr(images, "kept_memory", kept_memory)
     return found
 
 
@@ -79,33 +90,22 @@ def reader(folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
     )
 
 
-def pid_of(writer: BackgroundWriter) -> int:
-    return writer._process.pid
-
-
-def is_over(pid: int) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_running(pid)
-
-
 @ENGINES
 def test_the_version_is_the_state_of_its_step_though_training_went_on(
-    tmp_path: Path, writers: list[BackgroundWriter], engine: str
+    tmp_path: Path, engine: str
 ) -> None:
     framework, then = built(), built()
     saving = strategy(engine, tmp_path / "store", framework)
     saving.save(FIRST)
     update(framework, saving, 1)
     saving.close()
-    assert not is_running(pid_of(writers[0]))
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.files.keys() == {share_name(0), own_name(0)}
     reader(tmp_path / "store", other).load(version)
     assert same(other.tensors(), then.tensors())
 
 
+@CAPTURES_BESIDE
 def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) -> None:
     """The capture goes on only when the update waits for it."""
     waiting, framework, then = threading.Event(), built(), built()
@@ -131,6 +131,7 @@ def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) 
     assert same(other.tensors(), then.tensors())
 
 
+@CAPTURES_BESIDE
 def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
     framework = built()
     saving = strategy("deepfreeze", tmp_path / "store", framework)
@@ -148,8 +149,9 @@ def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
     assert newest(tmp_path / "store").position == FIRST
 
 
+@CAPTURES_BESIDE
 def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
-    """The writing process is asked for the second file long before the second capture begins."""
+    """The thread that writes is asked for the second file long before the second capture begins."""
     framework, then = built(), built()
     saving = strategy("deepfreeze", tmp_path / "store", framework)
     saving.save(FIRST)
@@ -301,22 +303,20 @@ def test_copies_from_a_device_are_awaited_before_training_goes_on(
 
 
 @ENGINES
-def test_memory_and_process_are_kept_for_all_saves(
-    tmp_path: Path, writers: list[BackgroundWriter], engine: str
-) -> None:
+def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engine: str) -> None:
     framework = built()
     saving = strategy(engine, tmp_path / "store", framework)
     for step in range(1, 7):
         update(framework, saving, step)
         saving.save(Position(step=step, epoch=0, step_in_epoch=step))
     saving.close()
-    assert len(writers) == 1
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.position.step == 6
     reader(tmp_path / "store", other).load(version)
     assert same(other.tensors(), framework.tensors())
     state = sum(tensor.nbytes for tensor in framework.state())
-    assert state < writers[0].nbytes <= state + 16384  # headers, and the rank's own state
+    (held,) = memories
+    assert state < held <= state + 16384  # headers, and the rank's own state
 
 
 @ENGINES
@@ -334,7 +334,7 @@ def test_the_file_of_a_removed_version_is_written_over(tmp_path: Path, engine: s
     assert len(set(inodes)) == 3
 
 
-def test_shares_of_two_ranks_are_the_state(tmp_path: Path, writers: list[BackgroundWriter]) -> None:
+def test_shares_of_two_ranks_are_the_state(tmp_path: Path) -> None:
     first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
     folder = tmp_path / "store"
     ranks = [strategy("deepfreeze", folder, built(), world) for world in (first, second)]
@@ -342,45 +342,22 @@ def test_shares_of_two_ranks_are_the_state(tmp_path: Path, writers: list[Backgro
         rank.save(FIRST)
     for rank in ranks:
         rank.close()
-    assert len(writers) == 2
     version, other = newest(folder), built(seed=3)
     assert version.files.keys() == {share_name(0), own_name(0), share_name(1), own_name(1)}
     reader(folder, other).load(version)
     assert same(other.tensors(), built().tensors())
 
 
-def test_a_rank_that_writes_no_state_needs_no_process(
-    tmp_path: Path, writers: list[BackgroundWriter]
-) -> None:
+def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: list[int]) -> None:
     first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
     ranks = [strategy("async", tmp_path / "store", built(), world) for world in (first, second)]
     for rank in ranks:
         rank.save(FIRST)
     for rank in ranks:
         rank.close()
-    assert len(writers) == 1
+    assert len(memories) == 1
     files = newest(tmp_path / "store").files
     assert files.keys() == {share_name(0), own_name(0), own_name(1)}
-
-
-@ENGINES
-@pytest.mark.parametrize("then", ["save", "close"])
-def test_a_writing_process_that_died_is_an_error_of_what_comes_next(
-    tmp_path: Path, writers: list[BackgroundWriter], then: str, engine: str
-) -> None:
-    saving = strategy(engine, tmp_path / "store", built())
-    saving.save(FIRST)
-    saving.settle()
-    os.kill(pid_of(writers[0]), signal.SIGKILL)
-    saving.save(SECOND)
-    with pytest.raises(
-        CheckpointError,
-        match=r"of step 2 cannot be written .* was killed by SIGKILL, and not by the kernel",
-    ) as error:
-        saving.save(THIRD) if then == "save" else saving.close()
-    assert "free" not in str(error.value)
-    assert "checkpoints." not in str(error.value)
-    assert newest(tmp_path / "store").position == FIRST
 
 
 @ENGINES
@@ -395,16 +372,17 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path, engine: str) -> Non
         saving.close()
 
 
-def save_and_die(engine: str, folder: Path, at: str, told: Path) -> None:
+def save_and_die(engine: str, folder: Path, at: str) -> None:
+    second = threading.Event()
+
     def die(stage: str) -> None:
-        if stage == at and told.exists():
+        if stage == at and second.is_set():
             os.kill(os.getpid(), signal.SIGKILL)
 
     saving = strategy(engine, folder, built(), on_stage=die)
     saving.save(FIRST)
     saving.settle()
-    writer = saving._strategy._image._writer  # type: ignore[attr-defined]
-    told.write_text(str(pid_of(writer)))
+    second.set()
     saving.save(SECOND)
     saving.settle()
 
@@ -417,17 +395,16 @@ def save_and_die(engine: str, folder: Path, at: str, told: Path) -> None:
         for each in (*STRATEGIES[name].stages, SYNCED)
     ],
 )
-def test_a_kill_at_any_stage_leaves_the_version_before_it_and_no_process(
+def test_a_kill_at_any_stage_leaves_the_version_before_it(
     tmp_path: Path, engine: str, stage: str
 ) -> None:
-    folder, told = tmp_path / "store", tmp_path / "pid"
+    folder = tmp_path / "store"
     rank = multiprocessing.get_context("fork").Process(
-        target=save_and_die, args=(engine, folder, stage, told)
+        target=save_and_die, args=(engine, folder, stage)
     )
     rank.start()
     rank.join(PATIENCE_S)
     assert rank.exitcode == -signal.SIGKILL
-    assert is_over(int(told.read_text()))
     version, other = newest(folder), built(seed=3)
     assert version.position == FIRST
     reader(folder, other).load(version)

@@ -189,3 +189,15 @@ def test_a_file_that_the_storage_does_not_give_back_is_named_and_its_version_ref
     ):
         open_version(version.folder)
     assert store.newest() is None
+
+
+def test_a_version_with_checksums_of_another_kind_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an older ckptbench wrote them."""
+    monkeypatch.setattr(version_module, "ALGORITHM", "xxh3_128")
+    store = CheckpointStore(tmp_path, keep=2)
+    version = write(store, 1)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="or another version of ckptbench wrote it"):
+        open_version(version.folder)

@@ -18,7 +18,7 @@ IN_RANKS = (
 SHARED = {
     "frameworks": ("contract", "determinism", "numpy_framework", "random_state"),
     "strategies": (
-        "asynchronous", "background", "timed", "contract", "deepfreeze", "image", "known_cost", "native", "one_writer", "sharded",
+        "asynchronous", "timed", "contract", "copying", "deepfreeze", "image", "known_cost", "native", "one_writer", "sharded",
         "state_files", "writer",
     ),
     "failures.recovery": ("contract", "elastic", "loading", "restart"),

@@ -167,7 +167,8 @@ def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
     path = folder / MANIFEST
     said = {name: value for name, value in content.items() if name != CHECKSUM}
     checksum = _checksum(said)
-    if checksum is None or content.get(CHECKSUM) != checksum:
+    known = all(ALGORITHM in entry for entry in content.get("files", {}).values())
+    if checksum is None or content.get(CHECKSUM) != checksum or not known:
         raise CheckpointError(
             f"checkpoint manifest {path} was changed after its commit, or another version of ckptbench wrote it"
         )

@@ -1,7 +1,7 @@
-"""The strategy `async`: rank 0 copies model and optimizer and trains on, while a process of its own writes the copy.
+"""The strategy `async`: rank 0 copies model and optimizer and trains on, while a thread writes the copy.
 
-Training waits for the copy alone. Memory and process are made before training and kept for all saves, because fresh
-memory costs several times the time of a copy.
+Training waits for the copy alone. The memory is made before training and kept for all saves, because fresh memory costs
+several times the time of a copy.
 """
 
 from __future__ import annotations
@@ -62,5 +62,3 @@ class Asynchronous(Strategy):
 
     def close(self) -> None:
         self._thread.shutdown()
-        if self._image is not None:
-            self._image.close()

@@ -2,7 +2,12 @@
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots:
 only the update does, and it waits for what is not copied yet. What the forward pass changes (running statistics, random
-states) is copied at once. A process of every rank writes its share.
+states) is copied at once. A thread of every rank writes its share.
+
+Where the processors that train must also copy (PyTorch, Horovod over it and Chainer on a CPU), a thread beside them takes
+more of their time than it hides. There the threads that train copy at once, natively: past the caches, with the checksum in
+the same pass (`strategies/copying.c`; `async` copies so too). Where no C compiler was at hand when the environment was made, or
+with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 
 - **Memory** for the copy is made before training and kept. **Files** are written past the page cache over those of a
   removed version, so one removed version stays on the disk until the run ends (`version-spare.partial`).
@@ -27,7 +32,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -72,7 +76,7 @@ class DeepFreeze(Strategy):
         self._on_stage("begun")
         levels = self._levels()
         self._image.begin(self._training_state.rank_state())
-        self._captured = self._capturing.submit(self._capture, self._image)
+        self._captured = self._begin_capture(self._image)
         written = {
             level: self._writing.submit(
                 self._write, self._image, level, position.step, is_last=level == levels[-1]
@@ -81,17 +85,20 @@ class DeepFreeze(Strategy):
         }
         return Share(captured=self._captured, written=written)
 
+    def _begin_capture(self, image: Image) -> Future[None]:
+        if not image.is_quick:
+            return self._capturing.submit(self._capture, image)
+        self._capture(image)
+        return done(None)
+
     def _capture(self, image: Image) -> None:
         image.capture()
         self._on_stage("captured")
 
     def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
+        self._captured.result()
         staging = self._staging(level, step)
-        try:
-            files: tuple[File, ...] = image.write(staging, self._spare(level))
-        except CheckpointError:
-            self._captured.result()  # if the capture has failed, its error is the first
-            raise
+        files: tuple[File, ...] = image.write(staging, self._spare(level))
         if self._partner is not None and level != SHARED:
             files += self._partner.exchange(level, step, staging, files)
         if is_last:
@@ -112,5 +119,3 @@ class DeepFreeze(Strategy):
         self._writing.shutdown()
         if self._partner is not None:
             self._partner.close()
-        if self._image is not None:
-            self._image.close()

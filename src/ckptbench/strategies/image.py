@@ -1,23 +1,32 @@
-"""The image of what a rank writes: memory with the bytes of its files, kept for all saves, and the process that writes them."""
+"""The image of what a rank writes: memory with the bytes of its files, kept for all saves, from which they are written."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.checkpoints.checksum import Checksum
 from ckptbench.checkpoints.pieces import Layout, Piece, header_of
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Tensor
 from ckptbench.runs.events import File
-from ckptbench.strategies.background import BackgroundWriter, Destination
 from ckptbench.strategies.contract import TrainingState
-from ckptbench.strategies.state_files import layout_of, own_name, own_pieces, own_share, share_name
-from ckptbench.strategies.writer import FAILED, SHORTEST_WRITE
+from ckptbench.strategies.copying import NativeCopy, is_native, kept_memory
+from ckptbench.strategies.state_files import (
+    bytes_of,
+    layout_of,
+    own_name,
+    own_pieces,
+    own_share,
+    share_name,
+)
+from ckptbench.strategies.writer import write_file
 
 
 class Image:
@@ -30,58 +39,59 @@ class Image:
     def __init__(self, training_state: TrainingState, rank: int, world_size: int) -> None:
         self._training_state = training_state
         self._rank = rank
-        self._own = own_pieces(training_state.rank_state())
+        self._own_pieces = own_pieces(training_state.rank_state())
         self._state = list(training_state.state())
         self._layouts = [layout_of(tensor) for tensor in self._state]
-        share = [piece for _, piece in own_share(self._state, rank, world_size)]
-        files = [self._own, share]
-        headers = [header_of(pieces) for pieces in files]
-        sizes = [
-            len(header) + _nbytes(pieces) for header, pieces in zip(headers, files, strict=True)
-        ]
-        self.nbytes, self._own_bytes = sum(sizes), sizes[0]
-        self._writer = BackgroundWriter.start(self.nbytes)
-        memory = self._writer.memory
+        self._share_pieces = [piece for _, piece in own_share(self._state, rank, world_size)]
+        headers = [header_of(pieces) for pieces in (self._own_pieces, self._share_pieces)]
+        own_bytes = len(headers[0]) + sum(piece.nbytes for piece in self._own_pieces)
+        share_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._share_pieces)
+        self.nbytes = own_bytes + share_bytes
+        memory = kept_memory(self.nbytes)
         training_state.keep_memory(memory)
-        self._own_places = _lay_out(memory[: sizes[0]], headers[0], self._own)
-        places = _lay_out(memory[sizes[0] :], headers[1], files[1])
-        self._share = list(zip(share, places, strict=True))
-        self._filled = sizes[0] + len(headers[1])
-        """Bytes that are there before the first tensor is copied."""
+        self._own = _FileImage(
+            File(name=own_name(rank), kind="own", rank=rank, bytes=own_bytes),
+            memory[:own_bytes],
+            headers[0],
+            self._own_pieces,
+        )
+        self._share = _FileImage(
+            File(name=share_name(rank), kind="state", rank=rank, bytes=share_bytes),
+            memory[own_bytes:],
+            headers[1],
+            self._share_pieces,
+        )
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the threads that train copy faster than a thread beside them would: natively, from memory of the host."""
+        return is_native() and all(tensor.in_place for tensor in self._state)
 
     def begin(self, own: Arrays) -> None:
-        """Take the own state, and forget the share: a `write` from now on waits for the next `capture`.
+        """Take the own state. Nothing may be in writing.
 
-        Nothing may be in writing. Raises CheckpointError if the own state has other shapes than when the image was made.
+        Raises CheckpointError if the own state has other shapes than when the image was made.
         """
-        if own_pieces(own) != self._own:
+        if own_pieces(own) != self._own_pieces:
             raise CheckpointError(
                 f"the own state of rank {self._rank} has changed its arrays since the first step: use the strategy native"
             )
-        for array, place in zip(own.values(), self._own_places, strict=True):
-            place[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        self._writer.captured(self._filled)
+        self._own.fill([bytes_of(array) for array in own.values()])
 
     def capture(self) -> None:
-        """Copy the share's values as they are now. A `write` that has begun since `begin` follows the copy.
+        """Copy the share's values as they are now. If `is_quick`, call it in the thread that trains.
 
         Raises CheckpointError if the training state has other tensors than when the image was made.
         """
-        try:
-            tensors = self._tensors()
-            filled = told = self._filled
-            for piece, place in self._share:
-                tensors[piece.tensor.name].copy_into(place, piece.bytes)
-                filled += piece.nbytes
-                if filled - told >= SHORTEST_WRITE:
-                    self._training_state.await_copies()
-                    self._writer.captured(filled)
-                    told = filled
-            self._training_state.await_copies()
-        except BaseException:
-            self._writer.captured(FAILED)
-            raise
-        self._writer.captured(self.nbytes)
+        tensors = self._tensors()
+        if self.is_quick:
+            self._share.fill(
+                [tensors[each.tensor.name].bytes()[each.bytes] for each in self._share_pieces]
+            )
+            return
+        for piece, place in zip(self._share_pieces, self._share.open_places(), strict=True):
+            tensors[piece.tensor.name].copy_into(place, piece.bytes)
+        self._training_state.await_copies()
 
     def _tensors(self) -> dict[str, Tensor]:
         """The training_state's tensors as they are now, by name."""
@@ -102,25 +112,57 @@ class Image:
 
     def write(self, staging: Path, spare: Path) -> tuple[File, File]:
         """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
-        own = File(name=own_name(self._rank), kind="own", rank=self._rank, bytes=self._own_bytes)
-        share = File(
-            name=share_name(self._rank),
-            kind="state",
-            rank=self._rank,
-            bytes=self.nbytes - self._own_bytes,
-        )
-        edges = (0, self._own_bytes, self.nbytes)
-        checksums = self._writer.write(
-            [
-                Destination(path=staging / file.name, spare=spare / file.name, first=first, end=end)
-                for file, (first, end) in zip((own, share), itertools.pairwise(edges), strict=True)
-            ]
-        )
-        return replace(own, checksum=checksums[0]), replace(share, checksum=checksums[1])
+        return self._own.write(staging, spare), self._share.write(staging, spare)
 
-    def close(self) -> None:
-        """End the process. Nothing may be in writing."""
-        self._writer.close()
+
+class _FileImage:
+    """The bytes of one file."""
+
+    def __init__(
+        self, file: File, memory: NDArray[np.uint8], header: bytes, pieces: Sequence[Piece]
+    ) -> None:
+        self._file = file
+        self._memory = memory
+        self._header = np.frombuffer(header, np.uint8)
+        lengths = [len(header), *(piece.nbytes for piece in pieces)]
+        edges = itertools.pairwise([0, *itertools.accumulate(lengths)])
+        start, *self._places = [memory[first:end] for first, end in edges]
+        start[:] = self._header
+        self._native = NativeCopy(memory, lengths) if is_native() else None
+        self._checksum: str | None = None
+        """None: it is not known yet."""
+
+    def open_places(self) -> Sequence[NDArray[np.uint8]]:
+        """Where the values of each piece belong, to be put there. What was there before is no longer the file's."""
+        self._checksum = None
+        return self._places
+
+    def fill(self, values: Sequence[NDArray[np.uint8]]) -> None:
+        """Copy the values of all pieces to their places."""
+        if self._native is not None:
+            self._checksum = self._native.copy([self._header, *values])
+            return
+        for place, value in zip(self._places, values, strict=True):
+            np.copyto(place, value)
+
+    def write(self, staging: Path, spare: Path) -> File:
+        path, name = staging / self._file.name, self._file.name
+        with ThreadPoolExecutor(1) as hashing:
+            checksum = hashing.submit(self._hexdigest)
+            try:
+                write_file(str(path), str(spare / name), self._memory.data)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{path} cannot be written in the background: {type(error).__name__}: {error}"
+                ) from error
+        return replace(self._file, checksum=checksum.result())
+
+    def _hexdigest(self) -> str:
+        if self._checksum is not None:
+            return self._checksum
+        checksum = Checksum()
+        checksum.update(self._memory.data)
+        return checksum.hexdigest()
 
 
 def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
@@ -135,16 +177,3 @@ def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
         if old != new:
             return f"{name} had shape {old.shape} and type {old.dtype}, and now has {new.shape} and {new.dtype}"
     return "the order of the tensors has changed"
-
-
-def _nbytes(pieces: Sequence[Piece]) -> int:
-    return sum(piece.nbytes for piece in pieces)
-
-
-def _lay_out(
-    memory: NDArray[np.uint8], header: bytes, pieces: Sequence[Piece]
-) -> list[NDArray[np.uint8]]:
-    """Put the header of a file to its beginning. Returns where the values of each piece belong."""
-    memory[: len(header)] = np.frombuffer(header, np.uint8)
-    edges = np.cumsum([len(header), *(piece.nbytes for piece in pieces)])
-    return [memory[first:end] for first, end in itertools.pairwise(edges)]

@@ -43,7 +43,7 @@ def own_name(rank: int) -> str:
 def save_own(staging: Path, rank: int, state: Arrays) -> File:
     """Write the file of `rank` into `staging`. It is not synced."""
     path = staging / own_name(rank)
-    write_pieces(path, own_pieces(state), map(_bytes, state.values()))
+    write_pieces(path, own_pieces(state), map(bytes_of, state.values()))
     return written_file(staging, path.name, "own", rank)
 
 
@@ -55,7 +55,8 @@ def own_pieces(state: Arrays) -> list[Piece]:
     return [Piece(tensor=layout, start=0, stop=layout.size) for layout in layouts]
 
 
-def _bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+def bytes_of(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """In C order. It copies only an array that is in another order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
