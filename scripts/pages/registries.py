@@ -8,7 +8,16 @@ from itertools import starmap
 
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.plugin_spec import Entry, Option
-from ckptbench.matrix.registry import FAULTS, FRAMEWORKS, RECOVERIES, STRATEGIES
+from ckptbench.matrix.registry import (
+    FAILURE_KINDS,
+    FAULTS,
+    FRAMEWORKS,
+    NOTHING,
+    OF_SEVERAL_RANKS,
+    OMISSIONS,
+    RECOVERIES,
+    STRATEGIES,
+)
 from scripts.pages.docstring import docstring
 
 OWN_FORMATS = "the framework's formats"
@@ -26,6 +35,24 @@ def faults() -> str:
     return _list(f"{_code(name)}{_options(entry, ': ')}" for name, entry in FAULTS.items())
 
 
+def failure_kinds() -> str:
+    return _list(f"{_code(name)}: {meaning}" for name, meaning in FAILURE_KINDS.items())
+
+
+def omissions() -> str:
+    """Each with the frameworks to which it matters."""
+    concerned = {
+        part: [name for name, entry in FRAMEWORKS.items() if part in entry.omissions]
+        for part in OMISSIONS
+        if part != NOTHING
+    }
+    return _list(
+        f"{_code(part)}{', from two ranks on' if part in OF_SEVERAL_RANKS else ''}: "
+        f"{OMISSIONS[part]} ({_codes(names)})"
+        for part, names in concerned.items()
+    )
+
+
 def strategies() -> str:
     return "\n".join(
         _section(name, entry, f"in {_codes(entry.formats, OWN_FORMATS)}", entry.location)
@@ -40,7 +67,10 @@ def recoveries() -> str:
     )
 
 
-PARTS = {each.__name__: each for each in (frameworks, models, faults, strategies, recoveries)}
+PARTS = {
+    each.__name__: each
+    for each in (frameworks, models, faults, failure_kinds, omissions, strategies, recoveries)
+}
 
 
 def _section(name: str, entry: Entry, serves: str, location: str) -> str:

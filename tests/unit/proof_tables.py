@@ -34,7 +34,7 @@ CHECKPOINT_BYTES = 188_000_000
 def _omissions(framework: str) -> tuple[str, ...]:
     """The parts that matter to it; to one that is not registered, all of them."""
     entry = FRAMEWORKS.get(framework)
-    return OMISSIONS[1:] if entry is None else entry.omissions
+    return tuple(OMISSIONS)[1:] if entry is None else entry.omissions
 
 
 @dataclass(frozen=True, kw_only=True)

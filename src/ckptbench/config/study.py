@@ -77,7 +77,7 @@ StrategySpec = Annotated[PluginSpec, SpecOf("strategy", STRATEGIES)]
 FaultsSpec = Annotated[PluginSpec, SpecOf("faults", FAULTS)]
 RecoverySpec = Annotated[PluginSpec, SpecOf("recovery", RECOVERIES)]
 HistoryName = Annotated[str, OneOf(HISTORIES)]
-OmissionName = Annotated[str, OneOf(OMISSIONS)]
+OmissionName = Annotated[str, OneOf(tuple(OMISSIONS))]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
 
 
@@ -221,7 +221,7 @@ class ListedFailure(Section):
     """The victim."""
     node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
     """Or all ranks of this node, from 0."""
-    kind: Annotated[str, OneOf(FAILURE_KINDS)] = "kill"
+    kind: Annotated[str, OneOf(tuple(FAILURE_KINDS))] = "kill"
     """What happens to the victim."""
     lasts_s: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 5.0
     """How long a victim hangs, is slow, or cannot write."""

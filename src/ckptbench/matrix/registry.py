@@ -132,8 +132,16 @@ WHOLE = "whole"
 HISTORIES = (WHOLE, "again")
 """`whole`: a run. `again`: a second run with the same seed, to compare the two."""
 NOTHING = "nothing"
-OMISSIONS = (NOTHING, "position", "momentum", "random", "dropout", "statistics", "first_update")
-"""Parts of the state that a restart can leave out on purpose. A framework's entry lists those that matter to it."""
+OMISSIONS = {
+    NOTHING: "no part",
+    "position": "training begins at the first sample",
+    "momentum": "the optimizer's slots are zero",
+    "random": "generators are as in a new process",
+    "dropout": "seeds of dropout layers are as in a new process",
+    "statistics": "all ranks take the running statistics of rank 0",
+    "first_update": "ChainerMN's next update broadcasts, and drops its gradients",
+}
+"""Parts of the state that a restart can leave out on purpose, and what happens then. A framework's entry lists those that matter to it."""
 OF_SEVERAL_RANKS = ("statistics", "first_update")
 """Omissions that change something only with two ranks or more."""
 
@@ -276,10 +284,15 @@ def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
     return FRAMEWORKS[framework].formats if own is None else own
 
 
-FAILURE_KINDS = ("kill", "hang", "slow", "full_disk", "io_error", "damage")
-"""What a failure does to its victim. `kill`: SIGKILL. `hang`: SIGSTOP, and SIGCONT after its time. `slow`: stopped for half of
-its time, in turns of some milliseconds. `full_disk`: for its time no file may grow (RLIMIT_FSIZE). `io_error`: for its time
-fsync fails with EIO. `damage`: SIGKILL, and a byte of the newest version is changed before it can be read."""
+FAILURE_KINDS = {
+    "kill": "SIGKILL. A `node` that is killed loses all its ranks, and its levels of storage",
+    "hang": "SIGSTOP, and SIGCONT after `lasts_s` seconds",
+    "slow": "stopped for half of the next `lasts_s` seconds, 20 ms at a time",
+    "full_disk": "its files cannot grow for `lasts_s` seconds (RLIMIT_FSIZE), but small ones: the checkpoint must be larger than the run's traces and 1 MiB",
+    "io_error": "`fsync` fails with EIO for `lasts_s` seconds, but not on files directly in the run folder (Linux 5.7 or newer)",
+    "damage": "SIGKILL, and one byte of the newest version is changed before the restart",
+}
+"""What a failure does to its victim."""
 UNWRITABLE = ("full_disk", "io_error")
 """The kinds that show in a write alone: they have happened once a save has failed."""
 
@@ -298,7 +311,7 @@ _DRAWN: Options = {
     "mean_s": 60.0,
     "most": 3,
     "of": ("rank", "node"),
-    "kind": FAILURE_KINDS,
+    "kind": tuple(FAILURE_KINDS),
     "lasts_s": 5.0,
 }
 UNDISTURBED = PluginSpec("none")

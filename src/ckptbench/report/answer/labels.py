@@ -149,7 +149,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "framework": tuple(FRAMEWORKS),
     "format": tuple(FORMAT_LABELS),
     "history": (*HISTORIES, *KILLED),
-    "omit": OMISSIONS,
+    "omit": tuple(OMISSIONS),
     "group": tuple(GROUP_NAMES),
     "cache": CACHES,
 }
