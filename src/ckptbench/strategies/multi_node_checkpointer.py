@@ -7,8 +7,6 @@ ranks write R times the bytes, compressed. A version loads on as many ranks as w
   is never called; nor is `finalize`, which deletes all files.
 - After `maybe_load` the first update broadcasts and drops its gradients, unless `optimizer.is_changed(model)` was called
   before.
-- After more than ten saves it agrees with the other ranks, through collectives, on which of its files to remove. So it is
-  called in the training thread alone, and each version has a folder of its own, out of its reach.
 """
 
 from __future__ import annotations
@@ -51,7 +49,11 @@ class _Target:
 
 
 class MultiNodeCheckpointer(Strategy):
-    """Blocks until this rank's files are written."""
+    """Blocks until this rank's files are written.
+
+    After more than ten saves the checkpointer agrees with the other ranks, through collectives, on which of its files to
+    remove. So it is called in the training thread alone, and each version has a folder of its own, out of its reach.
+    """
 
     _checkpointer: Any = None
 

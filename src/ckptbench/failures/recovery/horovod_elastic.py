@@ -5,11 +5,6 @@ All ranks are on one node. Survivors go back to the last commit in memory, for w
 ranks or more a survivor may hear of a loss only after `timeout_s`; a rank that waits longer than that in `init` is ended,
 and all start from the newest checkpoint. `horovodrun` ends its ranks on SIGTERM, so a run that a scheduler stops saves no
 last checkpoint.
-
-Horovod does what it does for its own users: its elastic state (`TorchState`, and for TensorFlow an `ObjectState` of
-variables) keeps what was committed last, its `init` asks `horovodrun` for the ranks that there are, and its notifications
-tell of new ones. Only the loop around them, `run_fn` of horovod.common.elastic, is written here once more, in the calls of
-this project's contract.
 """
 
 from __future__ import annotations
@@ -147,7 +142,12 @@ class _Progress:
 
 
 class HorovodElasticRank(ElasticRank):
-    """The half that every rank calls."""
+    """The half that every rank calls.
+
+    Horovod does what it does for its own users: its elastic state (`TorchState`, and for TensorFlow an `ObjectState` of
+    variables) keeps what was committed last, its `init` asks `horovodrun` for the ranks that there are, and its notifications
+    tell of new ones. Only the loop around them, `run_fn` of horovod.common.elastic, is written here once more.
+    """
 
     framework: OverHorovod
 
