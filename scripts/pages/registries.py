@@ -24,7 +24,11 @@ OWN_FORMATS = "the framework's formats"
 
 
 def frameworks() -> str:
-    return _list(f"{_code(name)}: {_codes(entry.formats)}" for name, entry in FRAMEWORKS.items())
+    return "\n".join(
+        f"### {_code(name)}\n\nFormats, the default first: {_codes(entry.formats)}.\n\n"
+        f"{docstring(entry.location.partition(':')[0])}\n"
+        for name, entry in FRAMEWORKS.items()
+    )
 
 
 def models() -> str:

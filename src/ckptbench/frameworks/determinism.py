@@ -1,6 +1,6 @@
 """Deterministic mode of the libraries below the frameworks. They read it from environment variables.
 
-`docs/determinism.md` lists what every framework sets, and why.
+`docs/names.md` has what every framework sets beside, from its docstring.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""PyTorch with Horovod: gradients are averaged by its DistributedOptimizer; gloo on CPU, NCCL on GPUs."""
+"""PyTorch with Horovod: gradients are averaged by its DistributedOptimizer; gloo on CPU, NCCL on GPUs.
+
+Deterministic mode is that of PyTorch, and `HOROVOD_FUSION_THRESHOLD=0`, as gradients that share a buffer are summed in
+another order.
+"""
 
 from __future__ import annotations
 

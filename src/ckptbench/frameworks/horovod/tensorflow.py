@@ -1,4 +1,8 @@
-"""TensorFlow with Horovod: gradients are averaged by its allreduce inside the traced step; gloo on CPU, NCCL on GPUs."""
+"""TensorFlow with Horovod: gradients are averaged by its allreduce inside the traced step; gloo on CPU, NCCL on GPUs.
+
+Deterministic mode is that of TensorFlow, and `HOROVOD_FUSION_THRESHOLD=0`, as gradients that share a buffer are summed in
+another order.
+"""
 
 from __future__ import annotations
 

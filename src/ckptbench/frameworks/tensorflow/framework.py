@@ -1,4 +1,8 @@
-"""TensorFlow with Keras 3: a custom training loop under MultiWorkerMirroredStrategy, one worker a rank."""
+"""TensorFlow with Keras 3: a custom training loop under MultiWorkerMirroredStrategy, one worker a rank.
+
+Deterministic mode is `enable_op_determinism()`: an operation without a deterministic form is an error. In both modes there
+are seeds, one operation at a time, ring or NCCL, and no XLA.
+"""
 
 from __future__ import annotations
 
