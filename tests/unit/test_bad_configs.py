@@ -30,7 +30,6 @@ QUOTED = "; a number has no quotes, and YAML reads 1e-3 and 1.0e6 as text"
 AT_LEAST_1 = "it should be greater than or equal to 1"
 INTERVAL = 'use "never", a whole number of epochs from 1, or steps as in "50 steps"'
 NT3 = "download nt_train2.csv and nt_test2.csv from https"
-KEEP_ONE = "keep one of the two"
 STRUCK = (
     "matrix: {framework: pytorch, model: small_cnn, ranks: 2, batch_size: 8, epochs: 2, interval: 1, faults: {listed: {name: late}}}\n"
     "training: {steps_per_epoch: 4}\nfailures: {late: [{step: %s, moment: %s, rank: 1}]}"
@@ -98,9 +97,6 @@ BAD = {
     "datasets: {synthetic: {hight: 2}}": f"datasets.synthetic.hight is 2: there is no such field; did you mean height? {LISTS}",
     "colour: red": f"colour is 'red': there is no such field; {LISTS}",
     "matrix: {on: 1}": "matrix[1] is 1: it is no name of a field: YAML reads yes, no, on, off and numbers as values",
-    "repeats: 3\nresume: true\nrepeats: 4": f"repeats is 3 (line 1) and then 4 (line 3): {KEEP_ONE}",
-    "matrix: {ranks: 1}\nmatrix:\n  epochs: 1": f"matrix is {{ranks: 1}} (line 1) and then epochs: 1 (line 3): {KEEP_ONE}",
-    "exclude:\n  - {ranks: 1, ranks: 2}": f"exclude[0].ranks is 1 (line 2) and then 2 (line 2): {KEEP_ONE}",
     # Values that do not go together.
     "checkpoints: {keep_after_run: 3}": "checkpoints is {'keep_after_run': 3}: "
     "keep_after_run is 3, and no more are there than keep_during_run, which is 2",
@@ -226,9 +222,17 @@ def test_the_check_of_files_is_a_command_and_says_nothing_of_good_ones(tmp_path:
     )
 
 
-def test_the_file_with_a_key_twice_is_named_though_another_overrides_the_key(plan: Plan) -> None:
-    line = refusal(plan, GOOD + "repeats: 1\nrepeats: 2\n", "repeats: 3\n")
-    assert line == f"config.yaml: repeats is 1 (line 2) and then 2 (line 3): {KEEP_ONE}"
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("resume: true\nrepeats: 1\nrepeats: 2\n", "line 3: repeats is set twice, first in line 2"),
+        ("exclude:\n  - {ranks: 1, ranks: 2}\n", "line 2: ranks is set twice, first in line 2"),
+    ],
+)
+def test_the_file_with_a_key_twice_is_named_though_another_overrides_the_key(
+    plan: Plan, text: str, line: str
+) -> None:
+    assert refusal(plan, text, GOOD) == f"config.yaml: {line}: keep one of the two"
 
 
 def test_a_key_that_a_merge_brings_may_be_set_again(plan: Plan) -> None:

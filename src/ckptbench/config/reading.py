@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 from ckptbench.common.errors import ConfigError, all_of
 from ckptbench.common.files import read_regular
 from ckptbench.common.remedies import blame
-from ckptbench.matrix.shown import SHOWN_CHARACTERS, show
+from ckptbench.matrix.shown import show
 
 Location = tuple[Any, ...]
 """The keys and indices that lead to a value."""
@@ -83,12 +83,14 @@ class ConfigFile:
     def read(cls, path: Path) -> Self:
         """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
         try:
-            content, twice = _parse(read_regular(path).decode("utf-8"))
+            content = _parse(read_regular(path).decode("utf-8"))
         except OSError as error:
             other = "correct the path, or the file that names it"
             reason = f"cannot be read: {blame(error, path, other, reading=True)}"
         except UnicodeDecodeError as error:
             reason = f"cannot be read as text in UTF-8: {error}; save it in UTF-8"
+        except ConfigError as error:
+            reason = str(error)
         except yaml.MarkedYAMLError as error:
             reason = _fault(error)
         except RecursionError:
@@ -96,56 +98,35 @@ class ConfigFile:
         except (yaml.YAMLError, ValueError) as error:
             reason = f"cannot be read as YAML: {' '.join(str(error).split())}; correct it"
         else:
-            if twice:
-                raise ConfigError("\n".join(f"{path}: {line}" for line in twice))
             if isinstance(content, Mapping):
                 return cls(path, content)
             reason = "the file is empty or no mapping: give it fields, as config/config.yaml has"
         raise ConfigError(f"{path}: {reason}")
 
 
-def _parse(text: str) -> tuple[Any, list[str]]:
-    """The content, and a line for each key that YAML sets twice."""
+def _parse(text: str) -> Any:
     try:
-        return json.loads(text), []
+        return json.loads(text)
     except ValueError:
-        loader = yaml.FullLoader(text)  # that of Snakemake
-        try:
-            node = loader.get_single_node()
-            twice = list(_nodes_twice(node, (), text, set())) if node else []
-            return (loader.construct_document(node) if node else None), twice
-        finally:
-            loader.dispose()
+        return yaml.load(text, _Loader)
 
 
-def _nodes_twice(node: yaml.Node, location: Location, text: str, seen: set[int]) -> Iterator[str]:
-    """A line for each key that is set twice. A key that a merge (`<<`) brings may be set again."""
-    if id(node) in seen:  # an alias
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for index, each in enumerate(node.value):
-            yield from _nodes_twice(each, (*location, index), text, seen)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    first: dict[tuple[str, str], yaml.Node] = {}
-    for key, each in node.value:
-        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
-        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-            if (before := first.get((key.tag, name))) is not None:
-                yield (
-                    f"{dotted((*location, name))} is {_written(before, text)} and then "
-                    f"{_written(each, text)}: keep one of the two"
+class _Loader(yaml.FullLoader):
+    """That of Snakemake, which refuses a key that is set twice. What a merge (`<<`) brings may be set again."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            if first := lines.get((key.tag, key.value)):
+                raise ConfigError(
+                    f"line {line}: {key.value} is set twice, first in line {first}: keep one of the two"
                 )
-            first[key.tag, name] = each
-        yield from _nodes_twice(each, (*location, name), text, seen)
-
-
-def _written(node: yaml.Node, text: str) -> str:
-    """The value as the file writes it, in one line, and its line."""
-    words = " ".join(text[node.start_mark.index : node.end_mark.index].split())
-    short = words if len(words) <= SHOWN_CHARACTERS else f"{words[: SHOWN_CHARACTERS - 3]}..."
-    return f"{short or 'null'} (line {node.start_mark.line + 1})"
+            lines[key.tag, key.value] = line
+        return node
 
 
 def _fault(error: yaml.MarkedYAMLError) -> str:
