@@ -39,8 +39,7 @@ def test_minutes_are_sixty_seconds_and_no_limit_is_none() -> None:
     ("change", "words"),
     [
         ({"cells": [{"framework": "pytorch"}]}, "strategy"),
-        ({"training": {}}, "training.seed"),
-        ({"keep_after_run": "two"}, "keep_after_run"),
+        ({"training": {"later": 1}}, "later"),
         ({"later": 1}, "later"),
     ],
 )

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Self
-
-from pydantic import PlainSerializer, PlainValidator, ValidationError
+from typing import Any, Self
 
 from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import read_json, write_json
-from ckptbench.config.section import Section
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.training import Training
 
 
-def _cell(value: Cell | dict[str, object]) -> Cell:
-    return value if isinstance(value, Cell) else Cell.from_json(value)
-
-
-class Record(Section):
+@dataclass(frozen=True, kw_only=True)
+class Record:
     """What the records of both kinds of studies have. A change of it makes no run again."""
 
     run_minutes: float | None = None
@@ -30,30 +26,38 @@ class Record(Section):
     def timeout_seconds(self) -> float | None:
         return None if self.run_minutes is None else 60 * self.run_minutes
 
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**content)
+
     def write(self, path: Path) -> None:
         """Write the file, in a folder that is made where it is missing."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, self.model_dump(mode="json"))
+        write_json(path, self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Raises RunFolderError where the file is missing, or not as `write` writes it."""
         content = read_json(path)
         try:
-            if missing := set(cls.model_fields) - set(content):
+            if missing := {field.name for field in fields(cls)} - set(content):
                 raise KeyError(*missing)
-            return cls.model_validate(content)
-        except (ValidationError, ConfigError, KeyError, TypeError) as error:
-            reason = " ".join(str(error).split())
+            return cls.from_json(content)
+        except (ConfigError, KeyError, TypeError) as error:
             raise RunFolderError(
-                f"{path}: not the record of a study ({reason}); start the workflow again, which writes it anew"
+                f"{path}: not the record of a study ({error}); start the workflow again, which writes it anew"
             ) from error
 
 
+@dataclass(frozen=True, kw_only=True)
 class StudyRecord(Record):
     """The cells of a study, and how its runs are carried out. The defaults are those of a run without a study."""
 
-    cells: tuple[Annotated[Cell, PlainValidator(_cell), PlainSerializer(Cell.to_json)], ...] = ()
+    cells: tuple[Cell, ...] = ()
     """In the order to run them."""
     training: Training | None = None
     """How every cell trains. None: a run without a study."""
@@ -61,3 +65,17 @@ class StudyRecord(Record):
     """Whether an interrupted run goes on from its newest complete checkpoint."""
     keep_after_run: int = 0
     """Versions of the checkpoint that stay when a run has ended."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **super().to_json(),
+            "cells": [cell.to_json() for cell in self.cells],
+            "training": self.training and asdict(self.training),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        cells = tuple(Cell.from_json(cell) for cell in content["cells"])
+        told = content["training"]
+        training = None if told is None else Training(**told)
+        return cls(**{**content, "cells": cells, "training": training})

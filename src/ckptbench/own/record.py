@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import PlainSerializer, PlainValidator
+from typing import Any, Self
 
 from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import file_sha256, read_json, write_json
@@ -22,19 +20,21 @@ TRACES = "trace-*.jsonl"
 """Of the probe, beside it: one of each process."""
 
 
-def _of_json(value: OwnCell | dict[str, object]) -> OwnCell:
-    return value if isinstance(value, OwnCell) else OwnCell.from_json(value)
-
-
+@dataclass(frozen=True, kw_only=True)
 class OwnStudy(Record):
     """`results/own/study.json`: what the workflow writes when it starts."""
 
-    cells: tuple[
-        Annotated[OwnCell, PlainValidator(_of_json), PlainSerializer(OwnCell.to_json)], ...
-    ]
+    cells: tuple[OwnCell, ...]
     """In the order to run them."""
     keep: bool = False
     """Whether checkpoints stay."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "cells": [cell.to_json() for cell in self.cells]}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        return cls(**{**content, "cells": tuple(map(OwnCell.from_json, content["cells"]))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
