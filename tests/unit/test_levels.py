@@ -204,7 +204,6 @@ def test_options_say_every_how_many_th_checkpoint(
 @pytest.mark.parametrize(
     ("every", "message"),
     [
-        ({"memory": -1}, "memory is -1: use every how many-th checkpoint goes there, or 0"),
         ({"shared": 0}, "no level takes every checkpoint: set one of memory, node, shared to 1"),
         ({"memory": 2, "shared": 4}, "no level takes every checkpoint"),
     ],

@@ -14,9 +14,8 @@ import pytest
 from several_nodes import PATIENCE_S, Meeting, Nodes, places
 
 from ckptbench.checkpoints.checksum import file_checksum
-from ckptbench.common.errors import CheckpointError, ConfigError
-from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
-from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.common.errors import CheckpointError
+from ckptbench.matrix.levels import MEMORY, NODE, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies import partner
@@ -101,11 +100,6 @@ def test_two_copies_are_on_two_other_nodes(tmp_path: Path) -> None:
         version = levels.stores[MEMORY].newest()
         assert version is not None
         assert version.files.keys() == files_of(0, 1, 2)
-
-
-def test_a_negative_number_of_copies_is_refused() -> None:
-    with pytest.raises(ConfigError, match="partner is -1: use the number of other nodes"):
-        levels_of(PluginSpec("deepfreeze", (("memory", 1), ("partner", -1))))
 
 
 def test_each_first_rank_of_a_node_tells_what_its_node_has(tmp_path: Path) -> None:

@@ -27,24 +27,14 @@ def levels_of(strategy: PluginSpec) -> dict[str, int]:
     """By level, nearest first: n, if every n-th checkpoint goes there.
 
     A strategy chooses by options with the names of levels; 0 means never. One without such options writes every
-    checkpoint to the shared level. Raises ConfigError if an option is negative, or if no level takes every checkpoint.
+    checkpoint to the shared level. Raises ConfigError if no level takes every checkpoint.
     """
     options = strategy.chosen(STRATEGIES[strategy.name].options)
-    every = {level: options[level] for level in LEVELS if level in options}
+    every = {level: int(options[level]) for level in LEVELS if level in options}
     if not every:
         return {SHARED: 1}
-    taken = {level: value for level, value in every.items() if isinstance(value, int) and value > 0}
-    for level, value in every.items():
-        if value != 0 and level not in taken:
-            raise ConfigError(
-                f"strategy {strategy.name}: {level} is {value}: use every how many-th checkpoint goes there, or 0 for none"
-            )
-    if isinstance(copies := options.get("partner", 0), int) and copies < 0:
-        raise ConfigError(
-            f"strategy {strategy.name}: partner is {copies}: use the number of other nodes that keep a copy, or 0 for none"
-        )
-    if 1 not in taken.values():
+    if 1 not in every.values():
         raise ConfigError(
             f"strategy {strategy.name}: no level takes every checkpoint: set one of {', '.join(every)} to 1"
         )
-    return taken
+    return {level: nth for level, nth in every.items() if nth}
