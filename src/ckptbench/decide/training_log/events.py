@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from ckptbench.common.errors import DataError
@@ -74,28 +73,24 @@ class Log:
             ]
 
 
-def read_lines(lines: Iterable[str], forms: Sequence[Form], where: str) -> tuple[list[Log], int]:
-    """A log for each form, and how many lines there are. Raises DataError where a user's expression finds no number."""
-    logs = [Log(form) for form in forms]
-    kinds = [(*line, log) for log in logs for line in log.form.lines]
-    number, stamps = 0, any(not form.has_own_clock for form in forms)
+def read_lines(lines: Iterable[str], form: Form, where: str) -> Log:
+    """The log, as one of this form. Raises DataError where a user's expression finds no number."""
+    log = Log(form)
     for number, line in enumerate(lines, 1):
-        if stamps and (stamp := stamp_in(line)):
-            stamps = False
-            for log in logs:
-                log.began_s = None if log.form.has_own_clock else time_of(stamp, log)
         found = [
-            (match.start(), match, log)
-            for hint, pattern, log in kinds
+            match
+            for hint, pattern in form.lines
             if hint in line
             for match in pattern.finditer(line)
         ]
-        for _, match, log in sorted(found, key=itemgetter(0)) if len(found) > 1 else found:
-            try:
+        try:
+            if log.began_s is None and not form.has_own_clock and (stamp := stamp_in(line)):
+                log.began_s = time_of(stamp, log)
+            for match in sorted(found, key=re.Match.start):
                 log.events += _events(match, line, log)
-            except ValueError as error:
-                raise DataError(f"{where}: line {number}: {error}") from None
-    return logs, number
+        except ValueError as error:
+            raise DataError(f"{where}: line {number}: {error}") from None
+    return log
 
 
 def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:

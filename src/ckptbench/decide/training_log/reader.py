@@ -18,22 +18,22 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
 
     Raises ConfigError for wrong expressions, and DataError where the file cannot be read or has no steps.
     """
-    own = own_form(patterns) if patterns else None
+    forms = (own_form(patterns),) if patterns else FORMS
     content = content_of(path)
     if not content.strip():
         raise DataError(f"{path}: it is empty: name the log of a training")
-    for log in () if own else (trainer_state(content, str(path)), metrics(lines_of(content))):
+    for log in () if patterns else (trainer_state(content, str(path)), metrics(lines_of(content))):
         if log is not None and log.has_steps:
             return log
-    logs, number = read_lines(lines_of(content), (own,) if own else FORMS, str(path))
-    for log in logs:
+    for form in forms:
+        log = read_lines(lines_of(content), form, str(path))
         if log.has_steps:
             log.only_bar_of_steps()
             return log
-    first = next((line.strip() for line in lines_of(content) if line.strip()), "")
-    lines = f"{path}: none of its {number:,} lines tells of a step"
-    if own:
-        raise DataError(f"{lines}, by --log-pattern {' '.join(map(show, patterns))}: correct it; the first line is {show(first)}")  # fmt: skip
-    raise DataError(
-        f"{lines}, as they do of {', '.join(form.name for form in FORMS)}: say how yours do, as in {EXAMPLE}; the first line is {show(first)}"
-    )
+    lines = list(lines_of(content))
+    none = f"{path}: none of its {len(lines):,} lines tells of a step"
+    first = f"the first line is {show(next((line.strip() for line in lines if line.strip()), ''))}"
+    if patterns:
+        raise DataError(f"{none}, by --log-pattern {' '.join(map(show, patterns))}: correct it; {first}")  # fmt: skip
+    known = ", ".join(form.name for form in forms)
+    raise DataError(f"{none}, as they do of {known}: say how yours do, as in {EXAMPLE}; {first}")
