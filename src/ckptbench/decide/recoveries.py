@@ -65,21 +65,22 @@ def as_usual(restore: pd.DataFrame) -> pd.DataFrame:
     """Without restarts that left a part out on purpose. Of a cell whose restarts read cold as well as warm, the cold ones: they last longer, and after the loss of
     a node its page cache is lost too."""
     whole = restore[restore["omit"] == NOTHING]
-    cold = set(_keys(whole[whole["cache"] == COLD]))
-    read_cold = np.array([key in cold for key in _keys(whole)], bool)
-    return whole[~read_cold | (whole["cache"] == COLD)]
-
-
-def _keys(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows[name] for name in CELL), strict=True))
+    is_cold = whole["cache"] == COLD
+    has_cold = is_cold.groupby([whole[name] for name in CELL], dropna=False).transform("any")
+    return whole[is_cold | ~has_cold.astype(bool)]
 
 
 def restarted(restore: pd.DataFrame, step_s: Mapping[tuple[Any, ...], float]) -> pd.DataFrame:
     """Restarts of killed runs: all of their first step that a usual one does not take is part of the restart."""
-    usual = [step_s.get(key_of(row, SYSTEM), math.nan) for row in records(restore)]
-    return restore.assign(down_s=restore["total_s"] - np.array(usual, float)).dropna(
-        subset="down_s"
-    )
+    return _without_a_step(restore, "total_s", step_s)
+
+
+def _without_a_step(
+    rows: pd.DataFrame, column: str, step_s: Mapping[tuple[Any, ...], float]
+) -> pd.DataFrame:
+    """With `down_s`: the column less one step of the system. Rows whose step is unknown are left out."""
+    usual = [step_s.get(key_of(row, SYSTEM), math.nan) for row in records(rows)]
+    return rows.assign(down_s=rows[column] - np.array(usual, float)).dropna(subset="down_s")
 
 
 PHASES = ("launch", "meet", "import", "join", "data", "build")
@@ -93,10 +94,7 @@ def started(tables: Tables, step_s: Mapping[tuple[Any, ...], float]) -> pd.DataF
     first = steps[steps["step"] == 0].groupby(of_rank)["duration_s"].sum()
     seconds = own.groupby(of_rank)["duration_s"].sum().add(first).groupby("run").max()
     started = tables["runs"][["run", *SYSTEM]].merge(seconds.rename("start_s"), on="run")
-    usual = [step_s.get(key_of(row, SYSTEM), math.nan) for row in records(started)]
-    return started.assign(down_s=started["start_s"] - np.array(usual, float)).dropna(
-        subset="down_s"
-    )
+    return _without_a_step(started, "start_s", step_s)
 
 
 def with_joined_ranks(tables: Tables) -> set[str]:
