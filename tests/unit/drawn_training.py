@@ -71,7 +71,7 @@ class _State:
         self, replicas: int, interval_s: float, saving: Saving, global_tier: GlobalTier | None
     ) -> None:
         self._length_s, self._longer_s = _lengths(interval_s, saving, global_tier)
-        both = saving if global_tier is None else saving.and_to(global_tier.saving)
+        both = _both(saving, global_tier)
         self._lag_s = float(np.asarray(saving.lag_s(interval_s)))
         self._global_tier_lag_s = float(np.asarray(both.lag_s(interval_s)))
         self._global_tier = global_tier
@@ -165,4 +165,16 @@ def _lengths(
     length_s = float(np.asarray(saving.period_s(interval_s)))
     if global_tier is None:
         return length_s, length_s
-    return length_s, float(np.asarray(saving.and_to(global_tier.saving).period_s(interval_s)))
+    return length_s, float(np.asarray(_both(saving, global_tier).period_s(interval_s)))
+
+
+def _both(saving: Saving, global_tier: GlobalTier | None) -> Saving:
+    """A save to two levels pays for both."""
+    if global_tier is None:
+        return saving
+    other = global_tier.saving
+    return Saving(
+        stall_s=saving.stall_s + other.stall_s,
+        slowdown_s=saving.slowdown_s + other.slowdown_s,
+        durable_s=np.maximum(saving.durable_s, other.durable_s),
+    )

@@ -41,14 +41,6 @@ class Saving:
         """From the start of a save to the start of the next one. That waits where this one is not durable yet."""
         return formulas.period_s(interval_s, self.stall_s, self.durable_s, self.slowdown_s)
 
-    def and_to(self, other: Saving) -> Saving:
-        """A save to two levels pays for both."""
-        return Saving(
-            stall_s=self.stall_s + other.stall_s,
-            slowdown_s=self.slowdown_s + other.slowdown_s,
-            durable_s=np.maximum(self.durable_s, other.durable_s),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovering:
